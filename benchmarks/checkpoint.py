@@ -26,11 +26,10 @@ from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.plugin.stage import Stage
-from harness.training.checkpoints import LARGEST_SHARE, MINUTES, Checkpoint
-from harness.training.finite_losses import FiniteLosses
 from harness.training.loop import Trainer
-from harness.training.saved_state import SavedState
+from harness.training.saved_state import LARGEST_SHARE, MINUTES, Checkpoint, SavedState
 from harness.training.seeds import seed_everything
+from harness.training.steps import FiniteLosses
 
 WATCHED_STEPS = 2000
 

@@ -15,8 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from harness.data.tokenizers import load_tokenizer
-from harness.data.tokens import tokenised
+from harness.data.tokens import load_tokenizer, tokenised
 
 WORDS = ["the", "of", "a", "cat", "house", "tree", "music", "tables", "quickly", "understanding"]
 

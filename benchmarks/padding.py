@@ -31,10 +31,9 @@ from harness.encoders.backbone import Encoder
 from harness.plugin import registry
 from harness.plugin.kit import Kit, load_tokenizer
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made
+from harness.training.feeding import made, stage_streams
 from harness.training.optimisers import StageOptimiser
 from harness.training.seeds import seed_everything
-from harness.training.stages import stage_streams
 
 TOKENIZER = "sentence-transformers/all-MiniLM-L6-v2"
 SHAPES: dict[str, dict[str, int]] = {

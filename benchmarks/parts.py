@@ -23,8 +23,7 @@ from padding import SHAPES, training_of
 from torch import Tensor
 from torch.nn import functional
 
-from harness.encoders.dropout import dropped
-from harness.encoders.plain_attention import attended
+from harness.encoders.plain_attention import attended, dropped
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 TOKENS, WIDTH, HEADS = 3000, 384, 12

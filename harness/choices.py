@@ -30,9 +30,9 @@ Augmentation = Literal[
 ]
 """A change at the embedding layer that makes a view (consert.md, section 2)"""
 RepetitionRange = Literal["code", "paper"]
-"""Whose bound holds for the number of repeated pieces (ESimCSE)"""
+"""Source of the bound for the number of repeated pieces (ESimCSE)"""
 MomentumStart = Literal["pretrained", "random"]
-"""Where a momentum encoder begins: with the encoder's weights, or with random ones"""
+"""Beginning of a momentum encoder: with the encoder's weights, or with random ones"""
 Permutation = Literal["reverse", "invertible"]
 """Mixing of the channels of a flow: in a fixed order, or by a learned map"""
 LowRankKind = Literal["adapter", "lora"]

@@ -1,4 +1,4 @@
-"""Where a trial computes, in which precision, and how much it computes at a time."""
+"""Device and precision of a trial, and the amount that it computes at a time."""
 
 import platform
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def in_precision(precision: str, on: torch.device) -> torch.autocast:
 
 @contextmanager
 def random_state_kept(on: torch.device) -> Iterator[None]:
-    """Whatever the block draws, torch's random state is afterwards what it was before."""
+    """Restore torch's random state after the block, whatever it draws."""
     with torch.random.fork_rng([on] if on.type == "cuda" else []):
         yield
 

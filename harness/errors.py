@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 
 _LONG = re.compile(r"[^\s/]{260,}")
-"""What is longer than the name of a file can be"""
+"""Pattern of what is longer than the name of a file can be"""
 _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Categories of Unicode that a terminal obeys or does not show"""
 _MOST = 1500
@@ -16,7 +16,7 @@ REASON_LENGTH = 4000
 """The most characters of a reason in a record; the sentence alone has at most a quarter of them"""
 
 OUTPUT_FOLLOWS = "\nThe last lines of its output:\n"
-"""What stands in a reason between the sentence and lines of the trial's output"""
+"""Separator in a reason between the sentence and lines of the trial's output"""
 
 
 class UserError(Exception):
@@ -71,16 +71,16 @@ def explained(beginning: str) -> Iterator[None]:
 
 
 @contextmanager
-def extra(name: str, what: str) -> Iterator[None]:
+def extra(name: str, user: str) -> Iterator[None]:
     """In the block, a package that is not installed becomes a UserError that says how to get it.
 
-    name: the extra of pyproject.toml that has the package. what: what needs it.
+    name: the extra of pyproject.toml that has the package. user: what needs it.
     """
     try:
         yield
     except ImportError as error:
         raise UserError(
-            f"{what} needs {error.name}, which is not installed: "
+            f"{user} needs {error.name}, which is not installed: "
             f"pip install 'harness-embeddings[{name}]'"
         ) from None
 

@@ -22,7 +22,7 @@ from harness.inputs import regular_file, why
 _logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).resolve().parent
 SHIPPED = PACKAGE / "shipped"
-"""Where a wheel has what a checkout has beside the package (pyproject.toml says what goes there)"""
+"""Folder in which a wheel has what a checkout has beside the package (see pyproject.toml)"""
 IN_A_CHECKOUT = {
     "methods": PACKAGE.parent / "methods",
     "search_spaces": PACKAGE.parent / "search_spaces",
@@ -175,8 +175,9 @@ def digest_files(paths: Iterable[Path]) -> str:
     lines = []
     for path in paths:
         stamp = Stamp.of(regular_file(path))
-        found = _remembered(stamp) if stamp.size > LARGE_FILE and stamp.settled else _sha256(stamp)
-        lines.append(f"{path.name}\0{found}\n")
+        kept = stamp.size > LARGE_FILE and stamp.is_old_enough
+        sha256 = _remembered(stamp) if kept else _sha256(stamp)
+        lines.append(f"{path.name}\0{sha256}\n")
     return digest("".join(lines))
 
 
@@ -208,20 +209,20 @@ def described(manifest: str | bytes) -> dict[str, tuple[int, str]]:
     its folder.
     """
     try:
-        found = {
-            name: (int(said["bytes"]), str(said["sha256"]))
-            for name, said in unsealed(manifest).items()
+        files = {
+            name: (int(facts["bytes"]), str(facts["sha256"]))
+            for name, facts in unsealed(manifest).items()
         }
     except (AttributeError, KeyError, TypeError):
         raise ValueError("it is no manifest") from None
-    for name in (part for each, (_, sha256) in found.items() for part in (each, sha256)):
+    for name in (part for file, (_, sha256) in files.items() for part in (file, sha256)):
         if "/" in name or name.startswith("."):
             raise ValueError(f"it names {name!r}")
-    return found
+    return files
 
 
 class Stamp(NamedTuple):
-    """By what we know, without reading it, that a file is still the same.
+    """Identity of a file's content without reading it: path, inode, size and times.
 
     The time of change (`ctime`) is set by the system at every change of the content, and no program
     can set it back. So a file that was written in place, or put in place of another one, has
@@ -246,7 +247,7 @@ class Stamp(NamedTuple):
         return cls(str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, *times)
 
     @property
-    def settled(self) -> bool:
+    def is_old_enough(self) -> bool:
         """Whether the last change is so long ago that another one would change the stamp.
 
         The clocks of file systems tick in steps of up to two seconds.
@@ -255,7 +256,7 @@ class Stamp(NamedTuple):
 
 
 def _sha256(stamp: Stamp) -> str:
-    return _hashed_once(stamp) if stamp.settled else _hashed_once.__wrapped__(stamp)
+    return _hashed_once(stamp) if stamp.is_old_enough else _hashed_once.__wrapped__(stamp)
 
 
 @functools.cache
@@ -276,8 +277,8 @@ def _remembered(stamp: Stamp) -> str:
         pass
     except (OSError, ValueError) as error:
         _logger.warning("%s: %s; %s is read again", entry, error, stamp.path)
-    found = _hashed_once(stamp)
+    sha256 = _hashed_once(stamp)
     # A cache that cannot be written costs time, nothing else.
     with suppress(OSError), written_whole(entry) as temporary:
-        temporary.write_text(sealed_json({"stamp": stamp, "sha256": found}))
-    return found
+        temporary.write_text(sealed_json({"stamp": stamp, "sha256": sha256}))
+    return sha256

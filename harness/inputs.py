@@ -29,7 +29,7 @@ _KINDS = {
 
 
 def kind_of(path: Path) -> str:
-    """What is at a path: "a file", "a folder", "nothing", "a named pipe", "a link to nothing", ...
+    """Kind of a path: "a file", "a folder", "nothing", "a named pipe", "a link to nothing", ...
 
     Links are followed. Raises UserError when no file can have this path or when it may not be
     looked at.
@@ -57,35 +57,36 @@ def is_folder(path: Path) -> bool:
     return kind_of(path) == "a folder"
 
 
-def regular_file(path: Path, what: str = "") -> Path:
+def regular_file(path: Path, beginning: str = "") -> Path:
     """The path, if it names a regular file; to open a named pipe would wait without end.
 
-    `what`: the beginning of the sentence, such as `corpus "a.txt": `. Raises UserError for anything
-    else.
+    `beginning`: of the sentence, such as `corpus "a.txt": `. Raises UserError for anything else.
     """
-    found = kind_of(path)
-    if found == "nothing":
-        raise UserError(f"{what}there is no such file: {path}")
-    if found != "a file":
-        raise UserError(f"{what}{path} is {found}, not a file")
+    kind = kind_of(path)
+    if kind == "nothing":
+        raise UserError(f"{beginning}there is no such file: {path}")
+    if kind != "a file":
+        raise UserError(f"{beginning}{path} is {kind}, not a file")
     return path
 
 
-def read_text(path: Path, what: str = "", *, at_most: int | None = None) -> str:
+def read_text(path: Path, beginning: str = "", *, at_most: int | None = None) -> str:
     """The text of a regular file in UTF-8.
 
-    `what`: the beginning of the sentence. `at_most`: the largest size in bytes; None: any. Raises
-    UserError for a file that is larger, that cannot be read, or that is not text.
+    `beginning`: of the sentence. `at_most`: the largest size in bytes; None: any. Raises UserError
+    for a file that is larger, that cannot be read, or that is not text.
     """
     try:
-        size = regular_file(path, what).stat().st_size
+        size = regular_file(path, beginning).stat().st_size
         if at_most is not None and size > at_most:
-            raise UserError(f"{what}{path} has {size} bytes; at most {at_most} are read")
+            raise UserError(f"{beginning}{path} has {size} bytes; at most {at_most} are read")
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(f"{what}{path} cannot be read: it is not UTF-8 text ({error})") from None
+        raise UserError(
+            f"{beginning}{path} cannot be read: it is not UTF-8 text ({error})"
+        ) from None
     except OSError as error:
-        raise UserError(f"{what}{path} cannot be read: {why(error)}") from None
+        raise UserError(f"{beginning}{path} cannot be read: {why(error)}") from None
 
 
 def opened_itself(path: Path) -> BinaryIO:
@@ -114,15 +115,15 @@ def read_note(path: Path) -> bytes:
     return content
 
 
-def names_in(parts: Sequence[str], known: Callable[[str], bool]) -> list[str]:
+def names_in(parts: Sequence[str], is_name: Callable[[str], bool]) -> list[str]:
     """The names in the parts of a text between its commas, each name once.
 
-    A comma is a part of a name that is `known` to have it.
+    A comma is a part of a name that is `is_name` to have it.
     """
     names, rest = list[str](), list(parts)
     while rest:
         lengths = range(len(rest), 1, -1)
-        many = next((each for each in lengths if known(",".join(rest[:each]).strip())), 1)
+        many = next((each for each in lengths if is_name(",".join(rest[:each]).strip())), 1)
         names.append(",".join(rest[:many]).strip())
         rest = rest[many:]
     return list(dict.fromkeys(names))

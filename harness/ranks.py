@@ -25,9 +25,9 @@ from torch.nn import functional
 
 Given = TypeVar("Given")
 FILE_ADDRESS = "file://"
-"""What an address begins with that is the path of a file"""
+"""Beginning of an address that is the path of a file"""
 RANK_SECONDS = 3600
-"""How long a rank waits for the others; one that has died is noticed long before"""
+"""Seconds that a rank waits for the others; one that has died is noticed long before"""
 
 _LOST = ("connection closed by peer", "connection reset", "gloo", "nccl")
 _alone = False
@@ -141,11 +141,11 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor, rows: int) -> Tensor:
         ctx.rows = rows
-        each = _share_size(rows)
-        sent = own.new_zeros(each, *own.shape[1:])
+        share = _share_size(rows)
+        sent = own.new_zeros(share, *own.shape[1:])
         # A rank behind the last row has a row of another one; its place among all is cut off.
         sent[: len(own)] = own
-        everything = own.new_empty(rank_count() * each, *own.shape[1:])
+        everything = own.new_empty(rank_count() * share, *own.shape[1:])
         _gather(everything, sent)
         return everything[:rows]
 
@@ -247,7 +247,7 @@ def _set_random_state(state: list[Tensor]) -> None:
 
 
 def agreed(value: Given) -> Given:
-    """What rank 0 gives for `value`, in every rank."""
+    """The `value` of rank 0, in every rank."""
     if rank_count() == 1:
         return value
     found = [value]

@@ -22,9 +22,8 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made
+from harness.training.feeding import made, stage_streams
 from harness.training.seeds import seed_everything
-from harness.training.stages import stage_streams
 from tests.architectures import ARCHITECTURES, save
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "methods.md"

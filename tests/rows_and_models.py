@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel
 
 from harness.data.batching import TextBatch
-from harness.encoders.attention import KeyValues
+from harness.encoders.reach import KeyValues
 
 LENGTHS = [9, 2, 12, 1, 9, 5, 12]
 ROWS, LONGEST, WIDTH, HEADS, LAYERS = len(LENGTHS), max(LENGTHS), 32, 4, 2

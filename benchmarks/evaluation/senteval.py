@@ -25,8 +25,7 @@ import torch
 from torch import nn
 from transfer import embedded
 
-from harness.data.classification import DATASETS
-from harness.evaluation.logistic_search import PENALTIES, RowSplit
+from harness.data.senteval import DATASETS
 from harness.evaluation.senteval_classifier import (
     CLASSIFIER_SEED,
     TEST_MODE,
@@ -35,7 +34,13 @@ from harness.evaluation.senteval_classifier import (
     given_fold,
     split_fold,
 )
-from harness.evaluation.transfer_tasks import FOLDS, stratified_folds, task_features
+from harness.evaluation.transfer_tasks import (
+    FOLDS,
+    PENALTIES,
+    RowSplit,
+    stratified_folds,
+    task_features,
+)
 
 CPU = torch.device("cpu")
 

@@ -24,11 +24,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from harness.data.classification import DATASETS, Splits
 from harness.data.hub import model_folder
-from harness.evaluation.logistic_search import PENALTIES
+from harness.data.senteval import DATASETS, Splits
 from harness.evaluation.transfer import transfer
-from harness.evaluation.transfer_tasks import FOLD_SEED, FOLDS, Accuracy, task_features
+from harness.evaluation.transfer_tasks import FOLD_SEED, FOLDS, PENALTIES, Accuracy, task_features
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 

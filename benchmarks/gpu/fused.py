@@ -40,13 +40,11 @@ from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import fed, made
+from harness.training.feeding import fed, made, stage_streams
 from harness.training.loop import Trainer
 from harness.training.optimisers import StageOptimiser
 from harness.training.seeds import seed_everything
-from harness.training.stages import stage_streams
-from harness.training.step_curves import GRADIENT_NORM, loss_metric, rate_metric
-from harness.training.steps import Steps
+from harness.training.steps import GRADIENT_NORM, Steps, loss_metric, rate_metric
 
 
 @dataclass

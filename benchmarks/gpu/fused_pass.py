@@ -20,14 +20,13 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from harness.data.batching import TextBatch
-from harness.encoders import dropout, one_query
-from harness.encoders.attention import KeyValues
+from harness.encoders import fast_paths, plain_attention
 from harness.encoders.backbone import Encoder
 from harness.encoders.families import embedding_output
-from harness.encoders.reach import Reach
+from harness.encoders.reach import KeyValues, Reach
 from harness.encoders.unpadding import Block, Padded, Unpadded, layout_of
 
-_dropped = dropout.dropped
+_dropped = plain_attention.dropped
 
 
 class RandomState:
@@ -104,7 +103,7 @@ def request_of(
     if reach.get("mixture") is not None:
         raise ValueError("a mixture of adapters is not for a fused pass")
     unpad = encoder.unpads and not reach.get("padding", False)
-    layout = layout_of(batch.attention_mask, unpad=unpad, known=batch.host_mask)
+    layout = layout_of(batch.attention_mask, unpad=unpad, host_mask=batch.host_mask)
     rows, length = batch.input_ids.shape
     if isinstance(layout, Unpadded):
         blocks = layout.blocks
@@ -158,7 +157,7 @@ class _OwnNumbers(TorchFunctionMode):
         return call(*given, **named)
 
     def dropped(self, states: Tensor, rate: float, *, training: bool) -> Tensor:
-        """As `dropout.dropped`, in whose place it stands."""
+        """As `plain_attention.dropped`, in whose place it stands."""
         drop = partial(_dropped, rate=rate, training=training)
         if self.inside:
             return drop(states)
@@ -209,7 +208,7 @@ class FusedEncoder:
             encoder.layout = joined
         self.requests, self.numbers = requests, _OwnNumbers(joined)
         try:
-            with self.numbers, patch.object(dropout, "dropped", self.numbers.dropped):
+            with self.numbers, patch.object(plain_attention, "dropped", self.numbers.dropped):
                 states = encoder.model(
                     input_ids=_side_by_side(requests, lambda each: each.batch.input_ids),
                     position_ids=_side_by_side(
@@ -250,7 +249,7 @@ class FusedEncoder:
 
 def _one_query(module: Any, states: Tensor, request: Request) -> Tensor:
     prefix = request.reach.get("prefix")
-    return one_query.attended_at(
+    return fast_paths.attended_at(
         module, request.unflat(states), request.layout, request.where, prefix
     )
 

@@ -122,8 +122,8 @@ def _models(
     a: str, b: str, suite: str, pooling: str | None, method: str | None, store: "Store"
 ) -> "list[System]":
     """The two models, run on the pairs of a suite."""
-    from harness.evaluation.comparison import check_pairs, resampled_scores, scored_pairs
-    from harness.evaluation.comparison import test_scores as scores_of
+    from harness.evaluation.kept import check_pairs, resampled_scores, scored_pairs
+    from harness.evaluation.kept import test_scores as scores_of
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called
     from harness.report.statistics.compared_systems import System

@@ -13,8 +13,8 @@ from rich.table import Table
 from harness.cli import options
 from harness.cli.output import Screen
 from harness.cli.progress import Work, working
-from harness.data.corpus_names import split_name
 from harness.data.hub import model_folder
+from harness.data.shapes import split_name
 from harness.errors import NotHere, UserError
 from harness.evaluation.scores import Uncertainty
 from harness.inputs import is_file, names_in

@@ -122,7 +122,7 @@ def write(
     steps("loading torch and sentence-transformers")
     from harness.export.card import loaded_by, model_card
     from harness.export.folder import check_library, write_folder
-    from harness.export.onnx import check_onnx
+    from harness.export.formats import check_onnx
 
     check_library()
     if onnx:
@@ -171,8 +171,8 @@ def push(
 
     Example: harness push 4f2a my-name/my-model
     """
-    from harness.export.push import check_name
-    from harness.export.push import push as send
+    from harness.export.card import check_name
+    from harness.export.card import push as send
 
     check_name(repository)
     found = options.opened(store)

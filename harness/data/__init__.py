@@ -1,1 +1,1 @@
-"""Where models and data come from, and how sentences become batches."""
+"""Models and data: their sources, and the batches that sentences become."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from harness.choices import Batching
-from harness.data.batch_items import (
+from harness.data.items import (
     batches_in_epoch,
     length_grouped,
     shuffled_batches,
@@ -164,7 +164,7 @@ def pad(rows: Sequence[np.ndarray], template: Template, pad_id: int) -> tuple[Te
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """How a tokenised corpus is cut into batches."""
+    """Options with which a tokenised corpus is cut into batches."""
 
     limit: int
     """Most word pieces of a sentence, template not counted; the rest of it is cut off"""

@@ -4,8 +4,6 @@ import functools
 import os
 from pathlib import Path
 
-from harness.data.corpus_names import parsed, split_name
-from harness.data.corpus_sources import Known, Source, Table
 from harness.data.hub_tables import is_hub_name
 from harness.data.readers import (
     read_entailments,
@@ -18,9 +16,10 @@ from harness.data.readers import (
     read_triplets_as_pairs,
     read_triplets_as_scored_pairs,
 )
-from harness.data.registered_corpora import registered
+from harness.data.registered_corpora import Known, Source, Table, registered
 from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.senteval import ARCHIVE, SIMCSE
+from harness.data.shapes import parsed, split_name
 from harness.errors import NotHere, UserError, suggest
 from harness.files import Stamp
 from harness.inputs import regular_file
@@ -82,7 +81,7 @@ SOURCES: dict[str, Known] = {
 PYTHON = ".py"
 """The ending of a file that registers a corpus"""
 NEIGHBOURS = "neighbours:"
-"""What stands in front of the name of a file whose sentences are read in pairs of neighbours"""
+"""Prefix of the name of a file whose sentences are read in pairs of neighbours"""
 
 
 def source(name: str) -> Source:
@@ -90,7 +89,7 @@ def source(name: str) -> Source:
 
     It is one of `SOURCES`, a file, a Python file that registers one, `neighbours:FILE` with running
     text, or a data set of the Hub as ORGANISATION/NAME[@REVISION][/CONFIG][:SPLIT];
-    harness.data.corpus_names says what may stand behind it.
+    harness.data.shapes says what may stand behind it.
     Raises UserError when there is no such corpus.
     """
     if name in SOURCES:
@@ -134,11 +133,11 @@ def count_items(name: str) -> int | None:
 
     None: it is not at hand, and no number is published. Raises UserError for an unknown corpus.
     """
-    found = source(name)
+    corpus_source = source(name)
     try:
-        paths = found.paths(download=False)
+        paths = corpus_source.paths(download=False)
     except NotHere:
-        return found.items
+        return corpus_source.items
     return _counted(name, *map(Stamp.of, paths))
 
 

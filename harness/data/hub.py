@@ -1,4 +1,4 @@
-"""Where files of models and data sets come from: local mirror, embedded default, Hugging Face Hub.
+"""Sources of the files of models and data sets: local mirror, embedded default, Hugging Face Hub.
 
 They are searched in this order. A mirror has the layout of the Hub
 (`models/<organisation>/<name>/<file>`, `datasets/<organisation>/<name>/<file>`), so a name means
@@ -7,28 +7,135 @@ the same in all three. `HARNESS_HUB` names the folder of the mirror.
 
 import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.data.model_contents import (
-    check_no_adapter,
-    check_no_pointer,
-    foreign_settings,
-    instead_of_config,
-)
 from harness.data.revisions import (
     RepositoryKind,
     downloaded_revisions,
     downloads,
+    parts_of,
     snapshot,
     split_revision,
 )
-from harness.data.trained_encoders import parts_of
 from harness.errors import NotHere, UserError, suggest
 from harness.files import digest, digest_files
 from harness.inputs import is_file, is_folder, kind_of, read_text, regular_file
 from harness.relocation import here
+
+MODULES_FILE = "modules.json"
+"""The file that every sentence-transformers folder has"""
+_POINTER = b"version https://git-lfs"
+_TO_SAFETENSORS = (
+    'python -c "import glob, torch; from safetensors.torch import save_file; '
+    "save_file({name: value.contiguous().clone() for file in glob.glob('pytorch_model*.bin') "
+    "for name, value in torch.load(file, map_location='cpu', weights_only=True).items()}, "
+    "'model.safetensors', {'format': 'pt'})\""
+)
+"""Makes safetensors of pickled weights, whole or in parts, and runs no code that they name"""
+_OTHER_WEIGHTS = {
+    "tf_model*.h5": "weights of TensorFlow",
+    "*.ckpt*": "a checkpoint of TensorFlow or Lightning",
+    "flax_model*.msgpack": "weights of Flax",
+    "*.gguf": "quantised weights of llama.cpp",
+    "*.onnx": "a graph of ONNX",
+    "onnx/*.onnx": "a graph of ONNX",
+    "*.pt": "pickled weights of PyTorch",
+    "*.pth": "pickled weights of PyTorch",
+    "*.bin": "a binary file of another name",
+}
+"""Files that are not read -> what they have"""
+_KERNEL_KEYS = re.compile(r"_?(attn|experts)_implementation(_internal)?")
+
+
+def instead_of_config(folder: Path) -> str:
+    """The rest of a sentence about a folder without config.json: what is there, what would do."""
+    if not folder.is_dir():
+        return "; there is no such folder"
+    if (folder / "adapter_config.json").is_file():
+        return f", and has {_adapter()}"
+    inside = sorted(folder.glob("*/config.json"))
+    transformers = [path.parent.name for path in inside if "Transformer" in path.parent.name]
+    if transformers or len(inside) == 1:
+        name = transformers[0] if transformers else inside[0].parent.name
+        return f"; the encoder lies in {name}: name {folder / name}"
+    names = sorted(path.name for path in folder.iterdir())
+    if not names:
+        return ", for it is empty"
+    some = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+    return f"; it has {some}. Name the folder that save_pretrained of transformers has written"
+
+
+def instead_of_weights(folder: Path) -> str:
+    """The rest of a sentence about a folder without safetensors: what is there, what would do."""
+    if pickled := sorted(folder.glob("pytorch_model*.bin")):
+        names = pickled[0].name if len(pickled) == 1 else "pytorch_model-*.bin"
+        if any(map(is_pointer, pickled)):
+            return f"; {names} is {_pointer(pickled[0])}"
+        return (
+            f"; {names} is there, which is pickled and could run code. Make safetensors of it: in "
+            f"that folder, run {_TO_SAFETENSORS}"
+        )
+    if (folder / "adapter_config.json").is_file():
+        return f"; it has {_adapter()}"
+    for pattern, what in _OTHER_WEIGHTS.items():
+        for path in sorted(folder.glob(pattern)):
+            return (
+                f"; {path.name} is there, {what}, which is not read: load it with its own library, "
+                f"and write safetensors with save_pretrained of transformers"
+            )
+    return "; download them, or save the model again with save_pretrained of transformers"
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether a file is what git has in the place of a large file (git-lfs)."""
+    with path.open("rb") as file:
+        return file.read(len(_POINTER)) == _POINTER
+
+
+def check_no_pointer(path: Path, beginning: str) -> None:
+    """Raise UserError for a file that stands for a large one. beginning: of the sentence."""
+    if is_pointer(path):
+        raise UserError(f"{beginning}{path.name} is {_pointer(path)}")
+
+
+def check_no_adapter(folder: Path, beginning: str) -> None:
+    """Raise UserError for low-rank changes, which transformers would add to a model elsewhere."""
+    if (folder / "adapter_config.json").is_file():
+        raise UserError(f"{beginning}{folder} has {_adapter()}")
+
+
+def foreign_settings(content: Any, prefix: str = "") -> Iterator[str]:
+    """Settings, at any depth of a JSON file, that make a library run code from elsewhere."""
+    if isinstance(content, list):
+        for each in content:
+            yield from foreign_settings(each, prefix)
+    if not isinstance(content, dict):
+        return
+    for name, value in content.items():
+        where = f"{prefix}{name}"
+        if name == "trust_remote_code" and value not in (False, None):
+            yield f"{where} = {value}"
+        elif _KERNEL_KEYS.fullmatch(name):
+            values = value.values() if isinstance(value, dict) else [value]
+            # As `kernels-community/flash-attn`, perhaps behind `paged|`.
+            yield from (f"{where} = {each}" for each in values if "/" in str(each))
+        else:
+            yield from foreign_settings(value, f"{where}.")
+
+
+def _pointer(path: Path) -> str:
+    return f"a pointer of git-lfs and not the file itself: run `git lfs pull` in {path.parent}"
+
+
+def _adapter() -> str:
+    return (
+        "an adapter (adapter_config.json of peft) for a model that is elsewhere: load both with "
+        "peft, call merge_and_unload(), and write the result with save_pretrained"
+    )
+
 
 EMBEDDED = Path(__file__).resolve().parent.parent / "embedded" / "hub"
 """The embedded default, which is laid out like a mirror"""
@@ -43,7 +150,7 @@ SIZES = (
 )  # fmt: skip
 """Keys of config.json that are numbers of something"""
 LARGEST_SIZE = 2**31
-"""What such a number is below; the largest vocabularies have a million words"""
+"""Upper bound of such a number; the largest vocabularies have a million words"""
 LARGEST_CONFIG = 2**20
 """Bytes of a config.json"""
 
@@ -167,15 +274,15 @@ def _nearest(kind: RepositoryKind, name: str) -> str:
 def known(kind: RepositoryKind) -> list[str]:
     """The names of the models or data sets that the mirrors hold, sorted."""
     marker = "config.json" if kind == "models" else "*"
-    found = set()
+    names = set()
     for mirror in mirrors():
         root = mirror / kind
         # A model may have no organisation (bert-base-uncased), a data set always has one.
         for path in [*root.glob(f"*/{marker}"), *root.glob(f"*/*/{marker}")]:
             name = path.parent.relative_to(root).as_posix()
             if path.is_file() and (kind == "models" or "/" in name):
-                found.add(name)
-    return sorted(found)
+                names.add(name)
+    return sorted(names)
 
 
 def model_files(name: str, *, download: bool = True) -> list[Path]:
@@ -201,27 +308,27 @@ def model_shape(name: str, *, download: bool = True) -> dict[str, Any]:
     """
     folder = model_folder(name, download=download)
     path = folder / "config.json"
-    what = f'model "{name}": '
-    check_no_adapter(folder, what)
-    check_no_pointer(path, what)
+    beginning = f'model "{name}": '
+    check_no_adapter(folder, beginning)
+    check_no_pointer(path, beginning)
     try:
-        shape: Any = json.loads(read_text(path, what, at_most=LARGEST_CONFIG))
+        shape: Any = json.loads(read_text(path, beginning, at_most=LARGEST_CONFIG))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{what}{path} is no JSON: {error}") from None
+        raise UserError(f"{beginning}{path} is no JSON: {error}") from None
     if not isinstance(shape, dict):
-        raise UserError(f"{what}{path} must hold a mapping, not a {type(shape).__name__}")
+        raise UserError(f"{beginning}{path} must hold a mapping, not a {type(shape).__name__}")
     for setting in foreign_settings(shape):
         raise UserError(
-            f"{what}{path}: {setting} asks for code from elsewhere, which harness does not run; "
-            f"remove it"
+            f"{beginning}{path}: {setting} asks for code from elsewhere, which harness does not "
+            f"run; remove it"
         )
     for size in SIZES:
         value = shape.get(size, 1)
         if type(value) is not int or not 1 <= value < LARGEST_SIZE:
             raise UserError(
-                f"{what}{path}: {size} is {value!r}; it must be a whole number from 1 on"
+                f"{beginning}{path}: {size} is {value!r}; it must be a whole number from 1 on"
             )
     heads = 1 if "head_dim" in shape else shape.get("num_attention_heads", 1)
     if shape.get("hidden_size", 0) % heads:
-        raise UserError(f"{what}{path}: hidden_size is no multiple of num_attention_heads")
+        raise UserError(f"{beginning}{path}: hidden_size is no multiple of num_attention_heads")
     return shape

@@ -41,7 +41,7 @@ def hub_files(data: str, *, download: bool = True) -> list[Path]:
     assert found is not None
     repository, config, split = found["repository"], found["config"], found["split"] or "train"
     revision = found["revision"] and found["revision"].replace(SLASH_OF_DATA, "/")
-    mirrored = _mirrored(f"{repository}@{revision}" if revision else repository)
+    mirrored = mirrored_data_set(f"{repository}@{revision}" if revision else repository)
     folder = mirrored or _downloaded(repository, revision, config, download)
     there = sorted(path for path in folder.rglob("*") if path.is_file())
     splits = _local_splits(folder, config, tuple(map(Stamp.of, there)))
@@ -50,7 +50,10 @@ def hub_files(data: str, *, download: bool = True) -> list[Path]:
     return splits[split]
 
 
-def _mirrored(repository: str) -> Path | None:
+def mirrored_data_set(repository: str) -> Path | None:
+    """The folder of a data set in a mirror; None: it is in none, or cannot be one of the Hub."""
+    if not is_hub_name(repository):
+        return None
     folders = (mirror / "datasets" / repository for mirror in mirrors())
     return next((folder for folder in folders if is_folder(folder)), None)
 
@@ -62,32 +65,32 @@ def plainly_named(folder: Path) -> Iterator[Path]:
     The library `datasets` reads the path of a folder as a pattern.
     """
     with TemporaryDirectory(prefix="harness-data-") as name:
-        place = Path(name).resolve()
+        linked = Path(name).resolve()
         for path in folder.rglob("*"):
             if path.is_file():
-                link = place / path.relative_to(folder)
+                link = linked / path.relative_to(folder)
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(path.absolute())
-        yield place
+        yield linked
 
 
 # A plan asks once a round, and the library looks at every file of the folder.
 @functools.cache
 def _local_splits(folder: Path, config: str | None, _: tuple[Stamp, ...]) -> dict[str, list[Path]]:
     """Split -> its files in a folder. Raises UserError when the card names one outside of it."""
-    with plainly_named(folder) as place, explained(f"{folder}: "):
+    with plainly_named(folder) as linked, explained(f"{folder}: "):
         try:
-            found = _splits(str(place), config)
+            splits = _splits(str(linked), config)
         except UserError as error:
-            raise UserError(str(error).replace(str(place), str(folder))) from None
-        for named in itertools.chain.from_iterable(found.values()):
-            if not Path(named).is_relative_to(place):
+            raise UserError(str(error).replace(str(linked), str(folder))) from None
+        for named in itertools.chain.from_iterable(splits.values()):
+            if not Path(named).is_relative_to(linked):
                 raise UserError(
                     f"the card of the data set {folder} names {named}, which is outside"
                 )
         return {
-            split: [folder / Path(path).relative_to(place) for path in paths]
-            for split, paths in found.items()
+            split: [folder / Path(path).relative_to(linked) for path in paths]
+            for split, paths in splits.items()
         }
 
 
@@ -110,17 +113,17 @@ def _downloaded(repository: str, revision: str | None, config: str | None, downl
     """The folder of the Hub's snapshot, with the card and the files of a configuration."""
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    found = functools.partial(snapshot, "datasets", repository, revision, download=download)
+    fetch = functools.partial(snapshot, "datasets", repository, revision, download=download)
     try:
         # Without a Hub this fails at once, where `datasets` tries again for half a minute.
-        folder = found(["README.md"])
+        folder = fetch(["README.md"])
         # Without a network it gives what was downloaded before.
         if download and _answers(repository, revision):
             # `hf://datasets/ORGANISATION/NAME@COMMIT/FILE`
             splits = _splits(repository, config, folder.name)
             paths = [path for each in splits.values() for path in each]
             files = [path.partition("@")[2].partition("/")[2] for path in paths]
-            folder = found(["README.md", *files])
+            folder = fetch(["README.md", *files])
         return folder
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
         # The Hub's own messages are long, and say what is said below.

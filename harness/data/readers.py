@@ -1,28 +1,101 @@
-"""How files become items: sentences, NLI triplets, NLI pairs, neighbouring sentences.
+"""Readers that make items of files: sentences, NLI triplets and pairs, neighbours, and tables.
 
 A reader takes the files of a corpus and gives a `Corpus`. Its name is part of the keys of caches
-and artefacts, because two corpora may read the same files and have different items.
+and artefacts, because two corpora may read the same files and have different items. Texts go to
+disk as they are read, so that a corpus may be larger than memory.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+import json
+import math
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from harness.data.lines import text_lines
-from harness.data.rows import number_of, rows, spelt
+from harness.arrays import Scratch
+from harness.data.rows import TableRow, columns_of, number_of, rows, spelt, text_lines
 from harness.data.senteval import lines
-from harness.data.texts import text_columns
+from harness.data.shapes import ROLES, CorpusName, Shape, check_column, recognised, shape_of_roles
 from harness.errors import UserError
+
+ITEMS_AT_ONCE = 10_000
+"""Items that are in memory at once"""
+T = TypeVar("T")
+
+
+def slices(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items in lists of `size`; the last one may be shorter."""
+    iterator = iter(items)
+    while part := list(itertools.islice(iterator, size)):
+        yield part
+
+
+def text_columns(items: Iterable[Sequence[str]]) -> tuple[Sequence[str], ...]:
+    """The first texts of all items, their second texts, and so on; () where there is no item.
+
+    A corpus of less than `ITEMS_AT_ONCE` items is in lists, and a larger one in a scratch file.
+    Raises UserError when the disk is full.
+    """
+    parts = slices(items, ITEMS_AT_ONCE)
+    first = next(parts, [])
+    if len(first) < ITEMS_AT_ONCE:
+        return tuple(map(list, zip(*first, strict=True)))
+    scratch, count = Scratch(), 0
+    places: list[list[int]] = [[] for _ in first[0]]
+    for part in itertools.chain([first], parts):
+        count += len(part)
+        for column, texts in zip(places, zip(*part, strict=True), strict=True):
+            # JSON has no line end inside, and holds any text that Python does.
+            column.append(scratch.append(json.dumps(texts).encode() + b"\n"))
+    return tuple(_Stored(scratch, column, count) for column in places)
+
+
+class _Stored(Sequence[str]):
+    """One column in a scratch file, a line for each `ITEMS_AT_ONCE` texts."""
+
+    def __init__(self, scratch: Scratch, places: list[int], count: int) -> None:
+        self._scratch = scratch
+        self._places = places
+        self._count = count
+        self._last: tuple[int, list[str]] = -1, []
+        """The part that was read last, with its number; the next text is mostly there"""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        for place in self._places:
+            yield from self._slice(place)
+
+    @overload
+    def __getitem__(self, key: int) -> str: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[str]: ...
+    def __getitem__(self, key: int | slice) -> str | list[str]:
+        if isinstance(key, slice):
+            return [self[item] for item in range(self._count)[key]]
+        part, within = divmod(range(self._count)[key], ITEMS_AT_ONCE)
+        known, texts = self._last
+        if known != part:
+            texts = self._slice(self._places[part])
+            self._last = part, texts
+        return texts[within]
+
+    def _slice(self, place: int) -> list[str]:
+        texts: list[str] = json.loads(self._scratch.line(place))
+        return texts
+
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 """Labels of NLI pairs"""
 NLI_LABELS = {"entailment": ENTAILMENT, "neutral": NEUTRAL, "contradiction": CONTRADICTION}
 UNLABELLED = ("-", "", "nan")
-"""How data sets mark a pair on whose label people did not agree, beside -1"""
+"""Marks of a pair on whose label people did not agree, beside -1"""
 
 
 @dataclass(frozen=True)
@@ -170,3 +243,89 @@ def read_neighbours(paths: list[Path]) -> Corpus:
     if not columns:
         raise UserError(f"{paths[0]} holds no two sentences in a row")
     return Corpus(columns)
+
+
+INDEX = re.compile(r"|__index_level_\d+__|Unnamed: \d+")
+"""The names of the columns that pandas makes of the numbers of rows"""
+
+
+def shape_of(name: CorpusName, path: Path) -> tuple[Shape, Mapping[str, str]]:
+    """The shape of a corpus, and role -> column, from its name or else from its columns.
+
+    Raises UserError when they do not fit.
+    """
+    columns = columns_of(path)
+    if name.columns:
+        for column in name.columns.values():
+            check_column(column, columns, str(path))
+        return shape_of_roles(name.columns), name.columns
+    return recognised([each for each in columns if not INDEX.fullmatch(each)], str(path))
+
+
+def read_table(name: CorpusName, paths: list[Path]) -> Corpus:
+    """The items of the files, which have one shape.
+
+    Pairs without a label are left out. Raises UserError, with file and place, for a missing text
+    and for a score or a label that is none.
+    """
+    shape, roles = shape_of(name, paths[0])
+    texts = [role for role in ROLES[shape] if role not in ("score", "label")]
+    numbers = array("d")
+
+    def items() -> Iterator[list[str]]:
+        for where, row, number in itertools.islice(_items(name, roles, paths), name.limit):
+            if number is not None:
+                numbers.append(number)
+            yield [_text(row.get(roles[role]), roles[role], where) for role in texts]
+
+    columns = text_columns(items())
+    if not columns:
+        raise UserError(
+            f"{paths[0]} holds no item{' that the filter leaves' if name.where else ''}"
+        )
+    if shape == "scored pairs":
+        return Corpus(columns, np.asarray(numbers, np.float32))
+    labels = np.asarray(numbers, np.int64) if shape == "labelled pairs" else None
+    return Corpus(columns, labels)
+
+
+def _items(
+    name: CorpusName, roles: Mapping[str, str], paths: list[Path]
+) -> Iterator[tuple[str, TableRow, float | None]]:
+    """Every row that is an item, with the place of it and its score or label."""
+    score, label = roles.get("score"), roles.get("label")
+    used = [*roles.values(), *name.where]
+    for path in paths:
+        known = columns_of(path)
+        for column in used:
+            check_column(column, known, str(path))
+        for where, row in rows(path, used):
+            if any(spelt(row.get(column)) not in values for column, values in name.where.items()):
+                continue
+            if score is not None:
+                yield where, row, _score(row.get(score), where)
+            elif label is None:
+                yield where, row, None
+            elif (number := nli_label(row.get(label), where)) is not None:
+                yield where, row, number
+
+
+def _text(value: Any, column: str, where: str) -> str:
+    if value is None:
+        raise UserError(f'{where}: column "{column}" is missing')
+    if type(value) is not str:  # a number of JSON is one of its subclass
+        raise UserError(f'{where}: column "{column}" holds {value}, which is no text')
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UserError(f'{where}: column "{column}" holds half of a character') from None
+    return value.strip() or " "  # an empty text is a single space, as in simcse.md, section 1.1
+
+
+def _score(value: Any, where: str) -> float:
+    if value is None:
+        raise UserError(f"{where}: the score is missing")
+    score = number_of(value)
+    if not math.isfinite(score):
+        raise UserError(f"{where}: the score {str(value)!r} is no number")
+    return score

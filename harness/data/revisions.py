@@ -1,8 +1,9 @@
-"""Revisions of models and data sets of the Hub: their names, and the commits that they stand for.
+"""Names of encoders and data sets with what follows an `@`: a revision of the Hub, or a trial.
 
 `bert-base-uncased@REVISION` is the model as a branch, a tag or a commit of the Hub has it; without
 a revision it is that of the default branch. In a mirror, a revision is a folder `NAME@REVISION`,
-because a plain folder does not say which revision it is.
+because a plain folder does not say which revision it is. `bert-base-uncased@KEY` is the model with
+the weights that the trial KEY has trained; its configuration and tokenizer are the model's.
 """
 
 import re
@@ -11,8 +12,32 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from harness.data.trained_encoders import parts_of, trained_name
 from harness.errors import UserError
+from harness.files import cache_folder
+
+WEIGHTS = "weights.safetensors"
+"""The file of the weights; the names in it are those of the pretrained model"""
+_TRAINED = re.compile(r"(?P<model>.+)@(?P<trial>[0-9a-f]{32})")
+
+
+def parts_of(encoder: str) -> tuple[str, str | None]:
+    """The pretrained model behind an encoder, and the key of the trial that has trained it.
+
+    The key is None for a pretrained model.
+    """
+    found = _TRAINED.fullmatch(encoder)
+    return (found["model"], found["trial"]) if found else (encoder, None)
+
+
+def trained_name(encoder: str, trial: str) -> str:
+    """The name of the encoder that the trial with this key has trained."""
+    return f"{encoder}@{trial}"
+
+
+def trained_folder(trial: str) -> Path:
+    """The folder of the cache that has the encoder of the trial with this key."""
+    return cache_folder() / "encoders" / trial
+
 
 RepositoryKind = Literal["models", "datasets"]
 _NAME = re.compile(
@@ -79,12 +104,12 @@ def snapshot(
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import RevisionNotFoundError
 
-    what = str(downloads()), kind, repository, revision
+    request = str(downloads()), kind, repository, revision
     try:
         folder = snapshot_download(
             repository,
             repo_type=kind.removesuffix("s"),
-            revision=_resolved.get(what, revision),
+            revision=_resolved.get(request, revision),
             allow_patterns=list(patterns),
             local_files_only=not download,
         )
@@ -95,7 +120,7 @@ def snapshot(
             f"branch, a tag or a whole commit of it"
         ) from None
     if download:
-        _resolved[what] = Path(folder).name
+        _resolved[request] = Path(folder).name
     return Path(folder)
 
 
@@ -142,11 +167,11 @@ def commits_of(paths: Iterable[Path]) -> dict[str, str]:
     `models/ORGANISATION/NAME` or `datasets/...` -> the commit; of several, all of them. Files of
     mirrors and of other folders have none.
     """
-    found, folder = defaultdict[str, set[str]](set), downloads()
+    commits, folder = defaultdict[str, set[str]](set), downloads()
     for path in paths:
         if path.is_relative_to(folder):
             cached, snapshots, commit, *_ = (*path.relative_to(folder).parts, "", "", "")
             name = cached.replace("--", "/")
             if snapshots == "snapshots" and COMMIT.fullmatch(commit) and REPOSITORY.fullmatch(name):
-                found[name].add(commit)
-    return {name: ", ".join(sorted(found[name])) for name in sorted(found)}
+                commits[name].add(commit)
+    return {name: ", ".join(sorted(commits[name])) for name in sorted(commits)}

@@ -1,28 +1,103 @@
 """Rows of tables in every format, with values as the file spells them: no type is guessed.
 
 A value is a text, None where it is missing, or what is no text: a `Number` of JSON, true and false,
-lists, mappings, and the values of a typed column of Parquet.
+lists, mappings, and the values of a typed column of Parquet. Lines and packed files have bounds
+that no stranger's file exceeds.
 """
 
 import csv
+import functools
+import gzip
 import io
 import itertools
 import json
 import math
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from harness.data.lines import (
-    LONGEST_LINE,
-    PACKED,
-    opened_file,
-    text_lines,
-    too_large,
-    unpacked_limit,
-)
 from harness.errors import UserError, explained
+
+LONGEST_LINE = 2**24
+"""Bytes of a line, and of an item of a JSON list"""
+SMALL_TEXT = 2**26
+"""Bytes that a packed file may hold in any case"""
+MOST_TIMES = 100
+"""A packed file with more holds at most so many times its own size; text packs to a tenth"""
+PACKED = ".gz"
+_MARK = "\ufeff"
+"""The byte order mark, which some programs write in front of a text"""
+
+
+def unpacked_limit(path: Path) -> int:
+    """The bytes that a packed file may hold."""
+    return max(SMALL_TEXT, MOST_TIMES * path.stat().st_size)
+
+
+def too_large(path: Path) -> UserError:
+    """The refusal of a packed file that holds more than `unpacked_limit`."""
+    return UserError(
+        f"{path} holds more than {unpacked_limit(path)} bytes, which is the most that is read of a "
+        f"packed file of its size; unpack it if you trust it"
+    )
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a gzip file. Raises UserError for a damaged file and behind the limit."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path, self._left = path, unpacked_limit(path)
+        self._file = gzip.GzipFile(path)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            count = self._file.readinto(buffer)
+        except (OSError, EOFError, zlib.error) as error:
+            raise UserError(f"{self._path} cannot be read: {error}") from None
+        self._left -= count
+        if self._left < 0:
+            raise too_large(self._path)
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def opened_file(path: Path) -> BinaryIO:
+    """The content of a file, of a packed one (.gz) what is in it."""
+    if path.suffix.lower() == PACKED:
+        return io.BufferedReader(_Unpacked(path), 2**16)
+    return path.open("rb")
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    r"""The lines of a file, with the line ends as `\n`.
+
+    A line ends at `\n` or `\r\n`; any other character is a part of the text. A byte order mark in
+    front and blanks behind the last line end are no part of it. Raises UserError, with the line,
+    for what is not UTF-8 and for a line above `LONGEST_LINE`.
+    """
+    with opened_file(path) as file:
+        parts = iter(functools.partial(file.readline, LONGEST_LINE + 1), b"")
+        for number, line in enumerate(parts, start=1):
+            if len(line) > LONGEST_LINE:
+                raise UserError(f"{path}, line {number}: it has more than {LONGEST_LINE} bytes")
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError:
+                raise UserError(f"{path}, line {number}: not UTF-8 text") from None
+            if number == 1:
+                text = text.removeprefix(_MARK)
+            if text.endswith("\n") or text.strip():
+                yield text.replace("\r\n", "\n")
+
 
 TableRow = Mapping[str, Any]
 """Column -> value"""
@@ -109,12 +184,12 @@ def _csv(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
         given = (line.replace("\r", _RETURN) for line in text_lines(path))
         reader = csv.reader(itertools.chain(given, [_END]))
         try:
-            for found in reader:
-                if found == [_END]:
+            for texts in reader:
+                if texts == [_END]:
                     return
-                if found and found[-1].endswith(_END):
+                if texts and texts[-1].endswith(_END):
                     raise UserError(f"{path}, line {reader.line_num - 1}: a quotation never ends")
-                yield reader.line_num, [text.replace(_RETURN, "\r") for text in found]
+                yield reader.line_num, [text.replace(_RETURN, "\r") for text in texts]
         except csv.Error as error:
             raise UserError(f"{path}, line {reader.line_num}: {error}") from None
 
@@ -128,16 +203,16 @@ def _tsv(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
 
 
 def _under_header(
-    path: Path, given: Iterator[tuple[int, list[str]]]
+    path: Path, lines: Iterator[tuple[int, list[str]]]
 ) -> Iterator[tuple[str, TableRow]]:
     """Rows of a file whose first row names the columns."""
-    _, header = next(given, (1, []))
+    _, header = next(lines, (1, []))
     _check_distinct(path, header)
-    for line, found in given:
-        fields = found or [""]  # in a file with one column, a blank line is an empty text
+    for line, texts in lines:
+        fields = texts or [""]  # in a file with one column, a blank line is an empty text
         if len(fields) != len(header):
             raise UserError(
-                f"{path}, line {line}: {len(header)} fields were expected, {len(found)} found"
+                f"{path}, line {line}: {len(header)} fields were expected, {len(texts)} found"
             )
         yield f"{path}, line {line}", dict(zip(header, fields, strict=True))
 
@@ -167,12 +242,12 @@ def _json(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]
     with opened_file(path) as file:
         beginning = file.read(2**12).removeprefix(_BOM).lstrip()
     values = _of_list(path) if beginning.startswith(b"[") else _of_lines(path)
-    for place, value in values:
+    for where, value in values:
         if not isinstance(value, dict):
             raise UserError(
-                f"{place}: no JSON object; the file holds one object a line, or a list of objects"
+                f"{where}: no JSON object; the file holds one object a line, or a list of objects"
             )
-        yield place, value
+        yield where, value
 
 
 def _of_lines(path: Path) -> Iterator[tuple[str, Any]]:
@@ -190,16 +265,16 @@ def _of_list(path: Path) -> Iterator[tuple[str, Any]]:
     with io.TextIOWrapper(opened_file(path), encoding="utf-8-sig", newline="") as file:
         text, at = file.read(_CHUNK).lstrip(), 1
         for number in itertools.count(1):
-            place = f"{path}, item {number}"
+            where = f"{path}, item {number}"
             while not (rest := _SIGN.match(text, at)):  # the text ends in front of the next sign
                 text, at = file.read(_CHUNK), 0
                 if not text:
-                    raise UserError(f"{place}: the list does not end")
-            at, found = rest.start(1), rest[1]
-            if found == "]":
+                    raise UserError(f"{where}: the list does not end")
+            at, sign = rest.start(1), rest[1]
+            if sign == "]":
                 return
-            if number > 1 and found != ",":
-                raise UserError(f"{place}: no JSON list")
+            if number > 1 and sign != ",":
+                raise UserError(f"{where}: no JSON list")
             at += number > 1
             while True:
                 try:
@@ -209,15 +284,15 @@ def _of_list(path: Path) -> Iterator[tuple[str, Any]]:
                     # It may go on in the next part of the file.
                     if len(text) - at > LONGEST_LINE:
                         raise UserError(
-                            f"{place}: it is no JSON, or has more than {LONGEST_LINE} characters"
+                            f"{where}: it is no JSON, or has more than {LONGEST_LINE} characters"
                         ) from None
                     more = file.read(max(_CHUNK, len(text) - at))
                     if not more:
-                        raise _no_json(place, error) from None
+                        raise _no_json(where, error) from None
                     text, at = text[at:] + more, 0
                 except RecursionError as error:
-                    raise _no_json(place, error) from None
-            yield place, value
+                    raise _no_json(where, error) from None
+            yield where, value
 
 
 def _after_space(text: str, at: int) -> int:

@@ -57,12 +57,12 @@ def first_prompt(tokenizer: Any, encoder: str, text: str | None) -> Template:
     return hard_prompt(tokenizer, text or published_templates(encoder)[0])
 
 
-def require_mask(tokenizer: Any, what: str) -> None:
-    """Raise UserError when a tokenizer has no mask token. what: what needs it."""
+def require_mask(tokenizer: Any, user: str) -> None:
+    """Raise UserError when a tokenizer has no mask token. user: what needs it."""
     if tokenizer.mask_token_id is None:
         name = Path(tokenizer.name_or_path).name
         raise UserError(
-            f'{what} needs a mask token, and encoder "{name}" has none: choose a masked language '
+            f'{user} needs a mask token, and encoder "{name}" has none: choose a masked language '
             f"model such as BERT, or another method"
         )
 
@@ -86,13 +86,13 @@ def rewrapped(batch: TextBatch, old: Template, new: Template, pad_id: int) -> Te
     pieces = batch.attention_mask.sum(dim=1, keepdim=True) - len(old)
     lengths = batch.mask_on_host.numpy().sum(axis=1, keepdims=True) + changed
     columns = torch.arange(int(lengths.max()))
-    place = columns.to(device, non_blocking=True).expand(len(pieces), -1)
+    positions = columns.to(device, non_blocking=True).expand(len(pieces), -1)
     # Positions counted from the sentence's first piece, and from the first piece behind it.
-    inside = place - len(new.begin)
+    inside = positions - len(new.begin)
     behind = inside - pieces
     source = (inside + len(old.begin)).clamp(0, batch.input_ids.shape[1] - 1)
     ids = batch.input_ids.gather(1, source)
-    ids = torch.where(inside < 0, _looked_up(new.begin, place), ids)
+    ids = torch.where(inside < 0, _looked_up(new.begin, positions), ids)
     ids = torch.where(behind >= 0, _looked_up(new.end, behind), ids)
     mask = (behind < len(new.end)).long()
     host_mask = (columns < torch.from_numpy(lengths)).long()

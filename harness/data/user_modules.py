@@ -70,24 +70,24 @@ class UserCode:
         """Whether this user has run it before."""
         return self.sha256 in _unwritten or self.sha256 in _known()
 
-    def module(self, what: str, *, trusted: bool = False) -> ModuleType:
+    def module(self, kind: str, *, trusted: bool = False) -> ModuleType:
         """Import it as a module of its own; siblings in a folder can be imported relatively.
 
-        what: `plugin`, `suite` or `corpus`. `trusted`: whether it was installed, as harness was.
+        kind: `plugin`, `suite` or `corpus`. `trusted`: whether it was installed, as harness was.
         Raises UserError when the import fails, and CodeNotRun.
         """
         if _of_records and not trusted and not self.is_known:
             raise CodeNotRun(
-                f"a record of the store names the {what} {self.path}, whose Python code you have "
+                f"a record of the store names the {kind} {self.path}, whose Python code you have "
                 f"not run before, so it was not run; to allow it, read it and name it yourself: "
-                f"{_NAMING[what].format(self.path)}"
+                f"{_NAMING[kind].format(self.path)}"
             )
         if not trusted:
             _remember(self.sha256)
         # Two files elsewhere can have the same name, and one that has changed is another module.
         own = digest(f"{self.path} {self.sha256}", 8)
         # In the name of a module, a dot would stand before a part of a package.
-        name = f"harness_{what}_{re.sub('[^A-Za-z0-9]', '_', self.path.stem)}_{own}"
+        name = f"harness_{kind}_{re.sub('[^A-Za-z0-9]', '_', self.path.stem)}_{own}"
         if name in sys.modules:
             return sys.modules[name]
         _loaded[name] = self
@@ -96,7 +96,7 @@ class UserCode:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
-            with _importing(f"the {what} {self.path}"):
+            with _importing(f"the {kind} {self.path}"):
                 assert spec.loader is not None
                 spec.loader.exec_module(module)
         except BaseException:  # also Ctrl-C: half a module must not be found again
@@ -117,18 +117,18 @@ def user_code(path: Path, beginning: str) -> UserCode:
     return UserCode(path, tuple(zip(names, content, strict=True)))
 
 
-def imported(name: str, what: str) -> ModuleType:
+def imported(name: str, title: str) -> ModuleType:
     """Import a module inside of one that `UserCode.module` gave. Raises UserError when it fails."""
-    with _importing(what):
+    with _importing(title):
         return importlib.import_module(name)
 
 
 @contextmanager
-def _importing(what: str) -> Iterator[None]:
+def _importing(title: str) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:  # a user's file that exits must not end harness
-        raise UserError(f"{what} fails to import: {type(error).__name__}: {error}") from error
+        raise UserError(f"{title} fails to import: {type(error).__name__}: {error}") from error
 
 
 @contextmanager
@@ -184,19 +184,19 @@ _loaded: dict[str, UserCode] = {}
 
 
 def _specification(name: str) -> importlib.machinery.ModuleSpec | None:
-    """How a module of `_loaded`, or one inside of it, is imported; None: there is no such file."""
+    """Import rule of a module of `_loaded`, or of one inside of it; None: there is no such file."""
     package, _, inside = name.partition(".")
-    code, place = _loaded[package], inside.replace(".", "/")
+    code, inside_path = _loaded[package], inside.replace(".", "/")
     files = dict(code.files)
     if not inside and _INIT not in files:
         return _from_memory(name, code.path, files[code.path.name], None)
-    for file in (f"{place}/{_INIT}".lstrip("/"), f"{place}.py"):
+    for file in (f"{inside_path}/{_INIT}".lstrip("/"), f"{inside_path}.py"):
         if file in files:
             folder = [str((code.path / file).parent)] if file.endswith(_INIT) else None
             return _from_memory(name, code.path / file, files[file], folder)
-    if any(file.startswith(f"{place}/") for file in files):  # a folder without __init__.py
+    if any(file.startswith(f"{inside_path}/") for file in files):  # a folder without __init__.py
         spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
-        spec.submodule_search_locations = [str(code.path / place)]
+        spec.submodule_search_locations = [str(code.path / inside_path)]
         return spec
     return None
 

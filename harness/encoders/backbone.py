@@ -15,18 +15,38 @@ from torch import Tensor, nn
 
 from harness.choices import Decoding, LowRank
 from harness.data.batching import TextBatch
-from harness.encoders import one_query
-from harness.encoders.attention import select
-from harness.encoders.decoders import averaged, last_positions
 from harness.encoders.families import EncoderFamily, embedding_output
-from harness.encoders.low_rank import add_low_rank
+from harness.encoders.fast_paths import (
+    WITH_BERT_ATTENTION,
+    Pass,
+    Where,
+    attended_at,
+    check_views,
+    run_in_shares,
+)
+from harness.encoders.low_rank import add_low_rank, load_trained
 from harness.encoders.pretrained import Loading, pretrained_model
-from harness.encoders.reach import Embedded, Reach, ended
-from harness.encoders.row_shares import Pass, Where, run_in_shares
-from harness.encoders.trained import load_trained
+from harness.encoders.reach import Embedded, Reach, ended, select
 from harness.encoders.unpadding import Padded, Unpadded, layout_of, unpads
-from harness.encoders.views import check_views
 from harness.ranks import entering, rank_count
+
+
+def last_positions(attention_mask: Tensor) -> Tensor:
+    """The position of the last real token of every row, (rows,); padding is on the right.
+
+    attention_mask: (rows, length).
+    """
+    return attention_mask.sum(dim=1) - 1
+
+
+def averaged(states: Tensor, attention_mask: Tensor, *, weighted: bool) -> Tensor:
+    """The mean over the real tokens: (rows, length, H) -> (rows, H).
+
+    attention_mask: (rows, length). weighted: token k counts k times, from 1 on.
+    """
+    weights = attention_mask.cumsum(dim=1) * attention_mask if weighted else attention_mask
+    shares = weights.to(states.dtype) / weights.sum(dim=1, keepdim=True)
+    return torch.einsum("rlh,rl->rh", states, shares.to(states.dtype))
 
 
 class Encoder(nn.Module):
@@ -59,16 +79,16 @@ class Encoder(nn.Module):
         if low_rank is not None:
             add_low_rank(self.model, low_rank)
         self.family = EncoderFamily(name, self.model)
-        """What the model has a place for"""
+        """Changes for which the model has a place"""
         self.decoding = loading.get("decoding", Decoding())
         self.checks_views = True
         """Whether the next pass in training over copies of rows refuses it when they stay equal"""
         self.unpads = unpads(self.model.config)
         """Whether padding is left out of forward passes"""
         self.reach: Reach = {}
-        """Of the forward pass that is running"""
+        """Injection into the forward pass that is running"""
         self.layout: Padded | Unpadded = Padded(None)
-        """Of the forward pass that is running: how its states lie in memory"""
+        """Layout in memory of the states of the forward pass that is running"""
         self._wanted: Where = None
         """The position that `at` asks `forward` for; None: all"""
         self._where: Where = None
@@ -188,13 +208,13 @@ class Encoder(nn.Module):
         return positions + (self.first_position + reach.get("position_offset", 0))
 
     def _run(self, batch: TextBatch, reach: Reach, **options: Any) -> tuple[Any, Padded | Unpadded]:
-        """What the model of transformers gives, and how its states lie in memory."""
+        """Output of the model of transformers, and the layout of its states in memory."""
         if reach.get("prefix") is not None:
             self.family.need_prefix("prompts")
             options["prefix"] = reach["prefix"]
         unpad = self.unpads and not reach.get("padding", False)
         layout = layout_of(
-            batch.attention_mask, unpad=unpad, known=batch.host_mask, masks=self.family.decoder
+            batch.attention_mask, unpad=unpad, host_mask=batch.host_mask, masks=self.family.decoder
         )
         if self.family.takes_positions:
             options["position_ids"] = layout.tokens(self._positions(batch, reach))
@@ -214,9 +234,7 @@ class Encoder(nn.Module):
         """From the last layer's attention on, `at` works on one position alone."""
         config = self.model.config
         # For other families `at` selects from all positions.
-        self._one_position = (
-            config.model_type in one_query.WITH_BERT_ATTENTION and not self.family.decoder
-        )
+        self._one_position = config.model_type in WITH_BERT_ATTENTION and not self.family.decoder
         if self._one_position:
             attention = self.model.encoder.layer[-1].attention
             usual = attention.self.forward
@@ -229,14 +247,14 @@ class Encoder(nn.Module):
         module: nn.Module,
         usual: Callable[..., Any],
         states: Tensor,
-        *given: Any,
+        *inputs: Any,
         **named: Any,
     ) -> Any:
         """The last layer's attention, in the place of its `usual` forward pass."""
         if self._where is None:
-            return usual(states, *given, **named)
+            return usual(states, *inputs, **named)
         prefix = self.reach.get("prefix")
-        return one_query.attended_at(module, states, self.layout, self._where, prefix), None
+        return attended_at(module, states, self.layout, self._where, prefix), None
 
     def _keep_residual(self, _module: nn.Module, inputs: tuple[Tensor, Tensor]) -> Any:
         return None if self._where is None else (inputs[0], self.layout.at(inputs[1], self._where))

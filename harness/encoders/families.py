@@ -1,4 +1,4 @@
-"""What differs between the families of transformers. The model is asked, not a list of names."""
+"""Differences between the families of transformers. The model is asked, not a list of names."""
 
 import functools
 import inspect
@@ -101,16 +101,16 @@ def attentions(model: nn.Module) -> list[nn.Module]:
 def embedding_output(model: Any) -> nn.Module:
     """The module that gives what the first layer reads, (rows, length, H)."""
     named = dict(model.named_modules())
-    found: nn.Module = next(
+    output: nn.Module = next(
         # Decoders read their word embeddings as they are.
         (named[path] for path in _EMBEDDING_OUTPUTS if path in named),
         model.get_input_embeddings(),
     )
-    return found
+    return output
 
 
 class EncoderFamily:
-    """What a model of transformers has a place for."""
+    """Changes for which a model of transformers has a place."""
 
     def __init__(self, name: str, model: Any) -> None:
         """name: of the encoder. model: of transformers."""
@@ -130,29 +130,29 @@ class EncoderFamily:
         """The most tokens of a row: as many as there are positions, if they are numbered"""
         rates = [getattr(config, name, None) for name in HIDDEN_DROPOUTS]
         self.dropout: float = next((float(rate) for rate in rates if _is_rate(rate)), 0.0)
-        """Of the hidden states, 0 to 1"""
+        """Rate for the hidden states, 0 to 1"""
         self._relative = any(getattr(config, name, False) for name in _RELATIVE)
         self._no_prefix = _why_no_prefix(model, ours=self.our_attention)
 
-    def need_prefix(self, what: str) -> None:
+    def need_prefix(self, parts: str) -> None:
         """Raise UserError unless keys and values can stand in front of each layer's own.
 
-        what: what they are, in the plural.
+        parts: what they are, in the plural.
         """
         if self._no_prefix:
             raise UserError(
-                f"{what} have no place in {self._who}, {self._no_prefix}: choose an encoder such "
+                f"{parts} have no place in {self._who}, {self._no_prefix}: choose an encoder such "
                 f"as BERT, DistilBERT, ModernBERT or Llama, or a method without them"
             )
 
-    def need_positions(self, what: str, instead: str) -> None:
+    def need_positions(self, cause: str, instead: str) -> None:
         """Raise UserError unless the positions of the tokens can be moved.
 
-        what: what moves them, with its verb. instead: what would work.
+        cause: what moves them, with its verb. instead: what would work.
         """
         if self._relative or not self.takes_positions:
             raise UserError(
-                f"{what} the positions of tokens, whose distances {self._who} counts by itself: "
+                f"{cause} the positions of tokens, whose distances {self._who} counts by itself: "
                 f"{instead}"
             )
 

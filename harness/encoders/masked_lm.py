@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.hub import model_folder, model_shape
-from harness.encoders.dropout import replace_dropout
 from harness.encoders.families import has_masked_lm
+from harness.encoders.plain_attention import replace_dropout
 from harness.encoders.unpadding import first_position, layout_of, unpads
 from harness.errors import UserError, explained
 
@@ -69,7 +69,7 @@ class Generator(nn.Module):
         return torch.cat([self._best(*part) for part in parts])
 
     def _best(self, input_ids: Tensor, attention_mask: Tensor, host_mask: Tensor) -> Tensor:
-        layout = layout_of(attention_mask, unpad=self.unpads, known=host_mask)
+        layout = layout_of(attention_mask, unpad=self.unpads, host_mask=host_mask)
         arguments = layout.arguments
         if self.unpads:  # tokens that follow one another in memory do not show where they stand
             positions = torch.arange(input_ids.shape[1], device=input_ids.device)

@@ -1,13 +1,54 @@
-"""Self-attention as products, a softmax and dropout, for training on a CPU.
+"""Dropout and self-attention for training on a CPU, where torch is slow (benchmarks/README.md).
 
-torch's SDPA is slower there. With dropout it computes in float32 and draws masks in its own way,
-and without dropout its backward pass in bf16 is slow (benchmarks/README.md).
+Dropout takes its random bits from numpy. One number of torch's generator starts each mask, so that
+torch's random state still says all that dropout draws. On a GPU, torch's dropout draws and
+multiplies at once. Attention is products, a softmax and dropout: with dropout, torch's SDPA
+computes in float32 and draws masks in its own way, and without dropout its backward pass in bf16 is
+slow.
 """
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
-from harness.encoders import dropout
+LEVELS = 2**16
+"""On a CPU the share that is dropped is a multiple of 1 / LEVELS: each number has 16 random bits"""
+
+
+class Dropout(nn.Dropout):
+    """torch's module with the dropout of this file."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        """states: of any shape."""
+        return dropped(states, self.p, training=self.training)
+
+
+def dropped(states: Tensor, rate: float, *, training: bool) -> Tensor:
+    """Each number becomes 0 with the probability `rate`, and is divided by 1 - rate otherwise.
+
+    rate: 0 to 1. training: whether anything is dropped at all.
+    """
+    if not training or not 0 < rate < 1 or states.device.type != "cpu":
+        return functional.dropout(states, rate, training)
+    return states * _mask(states, rate)
+
+
+def replace_dropout(model: nn.Module) -> None:
+    """Let all dropout modules of a model be those of this file."""
+    for module in model.modules():
+        if type(module) is nn.Dropout:
+            module.__class__ = Dropout
+
+
+def _mask(states: Tensor, rate: float) -> Tensor:
+    """Factors of dropout, in the shape and type of the states."""
+    generator = np.random.SFC64(torch.randint(2**63 - 1, (1,)).numpy())
+    # Four numbers of the mask are made of one of 64 bits.
+    bits = generator.random_raw(-(-states.numel() // 4)).view(np.uint16)[: states.numel()]
+    # torch converts bytes several times as fast as its bool.
+    kept = torch.from_numpy((bits >= round(rate * LEVELS)).view(np.uint8)).to(states.dtype)
+    return kept.mul_(1 / (1 - rate)).view(states.shape)
 
 
 def is_faster(query: Tensor, mask: Tensor | None, rate: float) -> bool:
@@ -20,7 +61,7 @@ def is_faster(query: Tensor, mask: Tensor | None, rate: float) -> bool:
 def attended(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, rate: float, scaling: float
 ) -> Tensor:
-    """What the queries find, (rows, length, heads, head size).
+    """Result of the attention, (rows, length, heads, head size).
 
     query, key, value: (rows, heads, length, head size); several heads of queries may share one of
     keys and values. mask: (rows, 1, length, keys) bool, which keys a query sees; None: all. rate:
@@ -45,4 +86,4 @@ def probabilities(scores: Tensor, mask: Tensor | None, rate: float) -> Tensor:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     exact = torch.promote_types(scores.dtype, torch.float32)
     shares = scores.softmax(dim=-1, dtype=exact).to(scores.dtype)
-    return dropout.dropped(shares, rate, training=rate > 0)
+    return dropped(shares, rate, training=rate > 0)

@@ -17,11 +17,33 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from harness.encoders.attention import KeyValues
-from harness.encoders.deterministic_attention import determine
 from harness.encoders.plain_attention import attended, is_faster
-from harness.encoders.taking import take
-from harness.encoders.unpadding import Unpadded
+from harness.encoders.reach import KeyValues
+from harness.encoders.unpadding import Unpadded, take
+
+ASKED, DEMANDED = "warn", "error"
+"""The modes of `torch.set_deterministic_debug_mode`"""
+_ASKED_NUMBER = 1
+_FAR = 4
+"""Operations between the attention and its result, which is transposed and copied"""
+
+
+def determine(states: Tensor) -> None:
+    """Demand a deterministic backward pass of the attention that has just given `states`.
+
+    Nothing happens without gradients, and where nobody has asked for deterministic algorithms.
+    """
+    node = states.grad_fn
+    for _ in range(_FAR):
+        if node is None or "Attention" in node.name():
+            break
+        node = node.next_functions[0][0] if node.next_functions else None
+    if node is None or "Attention" not in node.name():
+        return  # composed of simpler operations, which are deterministic
+    if torch.get_deterministic_debug_mode() == _ASKED_NUMBER:
+        node.register_prehook(lambda _: torch.set_deterministic_debug_mode(DEMANDED))
+        node.register_hook(lambda *_: torch.set_deterministic_debug_mode(ASKED))
+
 
 ATTENTION = "prefix_sdpa"
 """The name under which transformers knows `prefix_sdpa`"""
@@ -62,7 +84,7 @@ def prefix_sdpa(
 
 
 class _Front(NamedTuple):
-    """What stands in front of one layer's own keys and values; None: nothing."""
+    """Prefix in front of one layer's own keys and values; None: nothing."""
 
     keys: Tensor | None
     """(rows, heads, prompts, head size)"""
@@ -129,16 +151,16 @@ def _widened(
     return torch.cat([front, text.expand(rows, 1, length, length)], dim=-1)
 
 
-def padding_mask(*, attention_mask: Tensor | None = None, **given: Any) -> Tensor | None:
+def padding_mask(*, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
     """The mask of transformers for SDPA, (rows, 1, length, length) bool; None without padding.
 
     transformers would ask whether the mask hides anything, and the CPU would wait for a GPU. A
     decoder always gets a mask, because prompts stand in front of it.
     """
     if attention_mask is not None:
-        given["allow_is_bidirectional_skip"] = given["allow_is_causal_skip"] = False
-    found: Tensor | None = sdpa_mask(attention_mask=attention_mask, **given)
-    return found
+        options["allow_is_bidirectional_skip"] = options["allow_is_causal_skip"] = False
+    mask: Tensor | None = sdpa_mask(attention_mask=attention_mask, **options)
+    return mask
 
 
 AttentionInterface.register(ATTENTION, prefix_sdpa)

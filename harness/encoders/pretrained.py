@@ -6,11 +6,11 @@ from typing import Any, TypedDict, Unpack
 
 import torch
 import transformers
+from torch import nn
 
 from harness.choices import Decoding
 from harness.data.hub import model_folder, model_shape
-from harness.data.weight_contents import stored_in_bf16
-from harness.encoders.dropout import replace_dropout
+from harness.data.weight_contents import stored_in_bf16, tensors
 from harness.encoders.families import (
     check_text_encoder,
     is_decoder,
@@ -18,20 +18,21 @@ from harness.encoders.families import (
     set_dropout,
     takes_our_attention,
 )
+from harness.encoders.plain_attention import replace_dropout
 from harness.errors import UserError, explained
 
 
 class Loading(TypedDict, total=False):
-    """How a model is read from its files. What is left out stays as it is there."""
+    """Options with which a model is read from its files. What is left out stays as it is there."""
 
     dropout: float | None
     """0 to 1, in every layer; None: the model's own"""
     decoding: Decoding
-    """How a decoder reads a sentence"""
+    """Pooling and attention of a decoder"""
     as_stored: bool
     """Keep weights in bf16 that are stored so; otherwise all weights are float32"""
     device: torch.device
-    """Where the weights go; otherwise to the CPU"""
+    """Device of the weights; otherwise the CPU"""
     empty: bool
     """Read no weights: they are set afterwards"""
 
@@ -86,7 +87,7 @@ def _loaded(
     options: dict[str, Any] = without_pooler(config)
     if device is not None and device.type != "cpu":
         options["device_map"] = device  # each shard goes there at once, past the host's memory
-    model, said = transformers.AutoModel.from_pretrained(
+    model, report = transformers.AutoModel.from_pretrained(
         model_folder(name),
         config=config,
         dtype=dtype,
@@ -95,7 +96,7 @@ def _loaded(
         output_loading_info=True,
         **options,
     )
-    return _with_our_attention(model), said["missing_keys"]
+    return _with_our_attention(model), report["missing_keys"]
 
 
 def _empty(config: Any) -> Any:
@@ -134,3 +135,47 @@ def _sees_ahead(model: Any) -> bool:
     output = model(input_ids=pairs, attention_mask=torch.ones_like(pairs))
     first, second = output.last_hidden_state[:, 0]
     return not torch.equal(first, second)
+
+
+def check_loadable(name: str) -> None:
+    """Compare the configuration of a model with the table of contents of its weights.
+
+    It takes about a tenth of a second. Raises UserError when transformers has no such model, when
+    there are no weights, and when their shapes differ.
+    """
+    model_shape(name)
+    shapes = {key: shape for key, shape, _ in tensors(name)}
+    _compare(name, _without_memory(name), shapes)
+
+
+def _without_memory(name: str) -> nn.Module:
+    """A model whose parameters have a shape and no memory.
+
+    Raises UserError when transformers has no such text model.
+    """
+    transformers.logging.set_verbosity_error()
+    with explained(f'model "{name}" cannot be loaded: '):
+        config = transformers.AutoConfig.from_pretrained(
+            model_folder(name), trust_remote_code=False
+        )
+        check_text_encoder(name, config)
+        with torch.device("meta"):
+            model: nn.Module = transformers.AutoModel.from_config(config, trust_remote_code=False)
+    return model
+
+
+def _compare(name: str, model: nn.Module, shapes: dict[str, list[int]]) -> None:
+    """Raise UserError when a parameter has another shape in the file, or when none is there."""
+    # A checkpoint of a whole model has the encoder under a name of its own, such as `bert.`.
+    inner = {key.partition(".")[2]: shape for key, shape in shapes.items()}
+    matching = 0
+    for parameter, value in model.named_parameters():
+        stored = shapes.get(parameter) or inner.get(parameter)
+        matching += stored is not None
+        if stored is not None and stored != list(value.shape):
+            raise UserError(
+                f'model "{name}": {parameter} has the shape {stored}, but config.json asks for '
+                f"{list(value.shape)}"
+            )
+    if not matching:  # what is missing of a few, the loader says; names differ between versions
+        raise UserError(f'model "{name}": its weights are not those of a {type(model).__name__}')

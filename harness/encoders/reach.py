@@ -1,4 +1,4 @@
-"""How a method reaches into one forward pass of an encoder."""
+"""Injection of a method into one forward pass of an encoder: prompts, vectors and edits."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypedDict
@@ -6,7 +6,42 @@ from typing import NamedTuple, TypedDict
 import torch
 from torch import Tensor
 
-from harness.encoders.attention import KeyValues
+
+class KeyValues(NamedTuple):
+    """Keys and values that stand in front of a layer's own, for every layer.
+
+    It is a tuple, in which libraries that shard weights find the tensors of a module's output.
+    """
+
+    keys: tuple[Tensor, ...]
+    """One tensor for each layer, (rows, heads, prompts, head size)"""
+    values: tuple[Tensor, ...]
+    """As `keys`"""
+    visible: Tensor | None = None
+    """(rows, prompts) bool: which of the prompts a row sees; None: all of them"""
+
+    @property
+    def length(self) -> int:
+        """Number of prompt positions in a layer."""
+        return self.keys[0].shape[2]
+
+
+def select(states: Tensor, where: Tensor | int) -> Tensor:
+    """The states at one position of every row: (rows, ..., length, width) -> (rows, ..., 1, width).
+
+    where: (rows,), or one number for all rows.
+    """
+    if isinstance(where, int):
+        return states[..., where : where + 1, :]
+    # A product with ones and zeros instead of `gather`: the result is exact as well, and the
+    # gradient of a product is deterministic on a GPU, which that of `gather` is not.
+    # `one_hot` would read the largest number, for which the CPU waits.
+    places = torch.arange(states.shape[-2], device=where.device)
+    chosen = (places == where[:, None]).to(states.dtype)
+    # Autocast would round the states.
+    with torch.autocast(states.device.type, enabled=False):
+        return chosen.view(len(where), *(1,) * (states.dim() - 2), -1) @ states
+
 
 EmbeddingEdit = Callable[[Tensor], Tensor]
 """Embedding output (rows, length, H) -> the output that the first layer reads instead.
@@ -27,7 +62,7 @@ class WordVectors(NamedTuple):
 
 
 class Reach(TypedDict, total=False):
-    """How a method reaches into one forward pass. What is left out stays as it is.
+    """Injection of a method into one forward pass. What is left out stays as it is.
 
     Example:
         encoder.cls(batch, prefix=prompts, position_offset=prompts.length)

@@ -1,4 +1,4 @@
-"""How a batch lies in memory while an encoder works: padded, or its real tokens alone.
+"""Layout of a batch in memory while an encoder works: padded, or its real tokens alone.
 
 An unpadded batch is one row of tokens, (1, tokens, ...), whose rows follow one another, the
 shortest first. Linear layers, norms and embeddings see no padding then, but for a tail of less than
@@ -14,9 +14,50 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
-from harness.encoders.attention import select
-from harness.encoders.taking import put, take
+from harness.encoders.reach import select
+
+
+def take(values: Tensor, index: Tensor) -> Tensor:
+    """The elements values[index]: (count, ...) -> (taken, ...).
+
+    index: (taken,), distinct numbers.
+    """
+    taken: Tensor = _Take.apply(values, index)  # type: ignore[no-untyped-call]
+    return taken
+
+
+def put(values: Tensor, index: Tensor, count: int) -> Tensor:
+    """The inverse of `take`: (taken, ...) -> (count, ...), with 0 where nothing was taken."""
+    whole: Tensor = _Put.apply(values, index, count)  # type: ignore[no-untyped-call]
+    return whole
+
+
+class _Take(Function):
+    @staticmethod
+    def forward(context: Any, values: Tensor, index: Tensor) -> Tensor:
+        context.count = len(values)
+        context.save_for_backward(index)
+        return values.index_select(0, index)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (index,) = context.saved_tensors
+        return put(gradients[0], index, context.count), None
+
+
+class _Put(Function):
+    @staticmethod
+    def forward(context: Any, values: Tensor, index: Tensor, count: int) -> Tensor:
+        context.save_for_backward(index)
+        return values.new_zeros(count, *values.shape[1:]).index_copy_(0, index, values)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (index,) = context.saved_tensors
+        return take(gradients[0], index), None, None
+
 
 FAMILIES = (
     "bert", "camembert", "data2vec-text", "distilbert", "electra", "ernie", "roberta",
@@ -58,17 +99,17 @@ def first_position(model: Any) -> int:
 
 
 def layout_of(
-    attention_mask: Tensor, *, unpad: bool, known: Tensor | None = None, masks: bool = False
+    attention_mask: Tensor, *, unpad: bool, host_mask: Tensor | None = None, masks: bool = False
 ) -> "Padded | Unpadded":
-    """How a model reads rows with this mask, (rows, length).
+    """Layout in which a model reads rows with this mask, (rows, length).
 
-    unpad: whether it may leave the padding out. known: the mask in the memory of the CPU. Without
-    it the CPU waits for a GPU. masks: whether it gets a mask also without padding; otherwise
-    transformers guesses from the positions of a decoder's tokens where sentences end.
+    unpad: whether it may leave the padding out. host_mask: the mask in the memory of the CPU;
+    without it the CPU waits for a GPU. masks: whether it gets a mask also without padding;
+    otherwise transformers guesses from the positions of a decoder's tokens where sentences end.
     """
     if masks:
         return Padded(attention_mask)
-    mask = (attention_mask.cpu() if known is None else known).numpy().astype(bool)
+    mask = (attention_mask.cpu() if host_mask is None else host_mask).numpy().astype(bool)
     if mask.all():
         return Padded(None)
     # A plugin may hide any token, even all of a row. Here the real ones stand on the left.
@@ -86,7 +127,7 @@ class Padded:
         self.mask = None if attention_mask is None else attention_mask.bool()
         """(rows, length): which tokens are real; None: all are"""
         self.arguments: dict[str, Any] = {"attention_mask": attention_mask}
-        """What the model of transformers is called with"""
+        """Arguments of the model of transformers"""
 
     def tokens(self, values: Tensor) -> Tensor:
         """Values of every position, (rows, length, ...), as the encoder reads them."""
@@ -97,7 +138,7 @@ class Padded:
         return states
 
     def places(self, positions: Tensor) -> Tensor:
-        """Where the encoder has the positions (rows, count) of real tokens."""
+        """Indices in the encoder's states of the positions (rows, count) of real tokens."""
         return positions
 
     def at(self, states: Tensor, where: Tensor | int) -> Tensor:
@@ -116,7 +157,7 @@ class Block:
     rows: int
     """0: the block is the tail"""
     length: int
-    """Of the longest row"""
+    """Length of the longest row"""
     tokens: int
     index: Tensor | None = None
     """(tokens,): place of each token among rows * length ones; None: the rows are equally long"""

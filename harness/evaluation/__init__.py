@@ -1,1 +1,1 @@
-"""What an encoder is worth: the suites, and what they compute with."""
+"""Evaluation of an encoder: the suites, and what they compute with."""

@@ -76,7 +76,7 @@ def on_all_pairs(cosines: np.ndarray, gold: np.ndarray) -> float:
 
 
 def _resamples(size: int, seed: int, resamples: int) -> Iterator[np.ndarray]:
-    """How often each pair is drawn: blocks of (resamples, size)."""
+    """Counts of how often each pair is drawn: blocks of (resamples, size)."""
     generator = np.random.default_rng(seed)
     rows = max(1, COUNTS_PER_BLOCK // size)
     for start in range(0, resamples, rows):
@@ -94,12 +94,12 @@ def _correlations(counts: np.ndarray, ranks: list["_Ranks"]) -> np.ndarray:
     gold, *systems = (rank(counts) for rank in ranks)
     weighted = counts * gold
     gold_square = np.einsum("rn,rn->r", weighted, gold)
-    found = []
+    correlations = []
     for system in systems:
         squares = gold_square * np.einsum("rn,rn,rn->r", counts, system, system)
         roots = np.sqrt(np.where(squares == 0, np.nan, squares))
-        found.append(100 * np.einsum("rn,rn->r", weighted, system) / roots)
-    return np.stack(found)
+        correlations.append(100 * np.einsum("rn,rn->r", weighted, system) / roots)
+    return np.stack(correlations)
 
 
 class _Ranks:

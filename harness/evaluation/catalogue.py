@@ -34,7 +34,7 @@ class SuiteCard:
     unit: str = ""
     """The unit of the scores as a caption names it; "": the suite has a unit of its own"""
     protocol: str = ""
-    """How the suite measures, where papers differ or do not say it"""
+    """Protocol of the suite, where papers differ or do not say it"""
     average: str | None = None
     """The metric that is the mean over the tests; as in papers, of scores with two decimals"""
     averages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -160,8 +160,8 @@ STAND_INS: Mapping[str, str] = {"transfer-senteval": "transfer"}
 SUITE_MODULES = {
     "sts": "harness.evaluation.sts",
     "graded": "harness.evaluation.sts",
-    "transfer": "harness.evaluation.transfer_suites",
-    "transfer-senteval": "harness.evaluation.transfer_suites",
+    "transfer": "harness.evaluation.transfer",
+    "transfer-senteval": "harness.evaluation.transfer",
     "retrieval": "harness.evaluation.retrieval",
     "geometry": "harness.evaluation.geometry",
 }
@@ -240,17 +240,15 @@ def metric_under(heading: str, columns: Sequence[object]) -> Metric:
     and D2CSE print it as `STS` beside the metrics of other suites.
     """
     for suite in (headed(columns), "sts"):
-        known = CARDS[suite]
-        for metric, shown in known.headings.items():
+        card = CARDS[suite]
+        for metric, shown in card.headings.items():
             if shown == heading:
-                return Metric(
-                    suite, _average(known, columns) if metric == known.average else metric
-                )
+                return Metric(suite, _average(card, columns) if metric == card.average else metric)
     return Metric("sts", STS_AVERAGE)
 
 
-def _average(known: SuiteCard, columns: Sequence[object]) -> str:
+def _average(card: SuiteCard, columns: Sequence[object]) -> str:
     """The average of a suite that a table with these headings prints."""
-    printed = {metric for metric, shown in known.headings.items() if shown in columns}
-    further = (name for name, tasks in known.averages.items() if {*tasks, known.average} == printed)
-    return next(further, str(known.average))
+    printed = {metric for metric, shown in card.headings.items() if shown in columns}
+    further = (name for name, tasks in card.averages.items() if {*tasks, card.average} == printed)
+    return next(further, str(card.average))

@@ -1,4 +1,4 @@
-"""How embeddings lie on the unit sphere: alignment, uniformity, cosines by gold score, anisotropy.
+"""Geometry on the unit sphere: alignment, uniformity, cosines by gold score, anisotropy.
 
 The protocol is that of diffcse.md, section 6.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from harness.data.senteval import archive
 from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
-from harness.evaluation.cosines import first_rows, pair_cosines, unit_rows
+from harness.evaluation.correlation import first_rows, pair_cosines, unit_rows
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import register
 
@@ -35,7 +35,7 @@ class GoldGroup:
 
 @dataclass(frozen=True)
 class Geometry:
-    """How the embeddings of a set of pairs lie."""
+    """Geometry of the embeddings of a set of pairs."""
 
     alignment: float
     """0 to 4; a lower value means that positive pairs are closer"""
@@ -89,7 +89,7 @@ def alignment(cosines: np.ndarray) -> float:
 
 
 def uniformity(vectors: np.ndarray) -> float:
-    """How evenly the directions are spread (Wang and Isola 2020, with t = 2).
+    """Uniformity: how evenly the directions are spread (Wang and Isola 2020, with t = 2).
 
     vectors: (n, hidden), n >= 2. It is the logarithm of the mean of exp(-2 ||f(x) - f(y)||^2) over
     all unordered pairs of rows of unit length. Raises TrialFailure when the rows are constant, zero
@@ -163,7 +163,7 @@ def figures(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
     cosines.
     """
     first, second = vectors[: len(pairs)], vectors[len(pairs) :]
-    found = geometry(first, second, pairs)
+    shape = geometry(first, second, pairs)
     other = geometry(first, second, pairs, inclusive=True, distinct=True)
     details = {
         f"{task}/gold>=4/alignment": other.alignment,
@@ -172,7 +172,7 @@ def figures(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
         f"{task}/distinct/first-component": other.first_component,
     }
     # A group of one pair has no standard deviation.
-    for group in (group for group in found.groups if len(group.cosines) > 1):
+    for group in (group for group in shape.groups if len(group.cosines) > 1):
         name = f"{task}/cosines-{group.low:.0f}-{group.high:.0f}"
         details |= {
             f"{name}/pairs": float(len(group.cosines)),
@@ -185,10 +185,10 @@ def figures(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
             for quantile, value in zip(QUANTILES, values, strict=True)
         }
     metrics = {
-        "alignment": found.alignment,
-        "uniformity": found.uniformity,
-        "mean-cosine": found.mean_cosine,
-        "first-component": found.first_component,
+        "alignment": shape.alignment,
+        "uniformity": shape.uniformity,
+        "mean-cosine": shape.mean_cosine,
+        "first-component": shape.first_component,
     }
     return Scores(metrics, details)
 

@@ -1,30 +1,111 @@
-"""The data of mteb's tasks: in a mirror, in a user's files, among the downloads, or on the Hub."""
+"""The data of mteb's tasks, and what mteb measures on them with our vectors.
+
+Data lie in a mirror, in a user's files, among the downloads, or on the Hub.
+"""
 
 import copy
 import functools
+import importlib
+import logging
+import random
 import re
+import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import numpy as np
+import torch
 from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from harness.data.hub import mirrors
-from harness.data.hub_tables import is_hub_name, plainly_named
+from harness.data.hub_tables import is_hub_name, mirrored_data_set, plainly_named
 from harness.data.revisions import COMMIT
-from harness.errors import NotHere, UserError, suggest
-from harness.evaluation.mteb_library import undisturbed
+from harness.errors import NotHere, UserError, extra, suggest
 from harness.files import digest_of
 from harness.inputs import is_file, is_folder
 from harness.relocation import here
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
+    from mteb.results import TaskResult
+
+Vectors = Callable[[list[str]], np.ndarray]
+"""Sentences -> their vectors, (sentences, hidden)"""
+
+
+def mteb_package(name: str) -> ModuleType:
+    """The package mteb, for the suite called `name`. Raises UserError where it is not installed."""
+    with undisturbed(), extra("mteb", f'suite "{name}"'):
+        found = importlib.import_module("mteb")
+    logging.getLogger("mteb").setLevel(logging.ERROR)
+    return found
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """In the block, mteb may seed the random sources; afterwards they are as they were.
+
+    Its tasks and evaluators do so. Without this, a training would go on with the same random
+    numbers after every dev score.
+    """
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def evaluated(task: "AbsTask", vectors: Vectors) -> "TaskResult":
+    """Measurement of mteb on a task whose data are loaded, equal each time it is called."""
+    mteb = importlib.import_module("mteb")
+    fresh = copy.copy(task)
+    fresh.rng_state, fresh.np_rng = copy.deepcopy((task.rng_state, task.np_rng))
+    with undisturbed():
+        found = mteb.evaluate(
+            Model(vectors), fresh, cache=None, co2_tracker=False, show_progress_bar=False
+        )
+    return found.task_results[0]
+
+
+class Model:
+    """Our vectors as a model of mteb (its EncoderProtocol), compared by their cosines."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        """A model that gives these vectors, without instructions or prompts of mteb."""
+        from mteb.models import ModelMeta
+
+        self.vectors = vectors
+        self.mteb_model_meta = ModelMeta.create_empty()
+
+    def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> np.ndarray:
+        """The vectors of all texts in the batches, (texts, hidden)."""
+        return self.vectors([text for batch in inputs for text in batch["text"]])
+
+    def similarity(self, first: np.ndarray, second: np.ndarray) -> torch.Tensor:
+        """The cosines of each vector with each, (len(first), len(second))."""
+        from mteb.similarity_functions import cos_sim
+
+        found: torch.Tensor = cos_sim(first, second)
+        return found
+
+    def similarity_pairwise(self, first: np.ndarray, second: np.ndarray) -> torch.Tensor:
+        """The cosines of pairs of vectors, (pairs,)."""
+        from mteb.similarity_functions import pairwise_cos_sim
+
+        found: torch.Tensor = pairwise_cos_sim(first, second)
+        return found
+
 
 _PLAIN = re.compile(r"[\w./ +=@,-]+")
 """A path without signs that the library `datasets` reads as a pattern or as an address"""
@@ -52,11 +133,11 @@ def loaded(task: "AbsTask", splits: Sequence[str] | None = None) -> "AbsTask":
         _set_source(task, source | {"path": str(place)})
         task.load_data()
     _set_source(task, source)
-    known = _splits(task.dataset or {})
+    present = _splits(task.dataset or {})
     for split in task.eval_splits:
-        if split not in known:
+        if split not in present:
             raise UserError(
-                f'task {task.metadata.name} has no split "{split}"{suggest(split, known)}'
+                f'task {task.metadata.name} has no split "{split}"{suggest(split, present)}'
             )
     return task
 
@@ -67,13 +148,13 @@ def _set_source(task: "AbsTask", source: Mapping[str, Any]) -> None:
 
 def files_of(tasks: Iterable["AbsTask"]) -> list[Path]:
     """The files of the mirror or of a user that hold the data of tasks, sorted."""
-    found = set[Path]()
+    files = set[Path]()
     for task in each_alone(tasks):
         repository = task.metadata.dataset["path"]
-        place = _mirrored(repository) or here(Path(repository))
+        place = mirrored_data_set(repository) or here(Path(repository))
         inside = place.rglob("*") if is_folder(place) else [place]
-        found |= {path.resolve() for path in inside if is_file(path)}
-    return sorted(found)
+        files |= {path.resolve() for path in inside if is_file(path)}
+    return sorted(files)
 
 
 def commits_of(tasks: Iterable["AbsTask"]) -> dict[str, str]:
@@ -81,16 +162,16 @@ def commits_of(tasks: Iterable["AbsTask"]) -> dict[str, str]:
 
     Data of a mirror or of a user have none, and neither have data that were not downloaded.
     """
-    found = defaultdict[str, set[str]](set)
+    commits = defaultdict[str, set[str]](set)
     for task in each_alone(tasks):
         repository = task.metadata.dataset["path"]
         if is_hub_name(repository) and not (
-            _mirrored(repository) or here(Path(repository)).exists()
+            mirrored_data_set(repository) or here(Path(repository)).exists()
         ):
             commit = _downloaded(repository, task.metadata.dataset["revision"])
             if commit is not None and COMMIT.fullmatch(commit):
-                found[f"datasets/{repository}"].add(commit)
-    return {name: ", ".join(sorted(found[name])) for name in sorted(found)}
+                commits[f"datasets/{repository}"].add(commit)
+    return {name: ", ".join(sorted(commits[name])) for name in sorted(commits)}
 
 
 def each_alone(tasks: Iterable["AbsTask"]) -> Iterator["AbsTask"]:
@@ -114,11 +195,11 @@ def content(data: Any) -> str:
 
 
 def _located(task: "AbsTask") -> dict[str, Any]:
-    """What `load_dataset` is called with. Raises NotHere when the data are not at hand."""
+    """Arguments of `load_dataset`. Raises NotHere when the data are not at hand."""
     source: dict[str, Any] = dict(task.metadata.dataset)
     source.pop("trust_remote_code", None)
     repository = source["path"]
-    if mirrored := _mirrored(repository):
+    if mirrored := mirrored_data_set(repository):
         return source | {"path": str(mirrored)}
     if (local := here(Path(repository))).exists():
         return source | {"path": str(local)}
@@ -132,13 +213,6 @@ def _located(task: "AbsTask") -> dict[str, Any]:
                 f"has datasets/{repository}, or connect to the Hub"
             )
     return source
-
-
-def _mirrored(repository: str) -> Path | None:
-    if not is_hub_name(repository):
-        return None
-    folders = (mirror / "datasets" / repository for mirror in mirrors())
-    return next((folder for folder in folders if is_folder(folder)), None)
 
 
 def _downloaded(repository: str, revision: str) -> str | None:

@@ -4,21 +4,31 @@
 """
 
 import functools
+import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib.metadata import version
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import numpy as np
 
 from harness.data.user_modules import UserCode
-from harness.errors import TrialFailure, UserError, explained
-from harness.evaluation import mteb_tasks
+from harness.errors import TrialFailure, UserError, explained, suggest
 from harness.evaluation.catalogue import CARDS, SuiteCard
-from harness.evaluation.mteb_data import commits_of, content, files_of, loaded
-from harness.evaluation.mteb_library import Vectors, evaluated
-from harness.evaluation.mteb_tasks import TITLE, Chosen
+from harness.evaluation.mteb_data import (
+    Vectors,
+    commits_of,
+    content,
+    evaluated,
+    files_of,
+    loaded,
+    mteb_package,
+    undisturbed,
+)
 from harness.evaluation.scores import Origin, Scores
 from harness.evaluation.suites import MTEB, Suite, suite_code, suite_file
 from harness.files import digest_of
@@ -27,6 +37,89 @@ from harness.relocation import here
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
 
+TITLE = "mteb"
+"""The suite of tasks that are named one by one"""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Tasks that are measured together."""
+
+    title: str
+    """The benchmark, the name of the user's file, or TITLE"""
+    tasks: Sequence["AbsTask"]
+
+
+def tasks_called(name: str) -> Chosen:
+    """The task or the benchmark called `name`.
+
+    A benchmark may be written without parentheses: `MTEB-eng-v2` is `MTEB(eng, v2)`. Raises
+    UserError for an unknown name.
+    """
+    mteb = mteb_package(f"{TITLE}:{name}")
+    with undisturbed():
+        with suppress(KeyError):
+            return Chosen(TITLE, [mteb.get_task(name)])
+        benchmarks = _benchmarks(mteb)
+        if found := benchmarks.get(_plain(name)):
+            return Chosen(found.name, list(found.tasks))
+        tasks = mteb.get_tasks(exclude_superseded=False, exclude_beta=False)
+    names = [each.metadata.name for each in tasks]
+    names += [_written(each.name) for each in benchmarks.values()]
+    raise UserError(f'mteb has no task and no benchmark "{name}"{suggest(name, names)}')
+
+
+def tasks_of_file(code: UserCode) -> Chosen:
+    """The tasks of a user's file: its subclasses of AbsTask, and tasks that it has made.
+
+    Raises UserError for a file without tasks, or with two tasks of one name.
+    """
+    path = code.path
+    mteb = mteb_package(f"{TITLE}:{path}")
+    with undisturbed():
+        module = code.module("suite")
+        tasks = [*_made(mteb.AbsTask, module)]
+    names = [task.metadata.name for task in tasks]
+    if not tasks:
+        raise UserError(f"{path} has no task of mteb: a subclass of one of its AbsTask classes")
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f'{path} has two tasks called "{name}"; rename one of them')
+    return Chosen(path.stem, tasks)
+
+
+def _made(base: Any, module: ModuleType) -> Sequence["AbsTask"]:
+    """The tasks of a module, in the order of the file."""
+    every = list({id(value): value for value in vars(module).values()}.values())
+    return [
+        value if isinstance(value, base) else value()
+        for value in every
+        if isinstance(value, base)
+        or (
+            inspect.isclass(value)
+            and issubclass(value, base)
+            and value.__module__ == module.__name__
+            and hasattr(value, "metadata")
+        )
+    ]
+
+
+def _benchmarks(mteb: ModuleType) -> dict[str, Any]:
+    """Plain name -> benchmark; a name goes before another benchmark's alias."""
+    every = mteb.get_benchmarks()
+    aliases = {_plain(alias): each for each in every for alias in each.aliases or ()}
+    return aliases | {_plain(each.name): each for each in every}
+
+
+def _written(name: str) -> str:
+    """The name of a benchmark without what a shell would read."""
+    return re.sub(r"\W+", "-", name).strip("-")
+
+
+def _plain(name: str) -> str:
+    return _written(name).casefold()
+
+
 MEAN = "mean-task"
 """The mean over the tasks of a benchmark or of a file: "Mean (Task)" on mteb's leaderboard"""
 _UNIT = "Main scores of MTEB x100"
@@ -34,28 +127,28 @@ _UNIT = "Main scores of MTEB x100"
 
 def mteb_suite(name: str) -> Suite:
     """The suite that `name` means. Raises UserError for unknown tasks and options."""
-    what, _, query = name.removeprefix(MTEB).partition("?")
+    wanted, _, query = name.removeprefix(MTEB).partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     dev = options.pop("dev", None)
     if options or dev == "":
         raise UserError(f'suite "{name}": what can follow the question mark is dev=SPLIT')
     script = suite_file(name)
     if script is None:
-        return _named(what, dev)
+        return _named(wanted, dev)
     return _of_file(suite_code(here(script)), dev)
 
 
 # A suite is one object in a process, so that data are read once.
 @functools.cache
 def _named(what: str, dev: str | None) -> Suite:
-    chosen = mteb_tasks.tasks_called(what)
+    chosen = tasks_called(what)
     return _suite(chosen, dev, {task.metadata.name: _identity(task) for task in chosen.tasks})
 
 
 @functools.cache
 def _of_file(code: UserCode, dev: str | None) -> Suite:
     """The suite of a user's file, whose data are read at once: they are a part of its digest."""
-    chosen, path = mteb_tasks.of_file(code), code.path
+    chosen, path = tasks_of_file(code), code.path
     if chosen.title in (*CARDS, TITLE):
         raise UserError(f"{path} makes a suite called {chosen.title}; choose another name for it")
     digests = {}

@@ -1,4 +1,4 @@
-"""What of a corpus stands in test sets: the same texts, to the letter or but for their form.
+"""Overlap of corpora with test sets: the same texts, to the letter or but for their form.
 
 A test of pairs leaks where both texts of a pair stand together in one item of the corpus. A text of
 it alone tells nothing of the pair's score: SNLI and the STS sets share captions of images, and
@@ -35,7 +35,7 @@ _PARTS = OVERLAP_FIGURES[1], OVERLAP_FIGURES[2], OVERLAP_FIGURES[4]
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of a test a corpus has; the figures are those of OVERLAP_FIGURES."""
+    """Counts of the part of a test that a corpus has; the figures are those of OVERLAP_FIGURES."""
 
     task: str
     figures: Mapping[str, int]
@@ -65,29 +65,29 @@ def overlaps(corpus: Corpus) -> Iterator[Overlap]:
 
 
 def contamination(corpora: Collection[str], measured: Suite) -> dict[str, float]:
-    """What training corpora have of a suite's tests: `task/figure` -> its count.
+    """Overlap of training corpora with a suite's tests: `task/figure` -> its count.
 
     The figures are those of OVERLAP_FIGURES. They count whole corpora, also where only a share of
     their labels is drawn. Each corpus is compared with a suite once, and what was found is kept in
     the cache. Of a suite that asks for vectors itself (mteb) the texts are not known: it has none.
     Raises UserError when a file is missing.
     """
-    kept = [each.read() for each in shared_marks(corpora, measured)]
+    kept = [marked.read() for marked in shared_marks(corpora, measured)]
     if not kept:
         return {}
     tests = [measured.load(task) for task in measured.tests]
-    found: dict[str, float] = {}
-    for place, (task, test) in enumerate(zip(measured.tests, tests, strict=True)):
+    figures: dict[str, float] = {}
+    for number, (task, test) in enumerate(zip(measured.tests, tests, strict=True)):
         marks = {
-            part: reduce(np.logical_or, [each[f"{part}-{place}"] for each in kept])
+            part: reduce(np.logical_or, [marked[f"{part}-{number}"] for marked in kept])
             for part in _PARTS
         }
-        found |= {f"{task}/{name}": float(n) for name, n in _figures(test, marks).items()}
-    return found
+        figures |= {f"{task}/{name}": float(n) for name, n in _figures(test, marks).items()}
+    return figures
 
 
 def shared_marks(corpora: Collection[str], measured: Suite) -> list[SharedArrays]:
-    """What `contamination` keeps in the cache, of each corpus; trials of a sweep share it.
+    """Arrays that `contamination` keeps in the cache for each corpus; trials of a sweep share it.
 
     Raises UserError when a file is missing.
     """

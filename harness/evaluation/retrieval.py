@@ -11,7 +11,7 @@ import numpy as np
 from harness.data.senteval import archive
 from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
-from harness.evaluation.cosines import NOISE, first_rows, unit_rows
+from harness.evaluation.correlation import NOISE, first_rows, unit_rows
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import register
 
@@ -22,17 +22,17 @@ PARAPHRASE = 5.0
 
 @dataclass(frozen=True)
 class RetrievalProtocol:
-    """What is searched, and what counts as found.
+    """Variant of retrieval: what is searched, and what counts as found.
 
     The papers do not say it. The default is that of diffcse.md, section 5.
     """
 
     corpus: Literal["distinct", "all", "pairs"] = "distinct"
-    """What is searched: distinct sentences, all sentences, or distinct sentences of paraphrases"""
+    """Candidates: distinct sentences, all sentences, or distinct sentences of paraphrases"""
     exclude: Literal["string", "position"] = "string"
-    """What is taken out for a query: every copy of it, or only the query itself"""
+    """Exclusion for a query: every copy of it, or only the query itself"""
     accept: Literal["partner", "any5"] = "partner"
-    """What is a hit: the other sentence of the pair, or of any pair with gold 5.0 and this query"""
+    """Hits: the other sentence of the pair, or of any pair with gold 5.0 and this query"""
 
 
 PROTOCOLS = {
@@ -123,14 +123,14 @@ class Retrieval:
     def _excluded(
         self, queries: np.ndarray, corpus: np.ndarray, protocol: RetrievalProtocol
     ) -> np.ndarray:
-        """What is no candidate for each query, (queries, corpus)."""
+        """Mask of what is no candidate for each query, (queries, corpus)."""
         # A corpus of distinct sentences has a query at most once, but perhaps in another row.
         own: np.ndarray = queries[:, None] == corpus
         by_position = protocol.corpus == "all" and protocol.exclude == "position"
         return own if by_position else self._same_string(queries, corpus)
 
     def _wanted(self, corpus: np.ndarray, protocol: RetrievalProtocol) -> np.ndarray:
-        """What counts as found for each query, (queries, corpus)."""
+        """Mask of what counts as found for each query, (queries, corpus)."""
         wanted: np.ndarray = self._same_string(self._partners, corpus)
         if protocol.accept == "any5":
             # A product of truth values: whether any copy of the query has this partner.

@@ -21,7 +21,7 @@ class Uncertainty:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a scoring function returns for a task."""
+    """Result of a scoring function for a task."""
 
     metrics: dict[str, float]
     """Metric -> score, for the metrics that are reported"""
@@ -43,7 +43,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Origin:
-    """What measured a task of mteb, as its result files name it."""
+    """Source of a measurement of mteb, as its result files name it."""
 
     revision: str
     """The revision of the data set"""

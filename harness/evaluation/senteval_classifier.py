@@ -1,12 +1,14 @@
-"""SentEval's own classifier: a linear layer that an early-stopped optimiser trains.
+"""SentEval's own classifier, and the published protocol of the transfer tasks with it.
 
-The protocol is in evaluation_protocol.md, section 2.1. Every fit starts from the same layer, the
-one that torch draws from seed 1111, and shuffles its rows with NumPy's generator of that seed. The
-bias decays as the weights do, so it is one more feature, which is always 1.
+The protocol is in evaluation_protocol.md, section 2.1. The classifier is a linear layer that an
+early-stopped optimiser trains. Every fit starts from the same layer, the one that torch draws from
+seed 1111, and shuffles its rows with NumPy's generator of that seed. The bias decays as the weights
+do, so it is one more feature, which is always 1.
 
 SentEval trains one layer after the other, hundreds for a task. Here all folds and penalties take
 their steps together: a step is two batched matrix products. A fold whose layers have all stopped
-leaves the batch.
+leaves the batch. Dev accuracies cannot be compared with those of the suite `transfer`: SentEval
+stops a training on the rows that then give its dev accuracy.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,20 @@ from typing import Literal
 
 import numpy as np
 import torch
+from sklearn.metrics import f1_score
 from torch import Tensor, nn
+
+from harness.data.senteval import Splits
+from harness.device import device
+from harness.evaluation.transfer_tasks import (
+    FAST_FOLDS,
+    FOLDS,
+    PENALTIES,
+    Accuracy,
+    RowSplit,
+    stratified_folds,
+    task_features,
+)
 
 CLASSIFIER_SEED = 1111
 """SentEval's seed of the folds, of the first weights and of the shuffles"""
@@ -25,7 +40,7 @@ MOST_PASSES = 200
 
 @dataclass(frozen=True)
 class Training:
-    """How SentEval trains a layer."""
+    """Options with which SentEval trains a layer."""
 
     optimiser: Literal["adam", "rmsprop"]
     learning_rate: float
@@ -121,21 +136,21 @@ def fit(rows: Rows, folds: Sequence[Fold], training: Training) -> list[Layers]:
     order = sorted(range(len(folds)), key=lambda index: -len(folds[index].fitted))
     active = [_Progress(folds[index], training.tenacity) for index in order]
     started = list(active)
-    layers = _Batch(rows, [each.fold for each in active], training)
+    layers = _Batch(rows, [progress.fold for progress in active], training)
     for _ in range(0, MOST_PASSES + 1, training.passes):
         with torch.autocast(rows.features.device.type, enabled=False):
             for _ in range(training.passes):
                 layers.run_pass()
-        for place, each in enumerate(active):
-            each.validate(rows, layers.weights_of(place))
-        going_on = [place for place, each in enumerate(active) if each.goes_on]
+        for number, progress in enumerate(active):
+            progress.validate(rows, layers.weights_of(number))
+        going_on = [number for number, progress in enumerate(active) if progress.goes_on]
         if not going_on:
             break
         if len(going_on) < len(active):
-            active = [active[place] for place in going_on]
+            active = [active[number] for number in going_on]
             layers.keep(going_on)
-    found = dict(zip(order, (each.best for each in started), strict=True))
-    return [found[index] for index in range(len(folds))]
+    layers_of = dict(zip(order, (progress.best for progress in started), strict=True))
+    return [layers_of[index] for index in range(len(folds))]
 
 
 class _Progress:
@@ -144,7 +159,7 @@ class _Progress:
     def __init__(self, fold: Fold, tenacity: int) -> None:
         self.fold = fold
         self.left = np.full(len(fold.penalties), tenacity)
-        """How many validations without improvement each layer may still have; -1: it has stopped"""
+        """Validations without improvement that each layer may still have; -1: it has stopped"""
         self.best: Layers = Layers(np.full(len(fold.penalties), -1.0), torch.empty(0))
 
     @property
@@ -241,8 +256,100 @@ class _Batch:
 
 
 def _first_weights(width: int, classes: int) -> Tensor:
-    """What torch draws for SentEval's layer: (classes, width + 1), the bias last."""
+    """First weights that torch draws for SentEval's layer: (classes, width + 1), the bias last."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(CLASSIFIER_SEED)
         layer = nn.Linear(width, classes)
     return torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach()
+
+
+def senteval_transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accuracy:
+    """The accuracies of a task.
+
+    vectors: (len(data.texts), width). `fast`: SentEval's fast mode, with 5 folds. Raises
+    TrialFailure when the vectors are constant or not finite.
+    """
+    features = task_features(data, vectors)
+    labels = {split: rows.labels for split, rows in data.items()}
+    folds, training = (FAST_FOLDS, FAST_MODE) if fast else (FOLDS, TEST_MODE)
+    if "all" in data:
+        return senteval_nested(features["all"], labels["all"], folds, training)
+    return senteval_single_test(features, labels, folds, training)
+
+
+def senteval_nested(
+    features: np.ndarray, labels: np.ndarray, folds: int = FOLDS, training: Training = TEST_MODE
+) -> Accuracy:
+    """Score MR, CR, SUBJ or MPQA, which have no test set.
+
+    features: (rows, width) float32; labels: (rows,), from 0. The layers of all inner folds of all
+    outer folds train side by side, and then those of the outer folds with their chosen penalties.
+    """
+    rows, outer = Rows(features, labels, device()), stratified_folds(labels, folds)
+    inner: list[RowSplit] = []
+    for fitted, _ in outer:
+        inner += _folds_of(fitted, labels[fitted], folds)
+    scores = _validated(rows, inner, training)[0].reshape(len(outer), folds, -1).mean(1)
+    best = _best(scores)
+    penalties = [PENALTIES[index] for index in best]
+    refits = [split_fold(fitted, each) for (fitted, _), each in zip(outer, penalties, strict=True)]
+    layers = fit(rows, refits, training)
+    tests = [
+        rows.accuracies(tested, layer.weights)[0]
+        for (_, tested), layer in zip(outer, layers, strict=True)
+    ]
+    dev = scores[np.arange(len(outer)), best].mean()
+    return Accuracy(float(dev), float(np.mean(tests)), tuple(penalties))
+
+
+def senteval_single_test(
+    features: dict[str, np.ndarray],
+    labels: dict[str, np.ndarray],
+    folds: int = FOLDS,
+    training: Training = TEST_MODE,
+) -> Accuracy:
+    """Score SST-2, TREC or MRPC, which are fitted on `train` and tested on `test`.
+
+    features: (rows, width) float32, and labels: (rows,), from 0, of each split. The penalty is
+    chosen on `dev`, or else by a cross-validation on `train`.
+    """
+    classes = np.concatenate([labels[split] for split in features])
+    rows = Rows(np.concatenate(list(features.values())), classes, device())
+    ends = np.cumsum([len(part) for part in features.values()])
+    numbers = dict(zip(features, np.split(np.arange(len(classes)), ends[:-1]), strict=True))
+    train, has_dev = numbers["train"], "dev" in numbers
+    splits = [(train, numbers["dev"])] if has_dev else _folds_of(train, labels["train"], folds)
+    validated, layers = _validated(rows, splits, training)
+    scores = validated.mean(0)
+    best = int(_best(scores))
+    if has_dev:  # SentEval's refit has the same rows and the same seed, so it gives the same layer
+        weights = layers[0].weights[best : best + 1]
+    else:
+        weights = fit(rows, [split_fold(train, PENALTIES[best])], training)[0].weights
+    [predicted] = rows.predicted(numbers["test"], weights)
+    right = predicted == labels["test"]
+    f1 = 100 * f1_score(labels["test"], predicted) if rows.classes == 2 else None
+    return Accuracy(float(scores[best]), float(100 * right.mean()), (PENALTIES[best],), f1)
+
+
+def _folds_of(numbers: np.ndarray, labels: np.ndarray, folds: int) -> list[RowSplit]:
+    """The folds of the rows with these numbers, which have these labels."""
+    splits = stratified_folds(labels, folds)
+    return [(numbers[fitted], numbers[held_out]) for fitted, held_out in splits]
+
+
+def _validated(
+    rows: Rows, splits: list[RowSplit], training: Training
+) -> tuple[np.ndarray, list[Layers]]:
+    """The best accuracies x100 on the held-out rows, (splits, PENALTIES), and their layers."""
+    layers = fit(rows, [given_fold(*split, PENALTIES) for split in splits], training)
+    return np.stack([each.accuracies for each in layers]), layers
+
+
+def _best(scores: np.ndarray) -> np.ndarray:
+    """The numbers of the best penalties along the last axis.
+
+    As in SentEval: of penalties that are equal to two decimals, the smallest is taken.
+    """
+    found: np.ndarray = scores.round(2).argmax(-1)
+    return found

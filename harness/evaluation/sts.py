@@ -1,17 +1,33 @@
-"""STS: Spearman x100 of the seven test sets, of STS-B dev and SICK-R dev, and of graded pairs."""
+"""STS: Spearman x100 of the seven test sets, of STS-B dev and SICK-R dev, and of scored pairs.
+
+Suites of a user's own scored pairs are a table with a column that says dev or test, or two tables:
+`pairs.csv` has a column `split`; `test.csv?dev=dev.csv` is two files. What else stands behind the
+question mark is that of a corpus (harness.data.shapes), and `split=COLUMN` names the column.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 
-from harness.data.corpora import GRADED
+from harness.data.corpora import GRADED, file_of
 from harness.data.hub import data_file
+from harness.data.readers import read_table, shape_of
+from harness.data.rows import columns_of
 from harness.data.senteval import archive
+from harness.data.shapes import CorpusName, parsed, split_name
 from harness.data.sts_pairs import LOADERS, YEARS, Pairs
+from harness.errors import UserError
 from harness.evaluation.bootstrap import uncertainty
-from harness.evaluation.catalogue import CARDS
-from harness.evaluation.correlation import spearman, sts_scores
-from harness.evaluation.cosines import pair_cosines
+from harness.evaluation.catalogue import CARDS, SuiteCard
+from harness.evaluation.correlation import pair_cosines, spearman, sts_scores
 from harness.evaluation.scores import Scores
-from harness.evaluation.suites import register
+from harness.evaluation.suites import Suite, register
+from harness.files import content_digest, digest
+from harness.inputs import regular_file
+from harness.relocation import here
 
 TESTS = (*YEARS, "stsb", "sickr")
 GRADED_FILES = ("dev.tsv", "test.tsv")
@@ -24,8 +40,8 @@ def correlations(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
     "wmean", and the subsets of a year.
     """
     first, second = vectors[: len(pairs)], vectors[len(pairs) :]
-    found = sts_scores(first, second, pairs)
-    parts = {**found.aggregated, **found.subsets}
+    scores = sts_scores(first, second, pairs)
+    parts = {**scores.aggregated, **scores.subsets}
     details = {
         f"{task}/{name}/{kind}": getattr(score, kind)
         for name, score in parts.items()
@@ -34,7 +50,7 @@ def correlations(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
     cosines = pair_cosines(first, second)
     known = uncertainty(cosines, pairs.gold)
     spread = {task: known} if known else {}
-    score = {task: found.aggregated["all"].spearman}
+    score = {task: scores.aggregated["all"].spearman}
     return Scores(score, details, spread, {task: np.stack([cosines, pairs.gold])})
 
 
@@ -61,3 +77,100 @@ graded = register(
     sentences_dev=800,
     sentences_test=1_200,
 )(correlations)
+
+
+SPLIT_COLUMN = "split"
+"""The column of dev and test, where the name of the suite says no other"""
+DEV_NAMES, TEST_NAMES = ("dev", "validation", "valid"), ("test",)
+"""Values of this column in the data sets of the field"""
+
+
+def pair_suite(name: str) -> Suite:
+    """The suite of the tables that `name` names: Spearman x100 on test, and on dev, which selects.
+
+    Raises UserError for a file that is missing or that holds no scored pairs.
+    """
+    rest, named = _taken(name, ("dev", "split"))
+    test = _file(parsed(rest).data, name)
+    dev = _file(named["dev"], name) if "dev" in named else None
+    files = (test,) if dev is None else (test, dev)
+    contents = tuple(content_digest(path) for path in files)
+    return _made(rest, files, named.get("split"), contents)
+
+
+def _taken(name: str, keys: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """The name without the options `keys`, and the values of these."""
+    data, query = split_name(name)
+    parts = [part.partition("=") for part in query.split("&")]
+    kept = ["".join(part) for part in parts if part[0] not in keys]
+    found = {key: unquote(value) for key, _, value in parts if key in keys}
+    return "?".join(filter(None, [data, "&".join(kept)])), found
+
+
+def _file(data: str, name: str) -> Path:
+    path = file_of(data)
+    if path is None:
+        raise UserError(f'suite "{name}": {data} is no file with scored pairs')
+    return regular_file(here(path), "suite: ")
+
+
+# The suite is one object for as long as its files are the same, so that data are read once.
+@functools.cache
+def _made(name: str, files: tuple[Path, ...], split: str | None, _: tuple[str, ...]) -> Suite:
+    """The suite of these files; `name` is without the options `dev` and `split`."""
+    title = Path(files[0].name.removesuffix(".gz")).stem
+    if title in CARDS:
+        raise UserError(
+            f"{files[0]} makes a suite called {title}, which is the name of a shipped one; rename "
+            f"the file"
+        )
+    splits = _splits(parsed(name), files, split)
+    dev = f"{title}-dev"
+    data: dict[str, Callable[[], Pairs]] = {title: functools.partial(_pairs, *splits["test"])}
+    if "dev" in splits:
+        data[dev] = functools.partial(_pairs, *splits["dev"])
+    card = SuiteCard(
+        title,
+        {title: title},
+        unit="Spearman x100",
+        dev_tasks=(dev,) if "dev" in splits else (),
+        decimals=2,
+    )
+    query = digest(f"{split_name(name)[1]} {split}")
+    return Suite(card, correlations, data, lambda: list(files), selecting, code_digest=query)
+
+
+def _splits(
+    table: CorpusName, files: tuple[Path, ...], split: str | None
+) -> dict[str, tuple[CorpusName, Path]]:
+    """Split -> what of which file is read. Raises UserError when a file has no scored pairs."""
+    columns = columns_of(files[0])
+    shape, roles = shape_of(table, files[0])
+    if shape != "scored pairs":
+        raise UserError(f"{files[0]}: a suite needs scored pairs, and the file has {shape}")
+    whole = table.model_copy(update={"columns": dict(roles)})
+    if len(files) == 2:
+        return {"test": (whole, files[0]), "dev": (whole, files[1])}
+    column = split or SPLIT_COLUMN
+    if column not in columns:
+        if split is not None:
+            raise UserError(f'{files[0]} has no column "{split}" that says dev or test')
+        return {"test": (whole, files[0])}
+    return {
+        key: (whole.model_copy(update={"where": {**whole.where, column: list(names)}}), files[0])
+        for key, names in (("test", TEST_NAMES), ("dev", DEV_NAMES))
+    }
+
+
+def _pairs(table: CorpusName, path: Path) -> Pairs:
+    """The pairs of a split. Raises UserError when none is left."""
+    try:
+        corpus = read_table(table, [path])
+    except UserError as error:
+        if table.where and str(error).endswith("that the filter leaves"):
+            said = "; ".join(f"{key}={' or '.join(values)}" for key, values in table.where.items())
+            raise UserError(f"{path} holds no pair with {said}") from None
+        raise
+    assert corpus.labels is not None
+    first, second = map(list, corpus.columns)
+    return Pairs(first, second, np.asarray(corpus.labels, np.float64))

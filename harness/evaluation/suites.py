@@ -12,27 +12,114 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.data.corpus_names import split_name
 from harness.data.rows import FORMATS, ending, known_endings
+from harness.data.shapes import split_name
 from harness.data.user_modules import UserCode, user_code
-from harness.errors import UserError, suggest
+from harness.errors import UserError, explained, suggest
 from harness.evaluation.bootstrap import of_mean
 from harness.evaluation.catalogue import CARDS, SUITE_MODULES
 from harness.evaluation.catalogue import SuiteCard as SuiteCard
 from harness.evaluation.scores import Scores as Scores
-from harness.evaluation.suite_kinds import check_suite, checked_files, read_data
 from harness.files import digest_files
 from harness.inputs import regular_file
 from harness.relocation import here
 
-PAIR_TABLES, MTEB_SUITES = "harness.evaluation.pair_tables", "harness.evaluation.mteb_suites"
+
+class _Kinds(BaseModel):
+    model_config = ConfigDict(strict=True, from_attributes=True)
+
+
+class _CardFields(_Kinds):
+    """The kinds of the fields of a card."""
+
+    name: Annotated[str, Field(min_length=1)]
+    headings: Mapping[str, str]
+    unit: str
+    protocol: str
+    average: str | None
+    dev_tasks: tuple[str, ...]
+    decimals: int | None
+
+
+class _SuiteFields(_Kinds):
+    """The kinds of what a suite is registered with."""
+
+    card: _CardFields
+    score: Callable[..., Any]
+    data: Annotated[Mapping[str, Callable[[], Any]], Field(min_length=1)]
+    files: Callable[[], Any]
+    select: Callable[..., Any] | None
+    sentences_dev: int
+    sentences_test: int
+    embeds: bool
+
+
+def check_suite(suite: Any, path: Path) -> None:
+    """Check the suite in the file `path`.
+
+    Raises UserError when a part of it is of the wrong kind, or when it has a shipped suite's name.
+    """
+    try:
+        _SuiteFields.model_validate(suite)
+    except ValidationError as error:
+        first = error.errors()[0]
+        part = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path}: {part} of the suite: {first['msg']}") from None
+    if suite.card.name in CARDS:
+        raise UserError(
+            f'{path} calls its suite "{suite.card.name}", which is the name of a shipped one; '
+            f"choose another name"
+        )
+    for task in suite.card.dev_tasks:
+        if task not in suite.data:
+            raise UserError(
+                f'{path}: the data have no dev task "{task}"{suggest(task, suite.data)}'
+            )
+
+
+def read_data(name: str, task: str, read: Callable[[], Any], *, texts: bool) -> Any:
+    """The data of a task of the suite `name`.
+
+    Raises UserError when `read` raises or gives no data with a list of sentences, where `texts`
+    says that these are needed.
+    """
+    with explained(f'suite "{name}": the data of task "{task}" cannot be read: '):
+        data = read()
+        sentences: object = data.texts if texts else None
+    if texts and not (
+        isinstance(sentences, list)
+        and sentences
+        and all(isinstance(text, str) for text in sentences)
+    ):
+        raise UserError(
+            f'suite "{name}": the data of task "{task}" need a list of sentences as `texts`, '
+            f"not {sentences!r}"
+        )
+    return data
+
+
+def checked_files(files: Callable[[], Any], path: Path) -> Callable[[], list[Path]]:
+    """The same function, which raises UserError when it gives anything but a list of paths."""
+
+    def call() -> list[Path]:
+        with explained(f"{path}: files() raises "):
+            given = files()
+        if not (isinstance(given, list) and all(isinstance(each, Path) for each in given)):
+            raise UserError(f"{path}: files() must give a list of paths, not {given!r}")
+        return given
+
+    return call
+
+
+PAIR_TABLES, MTEB_SUITES = "harness.evaluation.sts", "harness.evaluation.mteb_suites"
 """The modules that make suites of tables, and of tasks of mteb"""
 MTEB = "mteb:"
-"""What stands before the name of a task or a benchmark of mteb"""
+"""Prefix of the name of a task or a benchmark of mteb"""
 
 
 class Data(Protocol):
@@ -73,7 +160,7 @@ class Embeddings:
 
 @dataclass(frozen=True, eq=False)
 class Suite:
-    """What is measured together: a card, a scoring function and the data of the tasks."""
+    """Tasks that are measured together: a card, a scoring function and the data of the tasks."""
 
     card: SuiteCard
     score: Callable[[str, Any, Any], Scores]
@@ -98,7 +185,7 @@ class Suite:
     commits: Callable[[], dict[str, str]] = dict
     """Returns the commits of the Hub's data that are not among the files; repository -> commit"""
     parts: tuple["Suite", ...] = ()
-    """What `harness eval` measures and stores one by one; (): the suite as a whole"""
+    """Parts that `harness eval` measures and stores one by one; (): the suite as a whole"""
 
     @property
     def name(self) -> str:
@@ -144,26 +231,26 @@ class Suite:
     def score_test(self, embed: Embed) -> Scores:
         """The scores of all tests and their average; the sentences are embedded in one pass."""
         vectors = Embeddings(embed, (text for task in self.tests for text in self.texts(task)))
-        found = functools.reduce(
+        scores = functools.reduce(
             Scores.__or__, (self.measure(task, vectors) for task in self.tests)
         )
-        return found | self.averaged(found)
+        return scores | self.averaged(scores)
 
     def measure(self, task: str, vectors: Callable[[list[str]], np.ndarray]) -> Scores:
         """The scores of one task."""
         data = self.load(task)
         return self.score(task, data, vectors if self.embeds else vectors(data.texts))
 
-    def averaged(self, found: Scores) -> Scores:
+    def averaged(self, scores: Scores) -> Scores:
         """The average of the tests, where there is one and no test is missing."""
         tests = self.card.averages.get(self.card.average or "", self.tests)
-        if self.card.average is None or not tests or not set(tests) <= set(found.metrics):
+        if self.card.average is None or not tests or not set(tests) <= set(scores.metrics):
             return Scores({})
         # The papers average the rounded scores that they print.
-        mean = sum(round(found.metrics[task], 2) for task in tests) / len(tests)
-        if not set(tests) <= set(found.uncertainty):
+        mean = sum(round(scores.metrics[task], 2) for task in tests) / len(tests)
+        if not set(tests) <= set(scores.uncertainty):
             return Scores({self.card.average: mean})
-        spread = of_mean(mean, [found.uncertainty[task] for task in tests])
+        spread = of_mean(mean, [scores.uncertainty[task] for task in tests])
         return Scores({self.card.average: mean}, uncertainty={self.card.average: spread})
 
     def digest(self) -> str:
@@ -207,7 +294,7 @@ def suite(name: str) -> Suite:
         found: Suite = importlib.import_module(PAIR_TABLES).pair_suite(name)
         return found
     if script := suite_file(name):
-        return _from_file(here(script))
+        return _own(suite_code(here(script)))
     check_name(name)
     return _suites(importlib.import_module(SUITE_MODULES[name]))[name]
 
@@ -236,10 +323,6 @@ def is_suite_table(name: str) -> bool:
 
 def _suites(module: ModuleType) -> dict[str, Suite]:
     return {value.name: value for value in vars(module).values() if isinstance(value, Suite)}
-
-
-def _from_file(path: Path) -> Suite:
-    return _own(suite_code(path))
 
 
 def suite_code(path: Path) -> UserCode:

@@ -14,28 +14,32 @@ held-out rows (a random 5 % in a refit). The bias is not penalised. Nothing is r
 """
 
 import warnings
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import LinAlgWarning
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import accuracy_score, f1_score
 
-from harness.data.classification import Splits
-from harness.evaluation.logistic_search import (
-    PENALTIES,
-    Axes,
-    RowSplit,
-    principal_axes,
-    search_penalties,
-)
+from harness.data.senteval import Splits, archive
+from harness.evaluation.catalogue import SENTEVAL_DEV, TRANSFER_DEV
+from harness.evaluation.scores import Scores
+from harness.evaluation.suites import register
 from harness.evaluation.transfer_tasks import (
     FAST_FOLDS,
     FOLDS,
+    PENALTIES,
+    TASKS,
     Accuracy,
+    AllTasks,
+    Axes,
+    RowSplit,
+    accuracies,
+    principal_axes,
+    search_penalties,
     stratified_folds,
     task_features,
 )
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression  # a plan names suites without it
 
 
 def transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accuracy:
@@ -82,11 +86,13 @@ def single_test(
     features: (rows, width) float32, and labels: (rows,), from 0, of each split. The penalty is
     chosen on `dev`, or else by a cross-validation on `train`.
     """
-    known = [split for split in ("train", "dev") if split in features]
-    axes = principal_axes(np.concatenate([features[split] for split in (*known, "test")]))
-    classes = np.concatenate([labels[split] for split in known])
+    from sklearn.metrics import accuracy_score, f1_score
+
+    fitted = [split for split in ("train", "dev") if split in features]
+    axes = principal_axes(np.concatenate([features[split] for split in (*fitted, "test")]))
+    classes = np.concatenate([labels[split] for split in fitted])
     rows, train = np.arange(len(classes)), len(labels["train"])
-    splits = [(rows[:train], rows[train:])] if "dev" in known else stratified_folds(classes, folds)
+    splits = [(rows[:train], rows[train:])] if "dev" in fitted else stratified_folds(classes, folds)
     penalty, dev, model = _fit(axes[rows], classes, splits, rows[:train])
     # The rows of the test set come last.
     predicted = model.predict(axes.rows[len(rows) :])
@@ -96,7 +102,7 @@ def single_test(
 
 def _fit(
     features: Axes, labels: np.ndarray, splits: list[RowSplit], rows: np.ndarray | None = None
-) -> tuple[float, float, LogisticRegression]:
+) -> tuple[float, float, "LogisticRegression"]:
     """Choose a penalty over the splits, and fit it on `rows` (all of them by default).
 
     Returns the penalty, its mean accuracy x100 over the splits, and its model of `rows`.
@@ -112,8 +118,12 @@ def _fit(
 
 def _refit(
     features: np.ndarray, labels: np.ndarray, penalty: float, start: np.ndarray
-) -> LogisticRegression:
+) -> "LogisticRegression":
     """Fit scikit-learn's model, beginning at the coefficients `start`, (outputs, width + 1)."""
+    from scipy.linalg import LinAlgWarning
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
     strength = (2 if labels.max() == 1 else 1) / (penalty * len(labels))
     model = LogisticRegression(C=strength, solver="newton-cholesky", max_iter=1000, warm_start=True)
     # With warm_start, scikit-learn begins at these attributes.
@@ -123,3 +133,33 @@ def _refit(
         warnings.simplefilter("ignore", LinAlgWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(features, labels)
+
+
+SENTENCES = 105_000
+"""Distinct sentences of the seven tasks"""
+
+
+@register(
+    "transfer",
+    {**TASKS, TRANSFER_DEV: AllTasks},
+    lambda: [archive()],
+    sentences_dev=SENTENCES,
+    sentences_test=SENTENCES,
+)
+def minimum(task: str, data: Splits | AllTasks, vectors: np.ndarray) -> Scores:
+    """The scores of a task with classifiers at their minimum."""
+    return accuracies(task, data, vectors, transfer)
+
+
+@register(
+    "transfer-senteval",
+    {**TASKS, SENTEVAL_DEV: AllTasks},
+    lambda: [archive()],
+    sentences_dev=SENTENCES,
+    sentences_test=SENTENCES,
+)
+def senteval(task: str, data: Splits | AllTasks, vectors: np.ndarray) -> Scores:
+    """The scores of a task with SentEval's own classifiers."""
+    from harness.evaluation.senteval_classifier import senteval_transfer
+
+    return accuracies(task, data, vectors, senteval_transfer)

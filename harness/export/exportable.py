@@ -1,4 +1,4 @@
-"""What is to be exported: the method of a trial, with the weights that the trial has trained."""
+"""Exportable models: the method of a trial, with the weights that the trial has trained."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Exportable:
     method: "Method[Any]"
     kit: "Kit"
     facts: Mapping[str, Any]
-    """Those of `harness.trials.trial.FACTS`"""
+    """Facts of `harness.trials.trial.FACTS`"""
     record: Record | None = None
     """The record of the trial; None where there is only the file of its weights"""
 
@@ -117,7 +117,7 @@ def _built(
     import transformers
 
     from harness.device import device
-    from harness.plugin.embedding_kit import EmbeddingKit
+    from harness.plugin.rebuilt import EmbeddingKit
     from harness.training.seeds import seed_everything
 
     short, name = facts["key"][:10], method or facts["method"]

@@ -16,9 +16,7 @@ from harness.data.hub import model_folder
 from harness.encoders.masked_lm import Generator
 from harness.errors import UserError, extra
 from harness.evaluation.embedder import Embedder
-from harness.export.onnx import write_onnx
-from harness.export.plain import copy_tokenizer, write_plain
-from harness.export.probes import PROBES, check_equal
+from harness.export.formats import PROBES, check_equal, copy_tokenizer, write_onnx, write_plain
 from harness.files import written_whole
 from harness.plugin.kit import Kit
 from harness.plugin.library_model import load_model

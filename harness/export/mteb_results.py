@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mteb.results import TaskResult
 
 ORGANISATION = "harness"
-"""What stands before the name of a model that is none of the Hub"""
+"""Prefix of the name of a model that is none of the Hub"""
 
 
 def write_results(name: str, store: Store, folder: Path, method: str | None = None) -> list[Path]:
@@ -98,16 +98,16 @@ def _results(records: list[Record]) -> "Iterator[TaskResult]":
 
 def _subsets(task: str, details: Mapping[str, float]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(split, subset, figures as mteb nests them) of a task, from the details of a record."""
-    found: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
+    subsets: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
     for name, value in details.items():
         owner, _, place = name.partition("/")
         if owner == task:
             split, subset, *path = place.split("/")
-            inside = found[split, subset.replace("%2F", "/")]
+            inside = subsets[split, subset.replace("%2F", "/")]
             for part in path[:-1]:
                 inside = inside.setdefault(part, {})
             inside[path[-1]] = value
-    for (split, subset), figures in found.items():
+    for (split, subset), figures in subsets.items():
         yield split, subset, {figure: _nested(value) for figure, value in figures.items()}
 
 

@@ -20,7 +20,7 @@ COMBINATION_WEIGHTS: dict[Combination, tuple[float, float]] = {
     "first": (1.0, 0.0),
     "second": (0.0, 1.0),
 }
-"""How much each set counts at test time, where a sentence has no view"""
+"""Weights of the sets at test time, where a sentence has no view"""
 PLACES: dict[LowRankKind, tuple[str, str]] = {
     "adapter": ("attention.output.dense", "output.dense"),
     "lora": ("attention.self.query", "attention.self.value"),
@@ -72,7 +72,7 @@ class LowRankModules(nn.Module):
             place.register_forward_hook(self._hook(encoder, number))
 
     def reach(self, rows: int, modules: Tensor | None) -> Reach:
-        """How `rows` rows meet the sets.
+        """Injection of the sets for `rows` rows.
 
         modules: (rows,), the number of the set that each row meets; None: the sets combined.
         """
@@ -80,16 +80,16 @@ class LowRankModules(nn.Module):
             return {"mixture": self.weights.expand(rows, VIEW_MODULES)}
         return {"mixture": nn.functional.one_hot(modules, VIEW_MODULES).to(self.weights.dtype)}
 
-    def _add_matrices(self, place: nn.Linear, rank: int) -> None:
+    def _add_matrices(self, layer: nn.Linear, rank: int) -> None:
         """Wd and Wu of both sets at one place."""
-        width = place.out_features if self.kind == "adapter" else place.in_features
+        width = layer.out_features if self.kind == "adapter" else layer.in_features
         self.down.append(nn.init.normal_(torch.empty(VIEW_MODULES, width, rank), std=0.02))
         # Wu starts at (almost) 0, so that the encoder begins as it was pretrained.
-        up = torch.zeros(VIEW_MODULES, rank, place.out_features)
+        up = torch.zeros(VIEW_MODULES, rank, layer.out_features)
         self.up.append(nn.init.normal_(up, std=1e-3) if self.kind == "adapter" else up)
 
     def _hook(self, encoder: Encoder, number: int) -> Hook:
-        """What is added to the output of place `number`, for all rows and sets at once."""
+        """Addition to the output of place `number`, for all rows and sets at once."""
 
         def add(_module: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor | None:
             mixture = encoder.reach.get("mixture")

@@ -73,7 +73,7 @@ def module_template_vectors(
     *,
     released: bool = False,
 ) -> Tensor:
-    """What the template alone gives each row at its length and with its module, (rows, H).
+    """Vectors that the template alone gives each row at its length and with its module, (rows, H).
 
     modules: (rows,), the module of each row; None: every row meets both. released: repeat the two
     accidents of the released code (diffaug.md, section 2).

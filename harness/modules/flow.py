@@ -120,7 +120,7 @@ class ActNorm(nn.Module):
         """Whether the first vectors are still to come"""
 
     def get_extra_state(self) -> Tensor:
-        """What torch saves besides the parameters: whether the first vectors are still to come."""
+        """State besides the parameters that torch saves: whether no vectors have come yet."""
         return torch.tensor(self.fresh)
 
     def set_extra_state(self, state: Tensor) -> None:

@@ -78,7 +78,7 @@ class VectorQueue(nn.Module):
         self._filled = min(self.size, self._filled + len(rows))
 
     def get_extra_state(self) -> Tensor:
-        """What torch saves besides the buffer: the number of vectors, and the epoch."""
+        """State that torch saves besides the buffer: the number of vectors, and the epoch."""
         return torch.tensor([self._filled, self._epoch])
 
     def set_extra_state(self, state: Tensor) -> None:

@@ -6,11 +6,10 @@ DiffAug makes its two views with them (diffaug.md, sections 1.1, 1.2, 1.3 and 1.
 import torch
 from torch import Tensor, nn
 
-from harness.encoders import dropout
-from harness.encoders.attention import KeyValues
+from harness.encoders import plain_attention
 from harness.encoders.backbone import Encoder
 from harness.encoders.families import key_shape
-from harness.encoders.reach import Reach
+from harness.encoders.reach import KeyValues, Reach
 
 VIEW_MODULES = 2
 """Modules of an augmentation: one for each of the two views"""
@@ -37,7 +36,7 @@ class PrefixModules(nn.Module):
         super().__init__()
         encoder.family.need_prefix("prefixes")
         self.position_offset = VIEW_MODULES * length if shift else 0
-        """What is added to the positions of the text"""
+        """Number that is added to the positions of the text"""
         width = encoder.hidden_size
         self.layers, self.heads, size = key_shape(encoder.model.config)
         self.length, self.dropout = length, encoder.family.dropout
@@ -49,7 +48,7 @@ class PrefixModules(nn.Module):
         self.networks = nn.ModuleList([_network(width, outputs) for _ in range(count)])
 
     def reach(self, rows: int, modules: Tensor | None) -> Reach:
-        """How `rows` rows meet the prefix.
+        """Injection of the prefix for `rows` rows.
 
         modules: (rows,), the number of the module that each row sees; None: every row sees both.
         In training every row has a dropout mask of its own.
@@ -59,7 +58,7 @@ class PrefixModules(nn.Module):
         # A module that a row must not see is left out. This equals masking it, and is cheaper.
         chosen = made.flatten(0, 1).expand(rows, -1, -1) if modules is None else made[modules]
         # Dropout comes last, so that every row of the batch has a mask of its own.
-        dropped = dropout.dropped(chosen, self.dropout, training=self.training)
+        dropped = plain_attention.dropped(chosen, self.dropout, training=self.training)
         by_slot = dropped.view(rows, dropped.shape[1], 2 * self.layers, self.heads, -1)
         # Slot 2m is the key of layer m, slot 2m+1 its value, each (rows, heads, length, head size).
         slots: tuple[Tensor, ...] = by_slot.permute(2, 0, 3, 1, 4).unbind(0)

@@ -8,11 +8,10 @@ from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
 from harness.data.tokens import Template
-from harness.encoders import dropout
-from harness.encoders.attention import KeyValues
+from harness.encoders import plain_attention
 from harness.encoders.backbone import Encoder
 from harness.encoders.families import key_shape
-from harness.encoders.reach import Reach, WordVectors
+from harness.encoders.reach import KeyValues, Reach, WordVectors
 
 
 class DeepPrompts(nn.Module):
@@ -30,7 +29,7 @@ class DeepPrompts(nn.Module):
         super().__init__()
         encoder.family.need_prefix("deep prompts")
         self.position_offset = length if shift else 0
-        """What is added to the positions of the text"""
+        """Number that is added to the positions of the text"""
         self.layers, self.heads, size = key_shape(encoder.model.config)
         self.dropout = encoder.family.dropout
         # Keys and values of all layers are one tensor, as in the released code.
@@ -49,13 +48,13 @@ class DeepPrompts(nn.Module):
         """
         # Dropout comes after the expansion, so that the two views of a sentence get two masks.
         table = self.table.expand(rows, *self.table.shape)
-        dropped = dropout.dropped(table, self.dropout, training=self.training)
+        dropped = plain_attention.dropped(table, self.dropout, training=self.training)
         by_slot = dropped.view(rows, self.length, 2 * self.layers, self.heads, -1)
         slots: tuple[Tensor, ...] = by_slot.permute(2, 0, 3, 1, 4).unbind(0)
         return KeyValues(slots[0::2], slots[1::2])
 
     def reach(self, batch: TextBatch) -> Reach:
-        """How the rows of a batch meet the prompts. Every call draws new dropout masks."""
+        """Injection of the prompts for the rows of a batch. Every call draws new dropout masks."""
         return {"prefix": self(len(batch.input_ids)), "position_offset": self.position_offset}
 
 
@@ -93,5 +92,5 @@ class ShallowPrompts(nn.Module):
         return WordVectors(places + behind * sentence, self.vectors)
 
     def reach(self, batch: TextBatch) -> Reach:
-        """How the rows of a batch meet the prompts."""
+        """Injection of the prompts for the rows of a batch."""
         return {"words": self(batch.attention_mask)}

@@ -13,13 +13,13 @@ torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from harness.plugin.artefact import Artefact as Artefact
 from harness.plugin.config import MethodConfig as MethodConfig
 from harness.plugin.config import Precision as Precision
 from harness.plugin.config import Setting as Setting
 from harness.plugin.config import TrainingConfig as TrainingConfig
 from harness.plugin.declaration import Declaration as Declaration
 from harness.plugin.semisupervised import SemiSupervisedConfig as SemiSupervisedConfig
+from harness.plugin.stage import Artefact as Artefact
 from harness.plugin.stage import Batches as Batches
 from harness.plugin.stage import LossWeight as LossWeight
 from harness.plugin.stage import Optimisation as Optimisation

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, Unpack
 
 from pydantic import (
+    BaseModel,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -12,20 +13,145 @@ from pydantic import (
 )
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
-from harness.choices import Batching
+from harness.choices import Batching, DecoderAttention, DecoderPooling, Decoding, LowRank
+from harness.data.hub import model_shape
 from harness.data.revisions import repository_of
 from harness.data.shapes import Accepts
+from harness.errors import UserError
 from harness.inputs import checked_number
-from harness.plugin.decoder import DECODER_FIELDS, DecoderConfig, may_decode
-from harness.plugin.engine import EngineConfig
-from harness.plugin.low_rank import LowRankConfig
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
 from harness.relocation import travelled
 
+DECODER_FIELDS = ("decoder_pooling", "decoder_attention")
+
+
+class DecoderConfig(BaseModel):
+    """The fields of every method about how a decoder reads a sentence."""
+
+    decoder_pooling: DecoderPooling = Field(
+        "last-token",
+        description="what stands for a sentence where a bidirectional encoder has [CLS]: the state "
+        "of the last token, the mean, or the mean in which token k counts k times",
+    )
+    decoder_attention: DecoderAttention = Field(
+        "causal", description="of a decoder: as it was pretrained, or every token sees every token"
+    )
+
+    @property
+    def decoding(self) -> Decoding:
+        """Both fields."""
+        return Decoding(self.decoder_pooling, self.decoder_attention)
+
+    @property
+    def decodes(self) -> bool:
+        """Whether a field has another value than by default."""
+        return self.decoding != Decoding()
+
+    @property
+    def ends_sentences(self) -> bool:
+        """Whether a decoder reads a token behind each sentence, whose state can stand for it."""
+        return self.decoder_pooling == "last-token"
+
+
+def may_decode(encoder: str) -> bool:
+    """Whether an encoder is a decoder; also where it is not on this machine, which cannot know."""
+    from harness.encoders.families import is_decoder  # it loads torch, and is seldom needed
+
+    try:
+        return is_decoder(model_shape(encoder, download=False))
+    except UserError:
+        return True
+
+
+class LowRankConfig(BaseModel):
+    """The fields of every method that trains about low-rank changes of its encoder."""
+
+    lora_rank: int | None = Field(
+        None,
+        ge=1,
+        description="train low-rank changes of this rank in every linear layer of the encoder, and "
+        "not its weights; null: its weights",
+    )
+    lora_alpha: float = Field(
+        16.0, gt=0, description="the changes are multiplied by lora_alpha / lora_rank"
+    )
+
+    @property
+    def low_rank(self) -> LowRank | None:
+        """Both fields; None: the weights themselves train."""
+        return None if self.lora_rank is None else LowRank(self.lora_rank, self.lora_alpha)
+
+
+EngineName = Literal["single", "ddp", "deepspeed"]
+
+
+class EngineConfig(BaseModel):
+    """The fields of every method that trains about the processes that train it.
+
+    None of them changes a loss or a gradient but by the masks that dropout draws. A trial's key
+    does not have them, so that another number of processes can go on with it; its record does.
+    """
+
+    engine: EngineName = Field(
+        "single",
+        description="one process (single), or several with whole models (ddp) or sharded ones "
+        "(deepspeed)",
+    )
+    workers: int = Field(
+        1, ge=1, description="processes of one trial, which share out each batch of batch_size"
+    )
+    zero: Literal[1, 2, 3] = Field(
+        2,
+        description="of deepspeed: what is sharded, the optimiser's state (1), gradients too (2), "
+        "weights too (3)",
+    )
+    offload_optimiser: bool = Field(
+        False, description="of deepspeed: keep the optimiser's state in the memory of the CPU"
+    )
+    offload_parameters: bool = Field(
+        False, description="of deepspeed with zero 3: keep sharded weights in the CPU's memory"
+    )
+    chunk_size: int | None = Field(
+        None,
+        ge=1,
+        description="rows of a batch whose activations exist at a time; the loss is that of the "
+        "whole batch",
+    )
+
+    COMPUTED: ClassVar = frozenset(
+        {"engine", "workers", "zero", "offload_optimiser", "offload_parameters", "chunk_size"}
+    )
+    """The names of these fields"""
+
+    @model_validator(mode="after")
+    def _engine_fits(self) -> Self:
+        if self.engine == "single" and self.workers > 1:
+            raise UserError(
+                f"workers: {self.workers} need the engine ddp or deepspeed; add engine=ddp"
+            )
+        if self.engine != "deepspeed":
+            for name in ("offload_optimiser", "offload_parameters"):
+                if getattr(self, name):
+                    raise UserError(f"{name} needs the engine deepspeed; add engine=deepspeed")
+        if self.offload_parameters and self.zero != 3:
+            raise UserError("offload_parameters needs sharded weights; add zero=3")
+        if self.shards_weights and self.chunk_size and getattr(self, "gradient_checkpointing", 0):
+            raise UserError(
+                "gradient_checkpointing inside of chunks does not work with zero=3; leave out "
+                "gradient_checkpointing, since a chunk keeps no activations either"
+            )
+        return self
+
+    @property
+    def shards_weights(self) -> bool:
+        """Whether each of the ranks has only its part of the weights."""
+        return self.engine == "deepspeed" and self.zero == 3
+
+
 Setting = Literal["unsup", "semisup", "sup"]
-"""How much of the training data has labels: nothing, a part, or everything"""
+"""Share of the training data that has labels: nothing, a part, or everything"""
 Precision = Literal["auto", "bf16", "fp16", "fp32"]
-"""What products are computed in while a method trains; weights and losses are float32"""
+"""Numbers in which products are computed while a method trains; weights and losses are float32"""
 TRANSFER_SUITES: Mapping[object, str] = {"minimum": "transfer", "senteval": "transfer-senteval"}
 """Classifier of the transfer tasks -> the suite that has it"""
 
@@ -93,46 +219,46 @@ class MethodConfig(DecoderConfig):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _forget_unused(cls, given: Any, parse: ModelWrapValidatorHandler[Self]) -> Self:
+    def _forget_unused(cls, values: Any, parse: ModelWrapValidatorHandler[Self]) -> Self:
         """Read the values again without those that change nothing, after they were checked."""
-        found = parse(given)
-        unused = {*found.unused}
-        if found.suite not in TRANSFER_SUITES.values():
+        config = parse(values)
+        unused = {*config.unused}
+        if config.suite not in TRANSFER_SUITES.values():
             unused.add("transfer_classifier")
-        if found.decodes and not may_decode(found.encoder):
+        if config.decodes and not may_decode(config.encoder):
             unused.update(DECODER_FIELDS)
-        if isinstance(found, LowRankConfig) and found.lora_rank is None:
+        if isinstance(config, LowRankConfig) and config.lora_rank is None:
             unused.add("lora_alpha")
-        if not isinstance(given, Mapping) or given.keys().isdisjoint(unused):
-            return found
-        return parse({name: given[name] for name in given if name not in unused})
+        if not isinstance(values, Mapping) or values.keys().isdisjoint(unused):
+            return config
+        return parse({name: values[name] for name in values if name not in unused})
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_defaults(cls, given: Any) -> Any:
+    def _fill_defaults(cls, named: Any) -> Any:
         """Put the values of the paper in the place of field defaults."""
-        if not isinstance(given, Mapping):
-            return given
+        if not isinstance(named, Mapping):
+            return named
         # Not validated yet, so the defaults of the two fields stand in where they are missing.
         fields = cls.model_fields
-        setting = given.get("setting", fields["setting"].default)
-        encoder = given.get("encoder", fields["encoder"].default)
+        setting = named.get("setting", fields["setting"].default)
+        encoder = named.get("encoder", fields["encoder"].default)
         if not (isinstance(setting, str) and isinstance(encoder, str)):
-            return given  # validation says what is wrong with them
+            return named  # validation says what is wrong with them
         for_all = cls.published.get((setting, "*"), {})
         for_encoder = cls.published.get((setting, repository_of(encoder)), {})
         # The later wins: what is given is never replaced.
-        values = {**for_all, **for_encoder, **cls.dependent_defaults(given), **given}
+        values = {**for_all, **for_encoder, **cls.dependent_defaults(named), **named}
         return values | _one_classifier(values)
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _as_meant(cls, given: Any, parse: ValidatorFunctionWrapHandler) -> Any:
+    def _as_meant(cls, value: Any, parse: ValidatorFunctionWrapHandler) -> Any:
         """Refuse `true` for a number, and whole numbers that no tensor can hold.
 
         In a worker of a cluster, a path opens the file that has travelled there.
         """
-        return travelled(checked_number(given, parse(given)))
+        return travelled(checked_number(value, parse(value)))
 
 
 def _one_classifier(values: Mapping[str, object]) -> dict[str, object]:

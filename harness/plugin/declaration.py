@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
-from harness.plugin.artefact import Artefact
 from harness.plugin.config import MethodConfig
-from harness.plugin.stage import Stage
+from harness.plugin.stage import Artefact, Stage
 
 Config = TypeVar("Config", bound=MethodConfig)
 

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.data.corpora import count_items, source
-from harness.data.corpus_sources import Source
 from harness.data.hub import model_digest
-from harness.data.label_subsets import label_subset
+from harness.data.items import label_subset
+from harness.data.registered_corpora import Source
 from harness.data.shapes import Accepts
 from harness.errors import NotHere, UserError, explained, suggest
 from harness.files import digest, digest_files
-from harness.plugin.answers import answer_problem
-from harness.plugin.artefact import Artefact
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declaration import Declaration
-from harness.plugin.stage import Stage
+from harness.plugin.stage import Artefact, Stage
+from harness.plugin.validation import answer_problem
 
 
 class Declaring(Protocol):

@@ -47,7 +47,7 @@ class DescribedField:
 def described_fields(config: type[MethodConfig]) -> list[DescribedField]:
     """All hyperparameters of a method: first its own, then those that it shares with others."""
     dependent = _dependent(config)
-    found = [
+    described = [
         DescribedField(
             name,
             _type(field.annotation),
@@ -59,7 +59,7 @@ def described_fields(config: type[MethodConfig]) -> list[DescribedField]:
         )
         for name, field in config.model_fields.items()
     ]
-    return sorted(found, key=lambda field: not field.own)
+    return sorted(described, key=lambda field: not field.own)
 
 
 def _declared_in(config: type[MethodConfig], name: str) -> bool:
@@ -127,14 +127,14 @@ def _dependent(config: type[MethodConfig]) -> dict[str, list[str]]:
         usual = config.dependent_defaults({"setting": setting})
         for name, field in config.model_fields.items():
             for value in () if name == "setting" else _others(field):
-                given = {"setting": setting, name: value}
-                for target, found in config.dependent_defaults(given).items():
-                    if usual.get(target) != found:
-                        case = (target, f"{name}={_value(value)[1:-1]}", _value(found))
+                choice = {"setting": setting, name: value}
+                for target, default in config.dependent_defaults(choice).items():
+                    if usual.get(target) != default:
+                        case = (target, f"{name}={_value(value)[1:-1]}", _value(default))
                         cases.setdefault(case, []).append(str(setting))
     words: dict[str, list[str]] = {}
-    for (target, condition, value), found in cases.items():
-        where = "" if len(found) == len(settings) else f"{', '.join(found)}, "
+    for (target, condition, value), default in cases.items():
+        where = "" if len(default) == len(settings) else f"{', '.join(default)}, "
         words.setdefault(target, []).append(f"{where}with `{condition}`: {value}")
     return words
 
@@ -142,18 +142,18 @@ def _dependent(config: type[MethodConfig]) -> dict[str, list[str]]:
 def _others(field: FieldInfo) -> list[Any]:
     """Values of a field other than its default, one of each kind."""
     if get_origin(field.annotation) is Literal:
-        found = list(get_args(field.annotation))
+        values = list(get_args(field.annotation))
     elif field.annotation is bool:
-        found = [True, False]
+        values = [True, False]
     elif field.annotation in (int, float):
         share = any(isinstance(bound, Le) and bound.le == 1 for bound in field.metadata)
         above = any(
             isinstance(bound, Gt) or getattr(bound, "ge", 0) > 0 for bound in field.metadata
         )
-        found = [*([] if above else [0]), *([0.5] if share else [])]
+        values = [*([] if above else [0]), *([0.5] if share else [])]
     else:
-        found = []
-    return [value for value in found if value != field.default]
+        values = []
+    return [value for value in values if value != field.default]
 
 
 def _description(config: type[MethodConfig], name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from harness.choices import Pooling
-from harness.plugin.artefact import Artefact
+from harness.plugin.stage import Artefact
 
 
 def frozen_vectors(corpus: str, field: str, pooling: Pooling, max_length: int) -> Artefact:

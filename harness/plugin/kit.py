@@ -13,21 +13,19 @@ from harness import PROTOCOL
 from harness.arrays import SharedArrays
 from harness.data.corpora import source
 from harness.data.hub import model_shape
-from harness.data.label_subsets import label_subset
+from harness.data.items import label_subset
 from harness.data.revisions import short_name
 from harness.data.templates import require_mask
-from harness.data.tokenizers import check_same_tokenizer, load_tokenizer
-from harness.data.tokens import Template, Tokens, tokenised
+from harness.data.tokens import Template, Tokens, check_same_tokenizer, load_tokenizer, tokenised
 from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
 from harness.encoders.low_rank import MARK
 from harness.encoders.masked_lm import Generator, VocabularyHead
 from harness.errors import UserError
 from harness.files import cache_folder, digest_of
-from harness.plugin.artefact import Artefact
-from harness.plugin.config import MethodConfig, TrainingConfig, label_share
+from harness.plugin.config import DECODER_FIELDS, MethodConfig, TrainingConfig, label_share
 from harness.plugin.declared import Declared
-from harness.plugin.decoder import DECODER_FIELDS
+from harness.plugin.stage import Artefact
 from harness.ranks import alone, has_ranks
 
 
@@ -49,7 +47,7 @@ class Kit:
 
     @cached_property
     def template(self) -> Template:
-        """What stands around each sentence when the method trains."""
+        """Template around each sentence when the method trains."""
         found: Template = self.declared.method.training_template(self.config, self.tokenizer)
         return found
 
@@ -69,15 +67,15 @@ class Kit:
 
     @property
     def build_device(self) -> torch.device:
-        """Where the modules are built: no device need have room for weights that are sharded."""
+        """Device on which modules are built; sharded weights need not fit into one device."""
         config = self.config
         sharded = isinstance(config, TrainingConfig) and config.shards_weights and has_ranks()
         return torch.device("cpu") if sharded else self.device
 
     def _widen_trained(self, method: Any) -> None:
-        """What a stage changes becomes float32; where that is a part of an encoder, all of it."""
+        """Make float32 what a stage changes; where that is a part of an encoder, all of it."""
         stages = self.declared.stages
-        patterns = [each for stage in stages for each in (*stage.trains, *stage.moves)]
+        patterns = [pattern for stage in stages for pattern in (*stage.trains, *stage.moves)]
         kept = {*kept_weights(method)}
         changed = {
             name: parameter
@@ -87,12 +85,13 @@ class Kit:
         for parameter in changed.values():
             parameter.data = parameter.data.float()
         for name, part in method.named_modules():
-            inside = any(each.startswith(f"{name}.") for each in changed)
+            inside = any(pattern.startswith(f"{name}.") for pattern in changed)
             if isinstance(part, Encoder) and part.low_rank is not None and not inside:
                 raise UserError(
                     f"lora_rank: {self.declared.name} trains no weights of its encoder, in the "
                     f"place of which low-rank changes could train; leave it out"
                 )
+            # A norm in bf16 does not take the float32 states of a layer that trains before it.
             if isinstance(part, Encoder) and part.low_rank is None and inside:
                 part.float()
 
@@ -211,7 +210,7 @@ class Kit:
         return SharedArrays(folder, f"the artefact {title}", build)
 
     def shared(self) -> list[list[SharedArrays]]:
-        """What trials of this configuration share, in the order in which it is built.
+        """Arrays that trials of this configuration share, in the order in which it is built.
 
         The arrays of one list do not need one another.
         """

@@ -7,8 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.data.hub import LARGEST_CONFIG, model_folder, model_shape
-from harness.data.model_contents import MODULES_FILE, foreign_settings, instead_of_weights
+from harness.data.hub import (
+    LARGEST_CONFIG,
+    MODULES_FILE,
+    foreign_settings,
+    instead_of_weights,
+    model_folder,
+    model_shape,
+)
 from harness.errors import UserError, extra, reason
 from harness.plugin.rebuilt import is_rebuilt, rebuilt
 
@@ -64,13 +70,13 @@ def _foreign_code(folder: Path) -> Iterator[str]:
     for module in _content(listed) if listed.exists() else []:
         if not _CLASS.fullmatch(module["type"]):
             yield module["type"]
-        place = (folder / module["path"]).resolve()
-        if not place.is_relative_to(folder.resolve()):
+        path = (folder / module["path"]).resolve()
+        if not path.is_relative_to(folder.resolve()):
             yield module["path"]
-        if module["type"].endswith(".Transformer") and place != folder.resolve():
+        if module["type"].endswith(".Transformer") and path != folder.resolve():
             raise UserError(
                 f"the encoder of {folder} lies in {module['path']}: move its files up into "
-                f'{folder} and set that "path" in {MODULES_FILE} to ""; or name {place}, which '
+                f'{folder} and set that "path" in {MODULES_FILE} to ""; or name {path}, which '
                 f"has the encoder without the modules behind it"
             )
     for path in sorted(folder.rglob("*.json")):
@@ -80,7 +86,7 @@ def _foreign_code(folder: Path) -> Iterator[str]:
 
 
 def _foreign_names(content: Any) -> Iterator[str]:
-    """What a configuration names that is not of the library or of torch.
+    """Names in a configuration that are not of the library or of torch.
 
     In the place of such an activation function, the library would take another one.
     """

@@ -60,7 +60,7 @@ class Method(nn.Module, Declaration[Config]):
 
     @classmethod
     def training_template(cls, config: Config, tokenizer: Any) -> Template:
-        """What stands around each sentence while the method trains: here [CLS] and [SEP].
+        """Template around each sentence while the method trains: here [CLS] and [SEP].
 
         A sweep asks for it before the method is built, and tokenises the corpora accordingly.
         """
@@ -82,7 +82,7 @@ class Method(nn.Module, Declaration[Config]):
         return kit.tokenizer
 
     def prepared(self, batch: Mapping[str, TextBatch], stage: Stage) -> Mapping[str, TextBatch]:
-        """What `losses` gets, made on the CPU from one batch of each stream.
+        """Input of `losses`, made on the CPU from one batch of each stream.
 
         Where the training is on a GPU, this runs in another thread while the step before computes.
         So it reads no weights, and draws nothing from torch's random numbers: what is random in it
@@ -126,7 +126,7 @@ class Method(nn.Module, Declaration[Config]):
 
     @property
     def evaluation_template(self) -> Template:
-        """What stands around a sentence of dev or test.
+        """Template around a sentence of dev or test.
 
         It differs from `template` where a released code treats training differently.
         """

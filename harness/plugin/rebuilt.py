@@ -8,7 +8,7 @@ no code.
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,13 +21,59 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from harness.data.batching import TextBatch, pad
+from harness.data.tokens import Template, Tokens
 from harness.data.user_modules import names_of_records
 from harness.device import device
 from harness.errors import UserError, explained
 from harness.inputs import read_text
 from harness.plugin import registry
-from harness.plugin.embedding_kit import EmbeddingKit
+from harness.plugin.kit import Kit
 from harness.plugin.method import Method, sentence_pieces
+
+
+class EmbeddingKit(Kit):
+    """A kit without corpora, generators, and artefacts that only training reads.
+
+    In their places a method gets what looks like them and has no content, so that it can be built
+    where only its weights are.
+    """
+
+    def artefact(self, name: str) -> Mapping[str, np.ndarray]:
+        """Arrays as `Kit.artefact` gives them; of what only training reads, without content."""
+        needed = {each.name for each in self.declared.artefacts if each.embeds}
+        return self.needed_artefact(name) if name in needed else _NoContent()
+
+    def needed_artefact(self, name: str) -> Mapping[str, np.ndarray]:
+        """The arrays of an artefact that embedding needs."""
+        return super().artefact(name)
+
+    def tokens(self, corpus: str, template: Template | None = None) -> Tokens:
+        """A corpus of two items without text."""
+        columns, items = 3, 2
+        return Tokens(
+            [np.zeros(0, np.int32)] * columns,
+            [np.zeros(items + 1, np.int64)] * columns,
+            np.zeros(items, np.int64),
+            self.tokenizer.pad_token_id,
+        )
+
+    def generator(self, name: str, *, dropout: bool = True) -> Any:
+        """A module in the place of a generator."""
+        return nn.Identity()
+
+
+class _NoContent(Mapping[str, np.ndarray]):
+    """An array with one zero under every name."""
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return np.zeros((1, 1), np.float32)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -131,7 +177,7 @@ def rebuilt(folder: Path) -> "SentenceTransformer":
 
 
 def described(folder: Path) -> dict[str, Any]:
-    """What an exported method is: the facts of its trial. Raises UserError when it is none."""
+    """The facts of the trial of an exported method. Raises UserError when it is none."""
     content = json.loads(read_text(folder / DESCRIPTION))
     found = content.get("harness") if isinstance(content, dict) else None
     if not isinstance(found, dict):
@@ -144,7 +190,7 @@ class _RebuildingKit(EmbeddingKit):
 
     empty = True
     folder = Path()
-    """Of the exported method"""
+    """Tokenizer of the exported method"""
 
     def needed_artefact(self, name: str) -> Mapping[str, np.ndarray]:
         path = self.folder / ARTEFACT_FOLDER / f"{name}.safetensors"

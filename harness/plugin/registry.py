@@ -66,7 +66,7 @@ class Plugin:
         return method
 
     def declare(self, config: MethodConfig) -> Declared:
-        """What the method declares under a configuration of its own type."""
+        """Declarations of the method under a configuration of its own type."""
         return Declared(self, config)
 
 
@@ -82,11 +82,11 @@ def sources() -> dict[str, Path]:
     directory; a later one takes the name of an earlier one. Where a record of a store gives the
     name, one of the working directory does so only if its user has run it before.
     """
-    found = _trusted()
+    plugins = _trusted()
     for name, folder in _below(Path("methods").resolve()).items():
-        if name not in found or not named_by_records() or _code(folder).is_known:
-            found[name] = folder
-    return found
+        if name not in plugins or not named_by_records() or _code(folder).is_known:
+            plugins[name] = folder
+    return plugins
 
 
 def _trusted() -> dict[str, Path]:
@@ -105,13 +105,13 @@ def _below(folder: Path) -> dict[str, Path]:
 @functools.cache
 def _installed() -> dict[str, Path]:
     """The methods of installed packages. Reading every package's metadata takes 20 ms."""
-    found: dict[str, Path] = {}
+    plugins: dict[str, Path] = {}
     for point in entry_points(group=ENTRY_POINTS):
         spec = importlib.util.find_spec(point.module)
         if spec and spec.origin:
             origin = Path(spec.origin)
-            found[point.name] = origin.parent if origin.name == "__init__.py" else origin
-    return found
+            plugins[point.name] = origin.parent if origin.name == "__init__.py" else origin
+    return plugins
 
 
 def docstring_line(source: Path) -> str:
@@ -141,12 +141,12 @@ def locate(name: str) -> Path:
             f"{name} holds no method: it has no __init__.py{suggest(path.name, names())}"
         )
     # `methods/simcse` names the shipped method also where there is no such folder.
-    known = sources()
+    plugins = sources()
     plain = path.name if name == f"methods/{path.name}" else name
-    if plain in known:
-        return known[plain]
+    if plain in plugins:
+        return plugins[plain]
     file = f"{name}.py"
-    near = [file] if is_path and kind_of(here(Path(file))) != "nothing" else known
+    near = [file] if is_path and kind_of(here(Path(file))) != "nothing" else plugins
     raise UserError(f'unknown method "{name}"{suggest(plain, near)}')
 
 
@@ -176,14 +176,14 @@ def load(name: str) -> Plugin:
     return Plugin(name_of(source), declares, digest(code.content), module.__name__)
 
 
-def _declares(found: Any, module: ModuleType) -> TypeGuard[type[Declaration[Any]]]:
+def _declares(value: Any, module: ModuleType) -> TypeGuard[type[Declaration[Any]]]:
     """Whether what a module calls Method or Declaration is one, and its own."""
     base: type[Declaration[Any]] = Declaration
     if hasattr(module, "Method"):
         from harness.plugin.method import Method  # the module has imported it before
 
         base = Method
-    return isinstance(found, type) and issubclass(found, base) and found is not base
+    return isinstance(value, type) and issubclass(value, base) and value is not base
 
 
 def name_of(source: Path) -> str:

@@ -45,9 +45,9 @@ class ReplacedTokenConfig(TrainingConfig):
 
     @field_validator("generator")
     @classmethod
-    def _choose_generator(cls, given: str, info: ValidationInfo) -> str:
+    def _choose_generator(cls, generator: str, info: ValidationInfo) -> str:
         """The distilled sibling of BERT or RoBERTa; any other encoder generates for itself."""
         # "roberta-base" and "some/bert-large-uncased" belong to the families "roberta" and "bert".
         encoder = str(info.data.get("encoder", ""))
         family = Path(repository_of(encoder)).name.split("-")[0]
-        return given or DISTILLED.get(family, encoder)
+        return generator or DISTILLED.get(family, encoder)

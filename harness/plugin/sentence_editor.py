@@ -65,7 +65,7 @@ class StaticCorruption(nn.Module):
 def sentence_editor(
     config: ReplacedTokenConfig, kit: Kit, edits: Sequence[Edit] = ("replace",)
 ) -> Editor | StaticCorruption:
-    """What edits the sentences of a batch: TextBatch -> Edited, static or anew on every call."""
+    """Editor of the sentences of a batch: TextBatch -> Edited, static or anew on every call."""
     return StaticCorruption(kit) if config.static_corruption else editor(config, kit, edits)
 
 

@@ -3,21 +3,43 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from harness.data.batch_items import batches_in_epoch
+import numpy as np
+
+from harness.data.items import batches_in_epoch
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """Something costly that trials share, such as a frozen encoder's embeddings.
+
+    It is built once for each combination of its fields, kept on disk and memory-mapped.
+
+    Example:
+        Artefact("vectors", ("corpus", "max_length"), lambda kit: {"vectors": embed(kit)})
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    """The configuration fields on which it depends; trials that agree in them share it"""
+    build: Callable[[Any], Mapping[str, np.ndarray]]
+    """Kit -> named arrays"""
+    embeds: bool = True
+    """Whether `embed` needs it; what only training needs stays behind when a model is exported"""
+
 
 OptimiserName = Literal["adamw", "adamw-uncorrected", "adamw-released", "lars", "rmsprop"]
 """harness.training.optimisers says what each of them is"""
 ScheduleName = Literal["linear", "cosine", "constant", "stepped"]
-"""How the learning rate goes on after the warm-up"""
+"""Course of the learning rate after the warm-up"""
 LossWeight = float | Callable[[int], float]
 """The weight of a loss, or a function from the number of steps done in the stage to the weight"""
 
 
 @dataclass(frozen=True)
 class Batches:
-    """How a stage's streams are cut into batches."""
+    """Batches into which a stage's streams are cut."""
 
     full: bool = False
     """Whether the short last batch of an epoch is dropped"""
@@ -28,7 +50,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class Optimisation:
-    """How a stage turns gradients into new parameters."""
+    """Rule by which a stage turns gradients into new parameters."""
 
     optimiser: OptimiserName = "adamw"
     schedule: ScheduleName = "linear"
@@ -37,15 +59,15 @@ class Optimisation:
     clipping: Literal["trainable", "released"] = "trainable"
     """`released` is DiffAug's accidental rule (harness.training.optimisers.clip_released)"""
     decays: Literal["matrices", "all"] = "matrices"
-    """What weight decay reaches: matrices, and not biases and norms, or every parameter"""
+    """Reach of weight decay: matrices, and not biases and norms, or every parameter"""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which of a stage's weights count."""
+    """Choice of the weights of a stage that count."""
 
     keep: Literal["best", "last"] = "best"
-    """Those of the best evaluation on dev, or those of the last evaluation"""
+    """Weights of the best evaluation on dev, or those of the last evaluation"""
     evaluation_interval: int | None = None
     """Steps between two evaluations; None: the configuration's `evaluation_interval`"""
     epoch_ends: bool = False
@@ -109,7 +131,7 @@ class Stage:
 
     @property
     def needs_whole_gradients(self) -> str | None:
-        """What cannot work where gradients are sharded (deepspeed); None: everything can."""
+        """Part that cannot work where gradients are sharded (deepspeed); None: everything can."""
         if self.optimisation.optimiser == "lars":
             return "lars"
         return "released clipping" if self.optimisation.clipping == "released" else None

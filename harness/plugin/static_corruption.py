@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.plugin.artefact import Artefact
 from harness.plugin.replaced_tokens import CORRUPTIONS, ReplacedTokenConfig
+from harness.plugin.stage import Artefact
 
 
 def corruption_artefacts(config: ReplacedTokenConfig) -> list[Artefact]:

@@ -1,1 +1,1 @@
-"""What trials report, on its way to an experiment tracker (`--track`)."""
+"""Reports of trials on their way to an experiment tracker (`--track`)."""

@@ -1,13 +1,336 @@
-"""The experiment trackers that `--track` names."""
+"""The experiment trackers that `--track` names, and what they are passed of a trial.
 
+The library of a tracker is imported when the tracker is made."""
+
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from harness.errors import UserError, suggest
-from harness.tracking.tracker import Tracker
+from harness.files import digest
+from harness.locks import locked
 
-TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
-"""Each has the name of the module that it needs"""
+if TYPE_CHECKING:
+    import wandb
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+Scalar = bool | int | float | str
+PROJECT = "harness"
+"""The project of the runs, in trackers that have projects"""
+
+
+@dataclass(frozen=True)
+class About:
+    """Facts that a tracker receives of a trial before it runs."""
+
+    key: str
+    label: str
+    """The trial as people read it, as in the terminal and in Ray's dashboard"""
+    group: str
+    """The name of the sweep"""
+    role: str
+    configuration: Mapping[str, Scalar]
+    """Hyperparameter -> value, with method, seed and key"""
+
+
+class TrackedRun(Protocol):
+    """A trial in a tracker. Its methods raise whatever the tracker's library raises."""
+
+    identity: str
+    """Identity by which the tracker finds the run again"""
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Keep values of metrics at a step of the trial. The steps never go back."""
+
+    def flush(self) -> None:
+        """Write what was logged, as far as the library lets us ask for it."""
+
+    def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
+        """Keep what the record has at the end, and close the run.
+
+        `status`: that of the record, such as `finished`.
+        """
+
+    def leave(self) -> None:
+        """Close the run of a trial that goes on later."""
+
+
+class Tracker(Protocol):
+    """A tracker. It takes any number of runs at a time, all from one thread."""
+
+    def begin(self, about: About, identity: str | None) -> TrackedRun:
+        """Begin the run of a trial, or go on with the one of this identity."""
+        ...
+
+
+class TensorBoard:
+    """Writes `tensorboard/GROUP/TRIAL KEY` in the folder of the tracking."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "tensorboard"
+
+    def begin(self, about: About, identity: str | None) -> "_EventFiles":
+        within = f"{_folder_name(about.group)}/{_folder_name(about.label)} {about.key[:10]}"
+        # The note with the identity may be a stranger's.
+        if identity is not None and ".." not in Path(identity).parts:
+            within = identity.lstrip("/")
+        return _EventFiles(self._folder, within, about)
+
+
+def _folder_name(text: str) -> str:
+    """A text as the name of a visible folder; of two texts that become one, keys differ."""
+    name = re.sub(r"^\.|[^\w.=+() -]+", "_", text)
+    return name.encode()[:150].decode(errors="ignore")
+
+
+class _EventFiles:
+    """A trial as a folder; each attempt has an event file in it."""
+
+    def __init__(self, folder: Path, identity: str, about: About) -> None:
+        """`identity`: the trial's folder within `folder`."""
+        self.identity, self._about = identity, about
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(folder / identity)
+        shown = json.dumps(about.configuration, indent=1)
+        self._writer.add_text("configuration", f"```json\n{shown}\n```", 0)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
+        self._writer.add_text("status", status, step)
+        # The page of hyperparameters takes them together with the scores, which become scalars.
+        hyperparameters = dict(self._about.configuration)
+        self._writer.add_hparams(hyperparameters, dict(scores), run_name=".", global_step=step)
+        self._writer.close()
+
+    def leave(self) -> None:
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """Writes `wandb/offline-run-...` in the folder of the tracking."""
+
+    def __init__(self, folder: Path) -> None:
+        # The library reads the variable when it is imported.
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        self._folder = folder
+
+    def begin(self, about: About, identity: str | None) -> "_WandbRun":
+        import wandb
+
+        # A login of some earlier day is no wish to send this trial away; WANDB_MODE is one.
+        wished = os.environ.get("WANDB_MODE")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            id=identity or about.key,
+            name=about.label,
+            group=about.group,
+            job_type=about.role,
+            config=dict(about.configuration),
+            dir=self._folder,
+            mode=None if wished else "offline",
+            resume="allow" if wished else None,
+            reinit="create_new",
+            # The process that writes is that of the sweep: its figures and its output say nothing.
+            settings=wandb.Settings(
+                console="off", silent=True, disable_git=True, save_code=False,
+                x_disable_stats=True, x_disable_meta=True,
+            ),
+        )  # fmt: skip
+        return _WandbRun(run)
+
+
+def _free(name: str) -> str:
+    """The name of a metric; the library keeps names with an underscore in front for itself."""
+    return f"metric.{name}" if name.startswith("_") else name
+
+
+class _WandbRun:
+    """A trial as a run, whose id is its key."""
+
+    def __init__(self, run: "wandb.Run") -> None:
+        self._run, self.identity = run, str(run.id)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log({_free(name): value for name, value in values.items()}, step=step)
+
+    def flush(self) -> None:
+        """Nothing: the process of the library writes at once."""
+
+    def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
+        self._run.summary.update({**scores, "status": status})
+        self._run.finish(exit_code=int(status == "failed"))
+
+    def leave(self) -> None:
+        self._run.finish(exit_code=1)
+
+
+STATES = {"finished": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
+"""The status of a record -> that of a run"""
+_LONGEST = 250
+"""Characters of a name that MLflow takes"""
+_REFUSED = re.compile(r"[^\w :./-]|[^\x00-\x7f]|_(?=x[0-9a-f]+_)|(?:^|(?<=/))[./]|[./]$")
+"""Characters that MLflow refuses in a name, or reads as a path, and an underscore that would be
+taken for the beginning of such a character"""
+
+
+def valid_name(name: str) -> str:
+    """The name of a metric as MLflow takes it: what it refuses is `_x`, its code point and `_`.
+
+    So `test.a[b]` becomes `test.a_x5b_b_x5d_`. No two names become the same; one that is too long
+    ends with its digest.
+    """
+    valid = _REFUSED.sub(lambda found: f"_x{ord(found[0]):x}_", name)
+    return valid if len(valid) <= _LONGEST else f"{valid[: _LONGEST - 17]}-{digest(name)}"
+
+
+def _quoted(found: re.Match[str]) -> str:
+    return f"%{ord(found[0]):X}"
+
+
+class Mlflow:
+    """Writes `mlflow.db` in the folder of the tracking; a sweep is an experiment."""
+
+    def __init__(self, folder: Path) -> None:
+        # The library reads the variable when it is imported.
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        from mlflow import MlflowClient
+
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        folder.mkdir(parents=True, exist_ok=True)
+        # SQLAlchemy reads the path as a part of a URL.
+        database = re.sub("[%?#]", _quoted, str(folder.resolve() / "mlflow.db"))
+        self._artifacts = (folder.resolve() / "mlflow-artifacts").as_uri()
+        self._own = "MLFLOW_TRACKING_URI" not in os.environ
+        self._lock = folder / "mlflow.lock"
+        # Two processes must not make the tables of one database at the same time.
+        with locked(self._lock, "the database of MLflow"):
+            self._client = MlflowClient(f"sqlite:///{database}" if self._own else None)
+            self._client.search_experiments(max_results=1)
+            if self._own and Path(database) != folder.resolve() / "mlflow.db":
+                with suppress(OSError):  # MLflow makes empty folders of the quoted name
+                    os.removedirs(Path(database).parent)
+
+    def begin(self, about: About, identity: str | None) -> "_MlflowRun":
+        if identity is None:
+            from mlflow.entities import Param
+
+            run = self._client.create_run(
+                self._experiment(about.group),
+                run_name=about.label,
+                tags={"key": about.key, "role": about.role},
+            )
+            params = [
+                Param(valid_name(name), str(value)) for name, value in about.configuration.items()
+            ]
+            self._client.log_batch(run.info.run_id, params=params)
+            return _MlflowRun(self._client, run.info.run_id)
+        self._client.update_run(identity, status="RUNNING")
+        return _MlflowRun(self._client, identity)
+
+    def _experiment(self, name: str) -> str:
+        """The id of the experiment of this name, which is made when there is none."""
+        with locked(self._lock, "the experiments of MLflow"):
+            found = self._client.get_experiment_by_name(name)
+            if found is not None:
+                return str(found.experiment_id)
+            artifacts = self._artifacts if self._own else None
+            return str(self._client.create_experiment(name, artifact_location=artifacts))
+
+
+class _MlflowRun:
+    """A trial as a run."""
+
+    def __init__(self, client: "MlflowClient", identity: str) -> None:
+        self._client, self.identity = client, identity
+        self._waiting: list[Metric] = []
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        self._waiting += [
+            Metric(valid_name(name), value, now, step) for name, value in values.items()
+        ]
+
+    def flush(self) -> None:
+        most = 1000  # what a server takes at once
+        while self._waiting:
+            batch, self._waiting = self._waiting[:most], self._waiting[most:]
+            self._client.log_batch(self.identity, metrics=batch)
+
+    def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
+        self.log(step, scores)
+        self.flush()
+        self._client.set_terminated(self.identity, STATES[status])
+
+    def leave(self) -> None:
+        self._client.set_terminated(self.identity, "KILLED")
+
+
+class Trackio:
+    """Writes `trackio/harness.db` in the folder of the tracking."""
+
+    def __init__(self, folder: Path) -> None:
+        # The library reads the variable when it is imported.
+        os.environ.setdefault("TRACKIO_DIR", str(folder.resolve() / "trackio"))
+
+    def begin(self, about: About, identity: str | None) -> "_TrackioRun":
+        return _TrackioRun(about, identity or about.key)
+
+
+class _TrackioRun:
+    """A trial as a run, whose id is its key."""
+
+    def __init__(self, about: About, identity: str) -> None:
+        # `trackio.init` ends the run before it and prints, so the runs are made without it.
+        from trackio import Run
+
+        self.identity = identity
+        self._run = Run(
+            url=None,
+            project=PROJECT,
+            client=None,
+            name=about.label,
+            run_id=identity,
+            group=about.group,
+            config=dict(about.configuration),
+        )
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values), step=step)
+
+    def flush(self) -> None:
+        """Nothing: a thread of the library writes twice a second."""
+
+    def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
+        self._run.log({**scores, "status": status}, step=step)
+        self._run.finish()
+
+    def leave(self) -> None:
+        self._run.finish()
+
+
+TRACKERS: Mapping[str, Callable[[Path], Tracker]] = {
+    "tensorboard": TensorBoard, "wandb": WeightsAndBiases, "mlflow": Mlflow, "trackio": Trackio,
+}  # fmt: skip
+"""Name of a tracker, which is that of the module that it needs -> its class"""
 
 
 def check(name: str) -> None:
@@ -22,19 +345,5 @@ def check(name: str) -> None:
 
 
 def tracker(name: str, folder: Path) -> Tracker:
-    """The tracker of this name, which keeps its files in a folder. It imports its library."""
-    if name == "tensorboard":
-        from harness.tracking.tensorboard_files import TensorBoard
-
-        return TensorBoard(folder)
-    if name == "wandb":
-        from harness.tracking.wandb_runs import WeightsAndBiases
-
-        return WeightsAndBiases(folder)
-    if name == "mlflow":
-        from harness.tracking.mlflow_runs import Mlflow
-
-        return Mlflow(folder)
-    from harness.tracking.trackio_runs import Trackio
-
-    return Trackio(folder)
+    """The tracker of this name, which keeps its files in a folder."""
+    return TRACKERS[name](folder)

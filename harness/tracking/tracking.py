@@ -17,15 +17,14 @@ from typing import Any
 
 from harness.errors import UserError, explained
 from harness.files import written_whole
-from harness.tracking.tracker import About, Scalar, TrackedRun, Tracker
-from harness.tracking.trackers import check, tracker
+from harness.tracking.trackers import About, Scalar, TrackedRun, Tracker, check, tracker
 from harness.training.progress import Point
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
 LAST_SECONDS = 120.0
-"""How long the end of a sweep waits for what is still to be written"""
+"""Seconds that the end of a sweep waits for what is still to be written"""
 TRACKED_COSTS = (
     "training_seconds", "wall_seconds", "sentences_per_second", "peak_host_memory_mib",
     "peak_gpu_memory_mib",
@@ -117,35 +116,37 @@ class Tracking:
             identity, step = known["run"], known["step"]
         if self._tracker is None:
             self._tracker = tracker(self._name, self._store.tracking_folder)
-        found = _Open(self._tracker.begin(about, identity), step, step)
-        self._open[about.key] = found
-        self._keep(about.key, found)
+        open_run = _Open(self._tracker.begin(about, identity), step, step)
+        self._open[about.key] = open_run
+        self._keep(about.key, open_run)
 
     def _log(self, trial: Trial, points: list[Point]) -> None:
-        found = self._of(trial)
-        if found is None:
+        open_run = self._of(trial)
+        if open_run is None:
             return
         with self._apart(key(trial)):
             # After a kill, a training repeats the steps since its checkpoint.
-            new = [point for point in points if point["step"] > found.known]
+            new = [point for point in points if point["step"] > open_run.known]
             for step, group in groupby(new, lambda point: point["step"]):
-                found.run.log(step, {point["metric"]: point["value"] for point in group})
-                found.step = max(step, found.step)
-            found.run.flush()
-            self._keep(key(trial), found)
+                open_run.run.log(step, {point["metric"]: point["value"] for point in group})
+                open_run.step = max(step, open_run.step)
+            open_run.run.flush()
+            self._keep(key(trial), open_run)
 
     def _end(self, trial: Trial) -> None:
-        found, record = self._of(trial), self._store.get(key(trial))
-        if found is None or record is None:
+        open_run, record = self._of(trial), self._store.get(key(trial))
+        if open_run is None or record is None:
             return
         with self._apart(key(trial)):
-            found.run.end(record.steps or max(found.step, 0), final_scores(record), record.status)
-            self._keep(key(trial), found)
+            open_run.run.end(
+                record.steps or max(open_run.step, 0), final_scores(record), record.status
+            )
+            self._keep(key(trial), open_run)
         self._open.pop(key(trial), None)
 
     def _leave(self, trial: Trial) -> None:
-        if found := self._open.pop(key(trial), None):
-            found.run.leave()
+        if open_run := self._open.pop(key(trial), None):
+            open_run.run.leave()
 
     def _of(self, trial: Trial) -> _Open | None:
         return self._open.get(key(trial))
@@ -154,9 +155,9 @@ class Tracking:
         """The file that says which run a trial has, and how far it is."""
         return self._store.tracking_folder / "runs" / f"{trial_key}-{self._name}.json"
 
-    def _keep(self, trial_key: str, found: _Open) -> None:
+    def _keep(self, trial_key: str, open_run: _Open) -> None:
         with written_whole(self._note(trial_key)) as file:
-            note = {"run": found.run.identity, "step": found.step}
+            note = {"run": open_run.run.identity, "step": open_run.step}
             file.write_text(json.dumps(note), encoding="utf-8")
 
     @contextmanager
@@ -173,17 +174,17 @@ class Tracking:
 
 
 def final_scores(record: Record) -> dict[str, float]:
-    """What a tracker gets of a finished trial, under the names of the flat table."""
+    """Scores of a finished trial for a tracker, under the names of the flat table."""
     scores = {f"dev.{name}": value for name, value in record.dev.items()}
     scores |= {f"test.{name}": value for name, value in record.test.items()}
     return scores | {name: getattr(record, name) for name in TRACKED_COSTS if getattr(record, name)}
 
 
 def _about(trial: Trial, group: str) -> About:
-    given = trial.config.deciding()
+    values = trial.config.deciding()
     configuration: dict[str, Scalar] = {
         name: value if isinstance(value, bool | int | float | str) else json.dumps(value)
-        for name, value in given.items()
+        for name, value in values.items()
     }
     own: dict[str, Scalar] = {
         "method": trial.plugin.name, "seed": trial.seed, "role": trial.role, "key": key(trial),

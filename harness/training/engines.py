@@ -1,19 +1,218 @@
-"""The engine of a training: where its weights are, who computes its gradients and its steps."""
+"""Engines of a training: where its weights are, who computes its gradients and its steps.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+In data parallelism every process has the whole model, and their gradients are averaged. DeepSpeed's
+ZeRO shards the optimiser's state, gradients and weights over the ranks.
+"""
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeGuard
 
-from harness.plugin.config import MethodConfig, TrainingConfig
-from harness.plugin.engine import EngineName
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from harness.data.batching import TextBatch
+from harness.errors import TrialFailure, UserError, extra
+from harness.plugin.config import EngineName, MethodConfig, TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
 from harness.ranks import has_ranks
-from harness.training.data_parallel import DataParallelOptimiser
 from harness.training.optimisers import StageOptimiser
-from harness.training.sharded import readable
-from harness.training.zero import ZeroOptimiser, passes, shard
+from harness.training.saved_state import readable
+
+
+class Losses(nn.Module):
+    """The losses of a method as a module, whose passes a library can follow."""
+
+    def __init__(self, method: Method[Any]) -> None:
+        super().__init__()
+        self.method = method
+
+    def forward(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+        """The terms that `Method.losses` gives."""
+        return self.method.losses(batch, stage)
+
+
+class DataParallelOptimiser(StageOptimiser):
+    """The optimiser of a stage whose gradients are means over the ranks (harness.ranks)."""
+
+    def __init__(self, stage: Stage, method: Method[Any], *arguments: Any) -> None:
+        """The arguments are those of `StageOptimiser`."""
+        super().__init__(stage, method, *arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # older torch has no other name for it
+            self._parallel = DistributedDataParallel(
+                Losses(method),
+                # What a step leaves out, as a loss over nothing does, has no gradient to wait for.
+                find_unused_parameters=True,
+                gradient_as_bucket_view=True,  # no second copy of them
+                broadcast_buffers=False,  # all ranks compute the same ones
+            )
+        self.losses = self._parallel
+
+    def accumulating(self, *, last: bool) -> AbstractContextManager[object]:
+        return nullcontext() if last else self._parallel.no_sync()
+
+
+ADAM_MOMENTS, RMSPROP_MOMENTS = ("exp_avg", "exp_avg_sq"), ("square_avg",)
+"""Names that optimisers of the AdamW kind, and RMSprop, give to what they keep of a parameter"""
+
+
+class ZeroOptimiser(StageOptimiser):
+    """The optimiser of a stage whose state DeepSpeed shards over the ranks."""
+
+    def __init__(
+        self, stage: Stage, method: Method[Any], config: TrainingConfig, *arguments: Any
+    ) -> None:
+        """The arguments are those of `StageOptimiser`. Raises UserError in fp16."""
+        if arguments[-1] is not None:
+            raise UserError("engine: deepspeed does not scale losses here; set precision=fp32")
+        deepspeed = library()
+        super().__init__(stage, method, config, *arguments)
+        rmsprop = stage.optimisation.optimiser == "rmsprop"
+        self._moments = RMSPROP_MOMENTS if rmsprop else ADAM_MOMENTS
+        self._numbered = [each for group in self.torch.param_groups for each in group["params"]]
+        """The parameters in the order in which `tensors` numbers them"""
+        self._engine, _, _, _ = deepspeed.initialize(
+            model=Losses(method),
+            optimizer=self.torch,
+            config=settings(config),
+            dist_init_required=False,
+        )
+        self.losses = self._engine
+        self._names = {id(value): name for name, value in method.named_parameters()}
+        self._usual: set[int] | None = None
+        """The parameters that a batch of the stage reaches; None: it has had none"""
+        self._reached: set[int] = set()
+        """Parameters that the last batch has reached"""
+        self._hooks = [
+            each.register_post_accumulate_grad_hook(self._note)  # type: ignore[no-untyped-call]
+            for each in self.parameters
+        ]
+
+    def accumulating(self, *, last: bool) -> AbstractContextManager[object]:
+        # It takes every backward pass for the last one of a step, and forgets those before it.
+        self._engine.set_gradient_accumulation_boundary(last)
+        return nullcontext()
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a loss. Raises TrialFailure when it reaches other parameters.
+
+        DeepSpeed would count a gradient that another batch of the step gave once more, or never.
+        """
+        self._reached.clear()
+        self._engine.backward(loss, scale_wrt_gas=False)
+        self._usual = self._usual or {*self._reached}
+        if different := self._usual ^ self._reached:
+            name = min(self._names[each] for each in different)
+            raise TrialFailure(
+                f"engine: deepspeed needs batches that all give the same parameters a gradient, "
+                f"and only some give {name} one; set engine=ddp"
+            )
+
+    def _note(self, parameter: Tensor) -> None:
+        self._reached.add(id(parameter))
+
+    def step(self, step: int) -> Tensor | None:
+        self.set_rates(step)
+        self._engine.step()
+        norm = self._engine.get_global_grad_norm()  # of all ranks; a number where it has overflowed
+        return None if norm is None else torch.as_tensor(norm)
+
+    def tensors(self) -> dict[str, Tensor]:
+        from deepspeed.utils import safe_get_full_optimizer_state
+
+        steps = [values["step"] for values in self.torch.state.values()]
+        tensors = {}
+        for number, parameter in enumerate(self._numbered if steps else ()):
+            tensors[f"{number}/step"] = steps[0]
+            for name in self._moments:
+                tensors[f"{number}/{name}"] = safe_get_full_optimizer_state(parameter, name)
+        return tensors
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        from deepspeed.utils import safe_set_full_optimizer_state
+
+        zero = self._engine.optimizer
+        shards = getattr(zero, "fp32_partitioned_groups_flat", None)
+        for shard in shards or zero.single_partition_of_fp32_groups:
+            moments = {name: torch.zeros_like(shard) for name in self._moments}
+            self.torch.state[shard] = {"step": tensors["0/step"].clone(), **moments}
+        if shards is None:  # ZeRO 1 and 2 look for the state when they do their first step
+            zero._lazy_init_hp_params_optimizer_state()
+        for number, parameter in enumerate(self._numbered):
+            for name in self._moments:
+                value = tensors[f"{number}/{name}"].to(parameter.device)
+                safe_set_full_optimizer_state(parameter, value, name)
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._engine.destroy()
+
+
+def shard(method: nn.Module, config: TrainingConfig, device: torch.device) -> None:
+    """Leave each rank its part of every parameter of `method`, which is in the CPU's memory.
+
+    The parameters go to the device one at a time, so that it never has more than its part and one
+    of them. All ranks call this together. Raises UserError when DeepSpeed is not installed.
+    """
+    # From here on, linear layers of this process are DeepSpeed's, until it leaves the other ranks.
+    library().zero.Init(module=method, config_dict_or_path=settings(config))
+    for module in method.modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            setattr(module, name, buffer.to(device))
+
+
+@contextmanager
+def passes(method: Method[Any], config: TrainingConfig) -> Iterator[None]:
+    """In the block, modules with sharded weights can run; a stage does the same for its steps."""
+    engine, _, _, _ = library().initialize(
+        model=Losses(method), config=settings(config), dist_init_required=False
+    )
+    try:
+        yield
+    finally:
+        engine.destroy()
+
+
+def library() -> Any:
+    """DeepSpeed. Raises UserError when it is not installed."""
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else it says that it looked for others
+    with extra("deepspeed", "the engine"):
+        import deepspeed
+    # It calls torch by names that torch will change; a user can do nothing about it.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
+    # It asks the environment which GPU of the machine is this process's.
+    gpu = torch.cuda.current_device() if torch.cuda.is_available() else 0
+    os.environ["LOCAL_RANK"] = str(gpu)
+    # On a CPU it would compile a kernel for minutes, which serves processes of one machine alone.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    return deepspeed
+
+
+def settings(config: TrainingConfig) -> dict[str, Any]:
+    """Configuration of DeepSpeed."""
+    zero: dict[str, Any] = {"stage": config.zero}
+    if config.offload_optimiser:
+        zero["offload_optimizer"] = {"device": "cpu"}
+    if config.offload_parameters:
+        zero["offload_param"] = {"device": "cpu"}
+    return {
+        "train_micro_batch_size_per_gpu": 1,  # it is needed and only counted
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": config.gradient_clipping,  # without it, DeepSpeed clips at 1
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "steps_per_print": 2**62,
+    }
+
 
 ENGINES: dict[EngineName, type[StageOptimiser]] = {
     "single": StageOptimiser,

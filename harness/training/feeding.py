@@ -1,4 +1,4 @@
-"""The batches of a stage. For a GPU, a thread makes them while the step before computes."""
+"""Batches of a stage: its streams, its end, and a thread that makes batches for a GPU."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -8,9 +8,48 @@ from typing import Any
 
 import torch
 
-from harness.data.batching import Stream, TextBatch
+from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.plugin.config import TrainingConfig
+from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
+from harness.training.progress import Outcome
+
+
+def stage_streams(
+    method: Method[Any], kit: Kit, stage: Stage, seed: int, *, batch_size: int | None = None
+) -> dict[str, Stream]:
+    """The streams of a stage, by name. `batch_size`: at most so many items in a batch."""
+    config = kit.config
+    assert isinstance(config, TrainingConfig)
+    streams = {}
+    for name, size in stage.streams.items():
+        corpus = kit.declared.corpora[name]
+        options = StreamOptions(
+            limit=method.training_pieces,
+            batch_size=min(size, batch_size or size),
+            seed=seed,
+            items=kit.label_subset(corpus),
+            group=stage.group,
+            text=stage.batches.text,
+            # Rows that are looked up have no padding to save.
+            batching=config.batching if stage.batches.text else "shuffled",
+        )
+        streams[name] = Stream(kit.tokens(corpus, method.template), method.template, options)
+    return streams
+
+
+def patience_spent(stage: Stage, outcome: Outcome) -> bool:
+    """Whether a stage ends here, because its last evaluations on dev brought no gain."""
+    if stage.selection.patience is None:
+        return False
+    # The history is in the checkpoint, so a trial that goes on counts from the same evaluation.
+    since_best = sum(
+        each["stage"] == stage.name and each["metric"] == "dev" and each["step"] > outcome.best_step
+        for each in outcome.history
+    )
+    return since_best >= stage.selection.patience
+
 
 StepBatches = Mapping[str, TextBatch]
 """Stream -> its batch, and what the method has made of them"""
@@ -57,11 +96,11 @@ class Ahead(Iterator[StepBatches]):
         self._thread.start()
 
     def __next__(self) -> StepBatches:
-        found = self._ready.get()
-        if isinstance(found, Exception):
-            self._put(found)  # for whoever asks again
-            raise found
-        return found
+        batch = self._ready.get()
+        if isinstance(batch, Exception):
+            self._put(batch)  # for whoever asks again
+            raise batch
+        return batch
 
     def close(self) -> None:
         """End the thread."""

@@ -23,18 +23,18 @@ outside = threading.Event()
 
 
 def in_a_thread(call: Callable[[], T]) -> T:
-    """What a call returns that runs in a thread of its own, as it must in a notebook.
+    """Return the result of a call that runs in a thread of its own, as it must in a notebook.
 
     Ctrl-C asks it to give way; a second one is not waited for.
     """
     executor = ThreadPoolExecutor(1)
     try:
-        found = executor.submit(call)
+        future = executor.submit(call)
         try:
-            return found.result()
+            return future.result()
         except KeyboardInterrupt:
             outside.set()
-            return found.result()
+            return future.result()
     finally:
         outside.clear()
         executor.shutdown(wait=False)

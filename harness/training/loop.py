@@ -1,12 +1,16 @@
-"""The training loop: a method's stages in order; the best weights on dev are restored."""
+"""The training loop: a method's stages in order; the best weights on dev are restored.
+
+Batches are a function of seed and step, so a position in the streams is the number of the step.
+"""
 
 import time
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from harness.data.batching import Stream
 from harness.device import random_state_kept
@@ -16,20 +20,70 @@ from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
 from harness.ranks import agreed, rank_number
-from harness.training.checkpoints import Checkpoint
 from harness.training.engines import stage_optimiser
-from harness.training.feeding import fed, made
+from harness.training.feeding import fed, made, patience_spent, stage_streams
 from harness.training.optimisers import StageOptimiser
 from harness.training.parameters import moved_names, trained_names
 from harness.training.progress import Outcome, Point, Progress
-from harness.training.saved_state import SavedState, state
-from harness.training.seeds import seed_stage
-from harness.training.sent_states import from_rank_0
-from harness.training.sharded import load_weights, readable
+from harness.training.saved_state import (
+    Checkpoint,
+    SavedState,
+    current,
+    from_rank_0,
+    load_weights,
+    readable,
+    state,
+)
+from harness.training.seeds import random_states, seed_stage, set_random_states
 from harness.training.shared_stages import StageStates
-from harness.training.snapshots import restore, snapshot
-from harness.training.stages import patience_spent, stage_streams
 from harness.training.steps import Steps
+
+
+def snapshot(
+    method: nn.Module, names: Collection[str], optimiser: StageOptimiser, outcome: Outcome
+) -> SavedState:
+    """State that the training needs to go on from here.
+
+    `names`: the parameters that may have changed. The tensors are not copies.
+    """
+    kept = asdict(replace(outcome, best_state={}))
+    del kept["best_state"]
+    return SavedState(
+        weights=current(method, names),
+        best=outcome.best_state,
+        optimiser=optimiser.tensors(),
+        facts={
+            "outcome": kept,
+            "random": random_states(),
+            "scaler": optimiser.scaler.state_dict(),
+        },
+    )
+
+
+def restore(
+    saved: SavedState,
+    method: nn.Module,
+    names: Collection[str],
+    optimiser: StageOptimiser,
+) -> Outcome:
+    """Bring optimiser and random sources to the state of a snapshot; its outcome.
+
+    The method has the weights of the snapshot already. `names`: the parameters that all stages
+    train. Those that the snapshot does not have stay as they are in the best state.
+    """
+    best: dict[str, Tensor] = {}
+    if saved.best:
+        there = state(method, names)
+        best = there | {
+            name: value.to(there[name], copy=True) for name, value in saved.best.items()
+        }
+    if saved.optimiser:
+        optimiser.load(saved.optimiser)
+        if scaling := saved.facts["scaler"]:  # empty where losses were not scaled
+            optimiser.scaler.load_state_dict(scaling)
+    set_random_states(saved.facts["random"])
+    return Outcome(**saved.facts["outcome"], best_state=best)
+
 
 REPORT_SECONDS = 2.0
 """Least time between two reports without a dev score"""
@@ -61,15 +115,15 @@ class Trainer:
         self.outcome = Outcome()
         self.steps = Steps(kit, seed)
         self._reported = time.monotonic()
-        self._asked: Collection[int] = ()
+        self._requested_states: Collection[int] = ()
         self._optimiser: StageOptimiser | None = None
-        """Of the stage that runs. It is kept, because sharded weights work with it alone"""
+        """Optimiser of the stage that runs; DeepSpeed's sharded weights are read through it"""
         self._interval = self.config.evaluation_interval
-        """Of the stage that runs: steps between two evaluations on dev"""
+        """Steps between two evaluations on dev, in the stage that runs"""
         self._epoch: int | None = None
-        """Of the stage that runs: steps of an epoch where its end counts for evaluations"""
-        self._told = (0, 0)
-        """What the reports have had: points of the history, and the step up to which of curves"""
+        """Steps of an epoch where its end counts for evaluations, in the stage that runs"""
+        self._reported_upto = (0, 0)
+        """Points of the history, and the step of the curves, up to which reports were sent"""
         self._pruned = False
         """Whether the training is to end after this step"""
 
@@ -97,13 +151,13 @@ class Trainer:
         self.outcome.best_state = {}
         return self.outcome
 
-    def run_shared_stage(self, asked: Collection[int]) -> None:
+    def run_shared_stage(self, steps: Collection[int]) -> None:
         """Run the first stage, which trials share, and keep its states; nothing else is trained.
 
-        `asked`: steps after which trials end this stage. Raises TrialFailure as `run` does.
+        `steps`: those after which trials end this stage. Raises TrialFailure as `run` does.
         """
         streams, lengths = self._opened()
-        self._asked = asked
+        self._requested_states = steps
         self._run_stage(0, streams[0], lengths[0], None)
 
     def _opened(self) -> tuple[list[dict[str, Stream]], list[int]]:
@@ -156,7 +210,7 @@ class Trainer:
                     loss = self.steps.run(self.outcome, optimiser, feed, step)
                     self._evaluate(loss, stage, step + 1, steps)
                     self._save(number, step + 1, steps, optimiser, states)
-        self.steps.settle(self.outcome)
+        self.steps.synchronise(self.outcome)
 
     def _stage_optimiser(self, stage: Stage, steps: int) -> StageOptimiser:
         """The optimiser of the stage, in the place of that of an earlier one."""
@@ -189,7 +243,7 @@ class Trainer:
             raise Pruned
         if not (shared or due):
             return
-        self.steps.settle(self.outcome)
+        self.steps.synchronise(self.outcome)
         saved = snapshot(self.method, self._changing, optimiser, self.outcome)
         if states and shared:
             states.keep(step, saved)
@@ -205,7 +259,7 @@ class Trainer:
             return None
         elsewhere = self._trained - set(trained_names(self.method, stage))
         folder = StageStates.folder_of(stage, self.kit, self.seed, self._interval, self.scored)
-        return StageStates(folder, elsewhere, self._asked)
+        return StageStates(folder, elsewhere, self._requested_states)
 
     def _evaluate(self, loss: Tensor, stage: Stage, step: int, steps: int) -> None:
         """Score on dev when it is time, remember the scores, and report.
@@ -222,7 +276,7 @@ class Trainer:
         if not due and not (leads and time.monotonic() - self._reported >= REPORT_SECONDS):
             return
         # Reading a loss waits for the GPU, so it is read only when there is something to report.
-        self.steps.settle(self.outcome)
+        self.steps.synchronise(self.outcome)
         dev = self._choose(stage) if due else None
         self._reported, value = time.monotonic(), loss.item()
         if dev is not None:
@@ -233,7 +287,7 @@ class Trainer:
         # Only the last stage gives the score that selects, so only its evaluations can be compared.
         counts = due and stage is self.kit.declared.stages[-1]
         if leads:
-            self._tell(
+            self._send_report(
                 Progress(
                     step=self.outcome.steps,
                     total_steps=self._total,
@@ -242,27 +296,27 @@ class Trainer:
                     sentences_per_second=self.outcome.sentences / self.outcome.seconds,
                     evaluation=self.outcome.evaluations(stage.name) if counts else None,
                     best_dev=self.outcome.best_dev,
-                    points=self._untold(),
+                    points=self._unreported_points(),
                 )
             )
 
-    def _tell(self, progress: Progress) -> None:
+    def _send_report(self, progress: Progress) -> None:
         """Report; the training ends after this step when the answer is Pruned."""
         try:
             self.report(progress)
         except Pruned:
             self._pruned = True
 
-    def _untold(self) -> list[Point]:
+    def _unreported_points(self) -> list[Point]:
         """The points along the training that no report has had, also those of a checkpoint."""
-        points, step = self._told
+        points, step = self._reported_upto
         new = self.outcome.history[points:]
         new += [point for point in self.outcome.curves if point["step"] > step]
-        self._told = (len(self.outcome.history), self.outcome.steps)
+        self._reported_upto = (len(self.outcome.history), self.outcome.steps)
         return sorted(new, key=lambda point: point["step"])
 
     def _watched(self, stage: Stage) -> dict[str, float]:
-        """What the method watches now; its mode and the random state stay as they were."""
+        """Quantities that the method watches; its mode and the random state stay as they were."""
         self.method.eval()
         with torch.no_grad(), random_state_kept(self.kit.device), readable(self.method):
             found = self.method.watched(stage)

@@ -1,4 +1,4 @@
-"""Which parameters a stage trains, at which learning rate, and how many there are."""
+"""Parameters that a stage trains, their learning rates, and their number."""
 
 from collections import defaultdict
 from fnmatch import fnmatchcase
@@ -25,17 +25,17 @@ def trained_names(method: nn.Module, stage: Stage) -> dict[str, str]:
             f'stage "{stage.name}" trains "{missing[0]}", which matches no parameter of the method'
             f"{suggest(missing[0], _beginnings(names))}"
         )
-    found, kept = {}, {*kept_weights(method)}
+    trained, kept = {}, {*kept_weights(method)}
     for name, _ in method.named_parameters():
         pattern = next((pattern for pattern in stage.trains if fnmatchcase(name, pattern)), None)
         if pattern is not None and name not in kept:
-            found[name] = stage.trains[pattern]
-    if not found:
+            trained[name] = stage.trains[pattern]
+    if not trained:
         raise UserError(
             f'stage "{stage.name}" trains nothing: low-rank changes stand for all that matches '
             f"{', '.join(stage.trains)}"
         )
-    return found
+    return trained
 
 
 def unmatched(method: nn.Module, stage: Stage) -> list[str]:

@@ -1,4 +1,4 @@
-"""What training did, and how far it is."""
+"""Progress and outcome of a training."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,13 +20,13 @@ class Point(TypedDict):
     """Steps done in the whole trial"""
     stage: str
     metric: str
-    """`loss`, `dev`, a name that the method gave, or one of harness.training.step_curves"""
+    """`loss`, `dev`, a name that the method gave, or one of harness.training.steps"""
     value: float
 
 
 @dataclass
 class Progress:
-    """How far a trial is."""
+    """Progress of a trial."""
 
     step: int
     """Steps done in the whole trial"""
@@ -42,12 +42,12 @@ class Progress:
     best_dev: float | None = None
     """The best score on dev so far: what the trial would have if it ended now"""
     points: list[Point] = field(default_factory=list, repr=False)
-    """What the history has got since the last report, in the order of the steps"""
+    """New points of the history since the last report, in the order of the steps"""
 
 
 @dataclass
 class Outcome:
-    """What training did, apart from changing the method."""
+    """Outcome of a training, apart from the changed method."""
 
     steps: int = 0
     sentences: int = 0
@@ -64,13 +64,13 @@ class Outcome:
 
     It is 0, unless an earlier stage was a run of its own."""
     best_state: "dict[str, Tensor]" = field(default_factory=dict, repr=False)
-    """What training changes, as it was at `best_step`"""
+    """Changed state as it was at `best_step`"""
     pruned: bool = False
     """Whether the search ended the training before its last step"""
     history: list[Point] = field(default_factory=list, repr=False)
     """Training loss, dev score and what the method watches, at every evaluation"""
     curves: list[Point] = field(default_factory=list, repr=False)
-    """Loss terms, learning rates and gradient norms at some steps (harness.training.step_curves)"""
+    """Loss terms, learning rates and gradient norms at some steps (harness.training.steps)"""
 
     def remember(self, stage: str, values: Mapping[str, float]) -> None:
         """Put values of metrics at the present step into the history."""

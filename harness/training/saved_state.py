@@ -3,27 +3,86 @@ the checkpoint of a running trial.
 
 It is a safetensors file. The parameters, buffers and extra state of a method stand under their own
 names; what else a training needs to go on stands under a prefix, and as JSON in the metadata. A
-digest of all of it finds a flipped bit.
+digest of all of it finds a flipped bit. Weights that DeepSpeed has sharded are made whole by all
+ranks together, and what rank 0 has read is sent to the others.
 """
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+import torch.distributed as dist
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from harness.errors import UserError
 from harness.files import written_whole
-from harness.training.sharded import whole
+from harness.ranks import agreed, rank_count, rank_number
+
+
+def is_sharded(parameter: nn.Parameter) -> bool:
+    """Whether each rank has only a part of the parameter (ZeRO 3)."""
+    return hasattr(parameter, "ds_id")
+
+
+def whole(parameter: nn.Parameter) -> Tensor:
+    """The values of a parameter; of a sharded one a copy in the memory of the CPU."""
+    if not is_sharded(parameter):
+        return parameter.detach()
+    import deepspeed
+
+    with deepspeed.zero.GatheredParameters([parameter]):
+        return parameter.detach().to("cpu", copy=True)
+
+
+@contextmanager
+def readable(method: nn.Module) -> Iterator[None]:
+    """In the block, what a method reads outside of a training step is whole.
+
+    The modules of pretrained models get their weights when they run; those of a method may not.
+    """
+    sharded = [each for each in method.parameters() if is_sharded(each)]
+    if not sharded:
+        yield
+        return
+    import deepspeed
+    from transformers import PreTrainedModel  # it takes seconds to import
+
+    pretrained = (each for each in method.modules() if isinstance(each, PreTrainedModel))
+    inside = {id(parameter) for model in pretrained for parameter in model.parameters()}
+    beside = [parameter for parameter in sharded if id(parameter) not in inside]
+    with deepspeed.zero.GatheredParameters(beside, enabled=bool(beside)):
+        yield
+
+
+def load_weights(method: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Set parameters, buffers and extra state by name; the others stay as they are."""
+    plain = dict(weights)
+    for name, parameter in method.named_parameters():
+        if name in plain and is_sharded(parameter):
+            _set_whole(parameter, plain.pop(name))
+    method.load_state_dict(plain, strict=False)
+
+
+def _set_whole(parameter: nn.Parameter, value: Tensor) -> None:
+    import deepspeed
+
+    with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0), torch.no_grad():
+        if rank_number() == 0:
+            parameter.copy_(value)
+
 
 EXTRA = "_extra_state"
-"""How torch calls what a module adds to its state (`get_extra_state`)"""
+"""Name that torch gives to what a module adds to its state (`get_extra_state`)"""
 _METADATA = "harness"
 """The entry of the metadata that has the facts and the digest"""
 _PARTS = ("best", "optimiser")
@@ -32,7 +91,7 @@ _PARTS = ("best", "optimiser")
 
 @dataclass
 class SavedState:
-    """What a file of saved training holds."""
+    """Content of a file of saved training."""
 
     weights: dict[str, Tensor]
     """Name -> parameter, buffer or extra state of the method"""
@@ -72,14 +131,14 @@ class SavedState:
                 metadata = file.metadata() or {}
         except (SafetensorError, OSError) as error:
             raise UserError(f"{path} cannot be read ({str(error).splitlines()[0]})") from None
-        found = cls({}, facts=_facts(path, tensors, metadata))
+        state = cls({}, facts=_facts(path, tensors, metadata))
         for name, value in tensors.items():
             part, _, rest = name.partition("/")
             if rest and part in _PARTS:
-                getattr(found, part)[rest] = value
+                getattr(state, part)[rest] = value
             else:
-                found.weights[name] = value
-        return found
+                state.weights[name] = value
+        return state
 
 
 def current(method: nn.Module, names: Collection[str]) -> dict[str, Tensor]:
@@ -103,13 +162,13 @@ def load_state(method: nn.Module, names: Collection[str], path: Path) -> None:
 
     Raises UserError when the file is damaged or does not fit.
     """
-    found = SavedState.read(path).weights
+    weights = SavedState.read(path).weights
     try:
-        unknown = method.load_state_dict(found, strict=False).unexpected_keys
+        unknown = method.load_state_dict(weights, strict=False).unexpected_keys
     except RuntimeError as error:
         why = str(error).splitlines()[0]
         raise UserError(f"the weights {path} cannot be read ({why})") from None
-    if wrong := [*unknown, *sorted(set(names) - set(found))]:
+    if wrong := [*unknown, *sorted(set(names) - set(weights))]:
         raise UserError(
             f"the weights {path} are those of another method: they differ in {wrong[0]}"
         )
@@ -142,8 +201,111 @@ def _facts(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str
 
 def _digest(tensors: Mapping[str, Tensor], facts: str) -> str:
     """The SHA-256 of all names, types, shapes and numbers, and of the facts."""
-    found = hashlib.sha256(facts.encode())
+    sha256 = hashlib.sha256(facts.encode())
     for name, value in sorted(tensors.items()):
-        found.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        found.update(value.reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        sha256.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        sha256.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return sha256.hexdigest()
+
+
+def from_rank_0(saved: SavedState | None) -> SavedState | None:
+    """The state that rank 0 has, in every rank; the others may give None."""
+    if rank_count() == 1:
+        return saved
+    shapes = agreed(saved and _with(saved, lambda value: torch.empty_like(value, device="meta")))
+    if shapes is None or rank_number() > 0:
+        saved = shapes and _with(shapes, lambda value: torch.empty_like(value, device="cpu"))
+    if saved is not None:
+        _with(saved, _sent)
+    return saved
+
+
+def _with(saved: SavedState, change: Callable[[Tensor], Tensor]) -> SavedState:
+    """The same state with `change` of every tensor, in an order that all ranks share."""
+    parts = {
+        each.name: {name: change(value) for name, value in getattr(saved, each.name).items()}
+        for each in fields(saved)
+        if each.name != "facts"
+    }
+    return replace(saved, **parts)
+
+
+def _sent(value: Tensor) -> Tensor:
+    dist.broadcast(value, src=0)
+    return value
+
+
+_logger = logging.getLogger(__name__)
+MINUTES = 5.0
+"""Time between two checkpoints, unless HARNESS_CHECKPOINT_MINUTES says otherwise"""
+LARGEST_SHARE = 0.02
+"""The most of the time that writing checkpoints may take"""
+
+
+def checkpoint_minutes() -> float:
+    """The minutes between two checkpoints. Raises UserError when the variable has no number."""
+    setting = os.environ.get("HARNESS_CHECKPOINT_MINUTES") or str(MINUTES)
+    try:
+        minutes = float(setting)
+    except ValueError:
+        minutes = -1.0
+    if not minutes >= 0:
+        raise UserError(
+            f'HARNESS_CHECKPOINT_MINUTES={setting}: write a number of minutes, for example "5"'
+        )
+    return minutes
+
+
+class Checkpoint:
+    """File of a trial's checkpoint, and the times when it is to be written."""
+
+    def __init__(
+        self, path: Path, identity: Mapping[str, Any], asked: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`identity`: what a checkpoint must have been written with, so that it can be used.
+
+        `asked`: whether the trial is asked to give way; it is called after every step. Raises
+        UserError when HARNESS_CHECKPOINT_MINUTES is not a number.
+        """
+        self.path, self.identity, self.asked = path, dict(identity), asked
+        self._interval = 60 * checkpoint_minutes()
+        self._next = time.monotonic() + self._interval
+
+    def due(self, *, ends: bool) -> bool:
+        """Whether it is time for the next checkpoint. `ends`: whether the training ends now.
+
+        The end of a long training is kept as well, because its test may take long.
+        """
+        return time.monotonic() >= self._next or (ends and self.path.exists())
+
+    def read(self) -> SavedState | None:
+        """The checkpoint, or None when there is none, or none that this trial can go on from."""
+        if not self.path.exists():
+            return None
+        try:
+            saved = SavedState.read(self.path)
+        except UserError as error:
+            _logger.warning("the trial begins at step 0: its checkpoint %s", error)
+            return None
+        theirs = saved.facts.get("identity", {})
+        for name, value in self.identity.items():
+            # Several processes name no threads, so one process can go on with theirs.
+            if theirs.get(name, value) != value:
+                _logger.warning(
+                    "the trial begins at step 0: its checkpoint %s is of %s %s, and this is %s",
+                    self.path, name, theirs.get(name), value,
+                )  # fmt: skip
+                return None
+        return saved
+
+    def write(self, saved: SavedState) -> None:
+        """Replace the checkpoint. A file that cannot be written is logged; the training goes on."""
+        started = time.monotonic()
+        saved.facts["identity"] = self.identity
+        try:
+            saved.write(self.path)
+        except OSError as error:
+            _logger.warning("the checkpoint %s cannot be written: %s", self.path, error)
+        ended = time.monotonic()
+        # On a slow disk the checkpoints are further apart.
+        self._next = ended + max(self._interval, (ended - started) / LARGEST_SHARE)

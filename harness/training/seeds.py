@@ -1,4 +1,4 @@
-"""How a trial is seeded."""
+"""Seeds of a trial."""
 
 import os
 import random

@@ -1,20 +1,165 @@
-"""The steps of a stage: losses, gradients, an update, and the time that they take."""
+"""Steps of a stage: losses, gradients, an update, the time that they take, and their curves.
 
+A record keeps the first step of a stage and every multiple of an interval. The interval is 1 in a
+short stage, and doubles when there would be more than KEPT_STEPS steps; what is no multiple of it
+is then dropped. So the kept steps follow from the length of the stage alone, and a training that is
+stopped and goes on keeps those of an undisturbed one.
+"""
+
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from harness.device import in_precision, resolve_precision, synchronise
+from harness.errors import TrialFailure
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
+from harness.plugin.stage import Stage
 from harness.ranks import seed_own
 from harness.training.feeding import StepBatches
-from harness.training.finite_losses import FiniteLosses
 from harness.training.optimisers import StageOptimiser
-from harness.training.progress import Outcome
-from harness.training.step_curves import StepCurves
+from harness.training.progress import GRADIENT_NORM, Outcome, Point
+
+
+class FiniteLosses:
+    """Watches the losses of every step."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        """`at_once`: whether `note` checks, too.
+
+        It should on a CPU. To read a number from a GPU, the CPU has to wait for it, so there the
+        losses are collected until someone calls `check`; the failure still names the first step.
+        """
+        self.at_once = at_once
+        self._unread: list[tuple[Stage, int, Tensor]] = []
+
+    def note(self, stage: Stage, step: int, losses: Mapping[str, Tensor]) -> Tensor:
+        """Take the losses of a batch: the stage's, in its order, each a scalar; (losses,) of them.
+
+        `step`: the number of the step in the whole trial, from 1. Raises TrialFailure as `check`.
+        """
+        values = torch.stack([loss.detach() for loss in losses.values()])
+        self._unread.append((stage, step, values))
+        if self.at_once:
+            self.check()
+        return values
+
+    def check(self) -> None:
+        """Raises TrialFailure when a loss that was noted is not finite; it names the first one."""
+        if not self._unread:
+            return
+        numbers = iter(torch.cat([values for _, _, values in self._unread]).tolist())
+        for stage, step, _ in self._unread:
+            for name in stage.losses:
+                value = next(numbers)
+                if not math.isfinite(value):
+                    raise TrialFailure(
+                        f'the loss "{name}" is {value} in step {step} (stage "{stage.name}")'
+                    )
+        self._unread.clear()
+
+
+KEPT_STEPS = 200
+"""The most steps that are kept of a stage"""
+
+
+def loss_metric(name: str) -> str:
+    """The metric of a loss of a stage: the mean over the batches of a step, without its weight."""
+    return f"loss/{name}"
+
+
+def rate_metric(field: str) -> str:
+    """The metric of a learning rate; `field`: the configuration field that has its peak."""
+    return f"rate/{field}"
+
+
+def interval(steps: int) -> int:
+    """The interval of the kept steps after so many steps of a stage, a power of two."""
+    found = 1
+    while steps // found >= KEPT_STEPS:
+        found *= 2
+    return found
+
+
+def is_kept(step: int, steps: int) -> bool:
+    """Whether step number `step` of a stage, from 1, is kept after so many steps."""
+    return step == 1 or step % interval(steps) == 0
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Results of one step; its tensors are read later."""
+
+    total: int
+    """The number of the step in the whole trial"""
+    names: tuple[str, ...]
+    numbers: list[Tensor]
+    """Scalars of the device, one for each of the first names"""
+    rates: tuple[float, ...]
+    """Learning rates, for the names that are left"""
+
+
+class StepCurves:
+    """Takes what the steps of a stage give, and puts it into the outcome when someone reads it.
+
+    To read a number from a GPU, the CPU has to wait for it, so the numbers are read together.
+    """
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._unread: list[_Step] = []
+        self._steps, self._began = 0, 0
+
+    def note(
+        self,
+        stage: Stage,
+        step: int,
+        total: int,
+        terms: Sequence[Tensor],
+        norm: Tensor | None,
+        rates: Mapping[str, float],
+    ) -> None:
+        """Take a step where it is to be kept.
+
+        step: its number in the stage, total: that in the whole trial, both from 1. terms: of
+        each batch of the step, (losses of the stage,). norm: a scalar, or None where the engine has
+        none. rates: configuration field -> learning rate.
+        """
+        self._stage, self._steps, self._began = stage.name, step, total - step
+        if not is_kept(step, step):
+            return
+        names = [loss_metric(name) for name in stage.losses]
+        mean = terms[0] if len(terms) == 1 else torch.stack(list(terms)).mean(0)
+        numbers = list(mean.unbind())
+        if norm is not None:
+            names.append(GRADIENT_NORM)
+            numbers.append(norm.detach().to(mean))
+        names += [rate_metric(field) for field in rates]
+        self._unread.append(_Step(total, tuple(names), numbers, tuple(rates.values())))
+
+    def read(self, outcome: Outcome) -> None:
+        """Move what was taken into the outcome, and drop what is no longer to be kept."""
+        unread = [number for step in self._unread for number in step.numbers]
+        numbers = iter(torch.stack(unread).tolist() if unread else ())
+        for step in self._unread:
+            values = [*(next(numbers) for _ in step.numbers), *step.rates]
+            outcome.curves += [
+                Point(step=step.total, stage=self._stage, metric=name, value=value)
+                for name, value in zip(step.names, values, strict=True)
+            ]
+        self._unread.clear()
+        first, every = self._began + 1, interval(self._steps)
+        outcome.curves = [
+            point
+            for point in outcome.curves
+            if point["stage"] != self._stage
+            or point["step"] == first
+            or (point["step"] - self._began) % every == 0
+        ]
 
 
 class Steps:
@@ -28,7 +173,7 @@ class Steps:
         self._losses = FiniteLosses(at_once=kit.device.type == "cpu")
         self._curves = StepCurves()
         self._began: float | None = None
-        """When the steps began that the outcome's seconds do not count yet"""
+        """Time when the steps began that the outcome's seconds do not count yet"""
 
     def run(
         self,
@@ -61,7 +206,7 @@ class Steps:
         self._curves.note(stage, step + 1, outcome.steps, terms, norm, optimiser.rates)
         return torch.stack(losses).sum()
 
-    def settle(self, outcome: Outcome) -> None:
+    def synchronise(self, outcome: Outcome) -> None:
         """Count the seconds of the steps up to now, which a GPU may still have to compute.
 
         The outcome gets their curves. Raises TrialFailure when one of their losses is not finite.

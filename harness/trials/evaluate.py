@@ -13,8 +13,7 @@ from harness.data.user_modules import names_of_records
 from harness.device import device
 from harness.errors import UserError, reason
 from harness.evaluation.embedder import Embedder
-from harness.evaluation.kept_embeddings import KeptEmbeddings
-from harness.evaluation.kept_pairs import keep_pairs
+from harness.evaluation.kept import KeptEmbeddings, keep_pairs
 from harness.evaluation.overlap import contamination
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Embeddings, Suite

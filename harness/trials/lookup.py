@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import PROTOCOL
-from harness.data.hub import model_folder, model_shape
-from harness.data.model_contents import MODULES_FILE
+from harness.data.hub import MODULES_FILE, model_folder, model_shape
 from harness.data.senteval import archive
 from harness.data.user_modules import names_of_records
 from harness.errors import UserError, headline

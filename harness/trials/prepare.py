@@ -2,12 +2,12 @@
 
 from harness.data.corpora import source
 from harness.data.hub import model_shape
-from harness.data.tokenizers import check_embedded
+from harness.data.tokens import check_embedded
 from harness.device import device
-from harness.encoders.loadable import check_loadable
+from harness.encoders.pretrained import check_loadable
 from harness.evaluation.suites import suite
 from harness.plugin.kit import Kit
-from harness.training.checkpoints import checkpoint_minutes
+from harness.training.saved_state import checkpoint_minutes
 from harness.trials.trial import Trial, key
 
 

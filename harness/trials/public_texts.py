@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.data.hub_tables import is_hub_name
-from harness.data.trained_encoders import parts_of
+from harness.data.revisions import parts_of
 
 _KIND = re.compile(r"[a-z]+:(?=~|\.{0,2}/)")
 """What stands in front of a path in the name of a corpus, such as `neighbours:`"""

@@ -15,9 +15,8 @@ import transformers
 from harness import __version__
 from harness.device import device, in_precision, kind_of_machine, resolve_precision
 from harness.errors import Postponed, TrialFailure, UserError, WorkerLost, reason
-from harness.evaluation.embedder import Embedder
-from harness.evaluation.fitting import check_trains
-from harness.evaluation.kept_pairs import keep_pairs
+from harness.evaluation.embedder import Embedder, check_trains
+from harness.evaluation.kept import keep_pairs
 from harness.evaluation.overlap import contamination
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Suite, suite
@@ -27,15 +26,13 @@ from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod, Method
 from harness.ranks import rank_count
 from harness.training import engines
-from harness.training.checkpoints import Checkpoint
 from harness.training.interruption import giving_way
 from harness.training.loop import Trainer
 from harness.training.memory import Peak, peak_memory
 from harness.training.parameters import added, count, trained_names
 from harness.training.progress import Outcome, Progress
-from harness.training.saved_state import SavedState, current, load_state
+from harness.training.saved_state import Checkpoint, SavedState, current, load_state, readable
 from harness.training.seeds import seed_everything
-from harness.training.sharded import readable
 from harness.trials.record import Record
 from harness.trials.running import noted
 from harness.trials.store_folders import pairs_file

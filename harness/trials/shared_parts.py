@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.arrays import SharedArrays
-from harness.data.tokenizers import load_tokenizer
+from harness.data.tokens import load_tokenizer
 from harness.device import device
 from harness.evaluation.overlap import shared_marks
 from harness.evaluation.suites import suite

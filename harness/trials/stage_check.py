@@ -13,11 +13,10 @@ from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
-from harness.training.feeding import StepBatches, made
+from harness.training.feeding import StepBatches, made, stage_streams
 from harness.training.optimisers import optimiser, parameter_groups
 from harness.training.parameters import trainable, trained_names, unmatched
 from harness.training.seeds import random_states, set_random_states
-from harness.training.stages import stage_streams
 from harness.trials.faults import Fault, PluginLines, result_or_fault
 from harness.trials.hidden_state import hidden_state
 from harness.trials.padding_check import padding_matters

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harness.data.trained_encoders import WEIGHTS, parts_of, trained_folder
+from harness.data.revisions import WEIGHTS, parts_of, trained_folder
 from harness.errors import UserError, headline
 from harness.files import content_digest
 from harness.manifests import MANIFEST, damage, seal

@@ -12,14 +12,12 @@ from typing import Any, Literal
 
 from harness import PROTOCOL, __version__
 from harness.data.hub import model_folder
-from harness.data.revisions import commits_of, resolve_as, resolved_here, short_name
-from harness.data.trained_encoders import parts_of
+from harness.data.revisions import commits_of, parts_of, resolve_as, resolved_here, short_name
 from harness.evaluation.suites import Suite, suite
 from harness.files import digest_of
 from harness.plugin import registry
-from harness.plugin.config import MethodConfig, label_share
+from harness.plugin.config import EngineConfig, MethodConfig, label_share
 from harness.plugin.declared import Declared
-from harness.plugin.engine import EngineConfig
 from harness.plugin.registry import Plugin
 from harness.plugin.resolution import resolve
 from harness.trials.record import Record, trial_label

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.data.trained_encoders import parts_of
+from harness.data.revisions import parts_of
 
 LAST_WRONG = 5
 """The last protocol under which DeepSpeed did so"""

@@ -12,7 +12,7 @@ from harness.encoders.reach import EmbeddingEdit, Reach
 
 
 def augmented(name: Augmentation, attention_mask: Tensor, rate: float) -> Reach:
-    """How an encoder's forward pass makes this view.
+    """Injection with which an encoder's forward pass makes this view.
 
     attention_mask: (rows, length). rate: the share that the cutoffs and dropout remove, 0 to 1.
     The view "adversarial" needs a gradient as well, so it is made by `adversarial`.

@@ -84,16 +84,18 @@ def insert(batch: TextBatch, mask_id: int, ratio: float, longest: int) -> tuple[
     """
     lengths = batch.attention_mask.sum(dim=1, keepdim=True)
     added = _share(lengths - 2, ratio)
-    place = torch.arange(int((lengths + added).max()), device=lengths.device)
-    inserted = _drawn((place > 0) & (place < lengths + added - 1), added)
+    position = torch.arange(int((lengths + added).max()), device=lengths.device)
+    inserted = _drawn((position > 0) & (position < lengths + added - 1), added)
     # A place of the longer row reads the original as many places to the left as masks precede it.
-    source = (place - inserted.cumsum(dim=1)).clamp(max=batch.input_ids.shape[1] - 1)
+    source = (position - inserted.cumsum(dim=1)).clamp(max=batch.input_ids.shape[1] - 1)
     ids = torch.where(inserted, mask_id, batch.input_ids.gather(1, source))
     # The row ends with the original's last token ([SEP]), also where it was cut.
     last = (lengths + added).clamp(max=longest) - 1
-    ids = torch.where(place == last, batch.input_ids.gather(1, lengths - 1), ids)
-    mask = (place <= last).long()[:, :longest]
-    return batch.replaced(ids[:, :longest] * mask, mask), (inserted & (place < last))[:, :longest]
+    ids = torch.where(position == last, batch.input_ids.gather(1, lengths - 1), ids)
+    mask = (position <= last).long()[:, :longest]
+    return batch.replaced(ids[:, :longest] * mask, mask), (inserted & (position < last))[
+        :, :longest
+    ]
 
 
 def delete(batch: TextBatch, ratio: float) -> Edited:

@@ -31,7 +31,7 @@ def read_thesaurus(path: Path) -> dict[str, list[str]]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
         raise UserError(f"{path}: not UTF-8 text") from None
-    found: dict[str, list[str]] = {}
+    thesaurus: dict[str, list[str]] = {}
     for number, line in enumerate(lines, start=1):
         word, *synonyms = [part.strip() for part in line.split(",")]
         if not line.strip():
@@ -41,8 +41,8 @@ def read_thesaurus(path: Path) -> dict[str, list[str]]:
                 f"{path}, line {number}: a word and its synonyms, separated by commas, "
                 f"were expected"
             )
-        found[word.lower()] = [synonym for synonym in synonyms if synonym]
-    return found
+        thesaurus[word.lower()] = [synonym for synonym in synonyms if synonym]
+    return thesaurus
 
 
 def replace_word(sentence: str, thesaurus: Thesaurus, generator: random.Random) -> str:

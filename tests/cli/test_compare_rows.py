@@ -10,7 +10,7 @@ from scipy import stats
 
 from harness import PROTOCOL
 from harness.evaluation.correlation import correlation
-from harness.evaluation.kept_pairs import keep_pairs
+from harness.evaluation.kept import keep_pairs
 from harness.report.measured.groups import comparable_groups
 from harness.report.statistics.compared_systems import Compared, stored_systems
 from harness.report.stores.winner import seeds_needed, verdicts

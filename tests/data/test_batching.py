@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from harness.data.batch_items import length_grouped, shuffled_batches
 from harness.data.batching import (
     Batching,
     Stream,
@@ -16,6 +15,7 @@ from harness.data.batching import (
     TextBatch,
     pad,
 )
+from harness.data.items import length_grouped, shuffled_batches
 from harness.data.tokens import Template, Tokens
 
 PAD, PLAIN = 0, Template((101,), (102,))

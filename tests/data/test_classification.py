@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.data.classification import DATASETS
+from harness.data.senteval import DATASETS
 from harness.errors import UserError
 
 MakeArchive = Callable[..., Path]

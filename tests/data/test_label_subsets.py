@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.data.label_subsets import label_subset
+from harness.data.items import label_subset
 from harness.plugin.kit import Kit
 
 KitFor = Callable[..., Kit]

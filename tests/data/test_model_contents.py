@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from harness import encoder
 from harness.data.hub import EMBEDDED, model_folder, model_shape
-from harness.data.tokenizers import load_tokenizer
-from harness.encoders.loadable import check_loadable
+from harness.data.tokens import load_tokenizer
+from harness.encoders.pretrained import check_loadable
 from harness.errors import UserError
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
@@ -146,7 +146,7 @@ def test_a_vocabulary_whose_package_is_missing(
 ) -> None:
     (folder / "tokenizer.json").unlink()
     (folder / name).touch()
-    monkeypatch.setattr("harness.data.tokenizers.find_spec", lambda _: None)
+    monkeypatch.setattr("harness.data.tokens.find_spec", lambda _: None)
     with pytest.raises(UserError, match=f"{name} is read with sentencepiece.*pip install"):
         load_tokenizer(str(folder))
 

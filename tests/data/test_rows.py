@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.cli.show_corpus import is_corpus
-from harness.data import lines as lines_module
+from harness.data import rows as rows_module
 from harness.data.corpora import source
 from harness.data.readers import Corpus
 from harness.errors import UserError
@@ -209,7 +209,7 @@ def test_a_file_of_another_format_is_told_the_endings_that_are_read(
 def test_a_packed_file_holds_at_most_its_bound(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines_module, "SMALL_TEXT", 2**16)
+    monkeypatch.setattr(rows_module, "SMALL_TEXT", 2**16)
     rows = {".jsonl": '{"sentence": "a"}\n'}.get(ending, "a\n") * 300_000
     head = "sentence\n" if ending in (".csv", ".tsv") else ""
     path = tmp_path / f"bomb{ending}.gz"
@@ -223,7 +223,7 @@ def test_a_parquet_file_holds_at_most_its_bound(
     tmp_path: Path, dictionary: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A text that the file has once is not repeated in memory before it is counted."""
-    monkeypatch.setattr(lines_module, "SMALL_TEXT", 2**20)
+    monkeypatch.setattr(rows_module, "SMALL_TEXT", 2**20)
     table = pa.table({"sentence": ["x" * 2**14] * 2**12})
     path = tmp_path / "bomb.parquet"
     pq.write_table(table, path, use_dictionary=dictionary, compression="zstd")
@@ -235,7 +235,7 @@ def test_a_parquet_file_holds_at_most_its_bound(
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv", ".jsonl", ".json", ".txt.gz"])
 def test_a_line_has_a_bound(tmp_path: Path, ending: str) -> None:
-    long = "x" * (2 * lines_module.LONGEST_LINE)
+    long = "x" * (2 * rows_module.LONGEST_LINE)
     path = tmp_path / f"a{ending}"
     text = {".jsonl": f'{{"sentence": "{long}"}}\n', ".json": f'[{{"sentence": "{long}"}}]'}
     content = text.get(ending, f"sentence\n{long}\n").encode()

@@ -12,10 +12,9 @@ import pytest
 from huggingface_hub import close_session
 
 from harness.data.corpora import count_items, source
-from harness.data.corpus_names import CorpusName, parsed
 from harness.data.readers import Corpus
-from harness.data.tokenizers import load_tokenizer
-from harness.data.tokens import tokenised
+from harness.data.shapes import CorpusName, parsed
+from harness.data.tokens import load_tokenizer, tokenised
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.resolution import resolve

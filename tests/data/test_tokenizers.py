@@ -10,10 +10,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from harness.data.hub import EMBEDDED
-from harness.data.tokenizers import check_embedded, load_tokenizer, tokenizer_digest
-from harness.data.tokens import tokenised
+from harness.data.tokens import check_embedded, load_tokenizer, tokenised, tokenizer_digest
 from harness.errors import UserError
-from harness.evaluation.fitting import check_trains
+from harness.evaluation.embedder import check_trains
 from tests.kits import KitFor
 
 CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {

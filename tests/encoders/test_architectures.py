@@ -19,11 +19,10 @@ from transformers import (
 
 from harness.choices import Decoding
 from harness.data.batching import TextBatch
-from harness.data.tokenizers import load_tokenizer
-from harness.data.tokens import Template
+from harness.data.tokens import Template, load_tokenizer
 from harness.data.weight_contents import parameter_count
 from harness.encoders.backbone import Encoder
-from harness.encoders.loadable import check_loadable
+from harness.encoders.pretrained import check_loadable
 from harness.errors import UserError
 from harness.modules.prompts import DeepPrompts
 from harness.plugin.kit import Kit

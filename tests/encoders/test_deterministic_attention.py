@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from harness.encoders.deterministic_attention import determine
+from harness.encoders.prefix_attention import determine
 
 MODES = {"default": 0, "warn": 1, "error": 2}
 

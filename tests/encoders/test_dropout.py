@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.encoders.dropout import Dropout, dropped, replace_dropout
+from harness.encoders.plain_attention import Dropout, dropped, replace_dropout
 
 
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.9])

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from harness.choices import LowRank
 from harness.data.batching import TextBatch
-from harness.encoders.attention import KeyValues, select
 from harness.encoders.backbone import Encoder
-from harness.encoders.one_query import WITH_BERT_ATTENTION
-from harness.encoders.reach import Reach
+from harness.encoders.fast_paths import WITH_BERT_ATTENTION
+from harness.encoders.reach import KeyValues, Reach, select
 from tests.rows_and_models import LENGTHS, ends, prefix_of, random_model, text
 
 Compute = Callable[[], Tensor]

@@ -15,9 +15,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel
 
 from harness.data.batching import TextBatch
-from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder
-from harness.encoders.reach import WordVectors, first_replaced
+from harness.encoders.reach import KeyValues, WordVectors, first_replaced
 from harness.errors import UserError
 from harness.modules.prompts import DeepPrompts
 

@@ -250,7 +250,7 @@ def test_a_batch_on_a_gpu_still_knows_its_mask() -> None:
     assert torch.equal(twice.view(1).host_mask, text().attention_mask)
     kept = batch.replaced(batch.input_ids + 1, batch.attention_mask)
     assert torch.equal(kept.host_mask, text().attention_mask)
-    layout = layout_of(batch.attention_mask, unpad=True, known=batch.host_mask)
+    layout = layout_of(batch.attention_mask, unpad=True, host_mask=batch.host_mask)
     assert isinstance(layout, Unpadded)
     assert layout.tokens(batch.input_ids).shape == (1, 2 * TOKENS_MULTIPLE)
     changed = batch.replaced(batch.input_ids, batch.attention_mask.clone())

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
-from harness.evaluation import logistic_search
+from harness.evaluation import transfer_tasks
 
 
 @pytest.fixture
@@ -53,4 +53,4 @@ def stratified() -> Callable[..., list[tuple[np.ndarray, np.ndarray]]]:
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search goes on to where float32 ends, so that every row falls on the right side."""
-    monkeypatch.setattr(logistic_search, "TOLERANCE", 5e-5)
+    monkeypatch.setattr(transfer_tasks, "TOLERANCE", 5e-5)

@@ -10,7 +10,7 @@ from scipy.stats import ortho_group
 
 from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
-from harness.evaluation.cosines import first_rows
+from harness.evaluation.correlation import first_rows
 from harness.evaluation.geometry import (
     alignment,
     cosines_by_gold,

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import TrialFailure
-from harness.evaluation.kept_embeddings import KeptEmbeddings
+from harness.evaluation.kept import KeptEmbeddings
 
 
 class Lengths:

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from harness.errors import TrialFailure
-from harness.evaluation import logistic_search
-from harness.evaluation.logistic_search import PENALTIES, principal_axes, search_penalties
+from harness.evaluation import transfer_tasks
 from harness.evaluation.transfer import nested_cross_validation
+from harness.evaluation.transfer_tasks import PENALTIES, principal_axes, search_penalties
 
 Make = Callable[..., Any]
 
@@ -83,7 +83,7 @@ def test_a_larger_penalty_gives_smaller_weights(problem: Make, stratified: Make)
 def test_a_search_that_does_not_converge_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, problem: Make
 ) -> None:
-    monkeypatch.setattr(logistic_search, "MOST_STEPS", 2)
+    monkeypatch.setattr(transfer_tasks, "MOST_STEPS", 2)
     features, labels = problem(200, 2, seed=11)
     with pytest.raises(TrialFailure, match="did not converge"):
         nested_cross_validation(features, labels, folds=5)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.evaluation.packing import packed_linears
+from harness.evaluation.embedder import packed_linears
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from harness.data.classification import DATASETS, Labelled, Splits
+from harness.data.senteval import DATASETS, Labelled, Splits
 from harness.errors import TrialFailure
-from harness.evaluation.logistic_search import PENALTIES
 from harness.evaluation.transfer import nested_cross_validation, single_test, transfer
-from harness.evaluation.transfer_tasks import FOLD_SEED, dev_average, task_features
+from harness.evaluation.transfer_tasks import FOLD_SEED, PENALTIES, dev_average, task_features
 
 Make = Callable[..., Any]
 

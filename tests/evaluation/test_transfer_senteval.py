@@ -10,16 +10,17 @@ import pytest
 import torch
 from torch import nn
 
-from harness.data.classification import DATASETS
+from harness.data.senteval import DATASETS
 from harness.evaluation.senteval_classifier import (
     FAST_MODE,
     TEST_MODE,
     Rows,
     fit,
     given_fold,
+    senteval_nested,
+    senteval_single_test,
     split_fold,
 )
-from harness.evaluation.transfer_senteval import senteval_nested, senteval_single_test
 from harness.evaluation.transfer_tasks import task_features
 
 Make = Callable[..., Any]

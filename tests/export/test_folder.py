@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from harness.data.trained_encoders import WEIGHTS, trained_folder
+from harness.data.revisions import WEIGHTS, trained_folder
 from harness.errors import UserError
 from harness.evaluation.embedder import Embedder
 from harness.export.card import loaded_by

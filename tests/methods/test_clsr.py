@@ -21,7 +21,7 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training import paper_optimisers
+from harness.training import optimisers
 from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable
 from harness.training.progress import Outcome
@@ -148,7 +148,7 @@ def test_trap_5_lars_with_warm_up_and_cosine(
     """
     kit = kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=16)
     rates, decays = [], set()
-    step = paper_optimisers.Lars.step
+    step = optimisers.Lars.step
 
     def watched(self: Any, closure: Any = None) -> None:
         rates.append(self.param_groups[0]["lr"])
@@ -159,7 +159,7 @@ def test_trap_5_lars_with_warm_up_and_cosine(
         )
         step(self, closure)
 
-    monkeypatch.setattr(paper_optimisers.Lars, "step", watched)
+    monkeypatch.setattr(optimisers.Lars, "step", watched)
     trained(build(kit), kit)
     warm = [0.5 * step / 20 for step in range(20)]
     cosine = [0.25 * (1 + np.cos(np.pi * step / 12)) for step in range(12)]

@@ -14,10 +14,9 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made
+from harness.training.feeding import made, stage_streams
 from harness.training.loop import Trainer
 from harness.training.optimisers import rate_factor
-from harness.training.stages import stage_streams
 from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]

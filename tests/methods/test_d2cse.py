@@ -15,8 +15,7 @@ from torch import nn
 from transformers import BertConfig, BertModel
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
-from harness.encoders.attention import KeyValues
-from harness.encoders.reach import WordVectors
+from harness.encoders.reach import KeyValues, WordVectors
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve

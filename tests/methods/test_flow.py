@@ -17,7 +17,7 @@ from harness.plugin import registry
 from harness.plugin.corpus_vectors import corpus_vectors
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training import paper_optimisers
+from harness.training import optimisers
 from harness.training.loop import Trainer
 from tests.families import FAMILIES
 
@@ -202,7 +202,7 @@ def test_the_released_optimiser(looked_up: Kit, monkeypatch: pytest.MonkeyPatch)
     flow = {id(value): name for name, value in method.flow.named_parameters()}
     steps: list[int] = []
     state: dict[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
-    step = paper_optimisers.ReleasedAdamW.step
+    step = optimisers.ReleasedAdamW.step
 
     def watched(self: Any, closure: Any = None) -> None:
         parameters = [part for group in self.param_groups for part in group["params"]]
@@ -224,7 +224,7 @@ def test_the_released_optimiser(looked_up: Kit, monkeypatch: pytest.MonkeyPatch)
             # The decay of a step is 1e-5 of a parameter, and this is ten times finer.
             assert (part.detach() - expected).abs().max() < 1e-6 * (1 + expected.abs().max())
 
-    monkeypatch.setattr(paper_optimisers.ReleasedAdamW, "step", watched)
+    monkeypatch.setattr(optimisers.ReleasedAdamW, "step", watched)
     train(method, looked_up)
     assert len(steps) == 3, "20 items in batches of 8, the short one kept"
 

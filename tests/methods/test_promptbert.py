@@ -23,9 +23,9 @@ from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
+from harness.training.feeding import stage_streams
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable
-from harness.training.stages import stage_streams
 from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]

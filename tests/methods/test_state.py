@@ -16,9 +16,8 @@ from torch import Tensor
 
 from harness.modules.flow import ActNorm
 from harness.plugin.kit import Kit
-from harness.training.feeding import StepBatches, made
+from harness.training.feeding import StepBatches, made, stage_streams
 from harness.training.seeds import seed_everything
-from harness.training.stages import stage_streams
 from harness.trials.checking import problems
 
 KitFor = Callable[..., Kit]

@@ -13,8 +13,7 @@ from harness.encoders.unpadding import Unpadded, layout_of
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.method import FrozenMethod
-from harness.training.feeding import made
-from harness.training.stages import stage_streams
+from harness.training.feeding import made, stage_streams
 from tests.families import ENCODERS
 from tests.method_cases import CASES, IDS, mixed, values_of, without_dropout
 

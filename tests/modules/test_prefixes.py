@@ -10,9 +10,9 @@ import torch
 from transformers import BertConfig, BertModel
 
 from harness.data.batching import TextBatch
-from harness.encoders.attention import KeyValues
 from harness.encoders.backbone import Encoder
 from harness.encoders.families import EncoderFamily
+from harness.encoders.reach import KeyValues
 from harness.modules.prefixes import PrefixModules
 
 LENGTH, LAYERS, HEADS, WIDTH = 3, 2, 4, 32

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.data.label_subsets import label_subset
+from harness.data.items import label_subset
 from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 

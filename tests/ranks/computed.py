@@ -7,10 +7,8 @@ from torch import Tensor, nn
 
 from harness.plugin.config import TrainingConfig
 from harness.ranks import has_ranks
-from harness.training.engines import stage_optimiser
-from harness.training.feeding import made
-from harness.training.stages import stage_streams
-from harness.training.zero import shard
+from harness.training.engines import shard, stage_optimiser
+from harness.training.feeding import made, stage_streams
 from tests.method_cases import mixed, without_dropout
 from tests.ranks.rank import Computed, kit_of
 

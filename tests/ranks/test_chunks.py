@@ -13,13 +13,12 @@ from torch.utils._pytree import tree_leaves
 
 from harness.data.batching import TextBatch
 from harness.device import device
-from harness.encoders import row_shares
+from harness.encoders import fast_paths
 from harness.encoders.backbone import Encoder
 from harness.losses.info_nce import info_nce
 from harness.plugin.kit import Kit
-from harness.training.feeding import made
+from harness.training.feeding import made, stage_streams
 from harness.training.seeds import seed_everything
-from harness.training.stages import stage_streams
 
 KitFor = Callable[..., Kit]
 TEXTS = [["the cat", "a dog runs home"], ["one two three four", "two"], ["five", "six seven"]]
@@ -61,7 +60,7 @@ def test_a_chunk_repeats_its_dropout(
     """The same chunks with all their activations kept are the reference, on a GPU where one is."""
     kit = Kit(kit_for(method, batch_size=40, chunk_size=8, **values).declared, device())
     loss, found, memory = step(kit)
-    monkeypatch.setattr(row_shares, "checkpoint", lambda run, *given, **_: run(*given))
+    monkeypatch.setattr(fast_paths, "checkpoint", lambda run, *given, **_: run(*given))
     expected_loss, expected, whole = step(kit)
     assert loss == expected_loss
     assert found.keys() == expected.keys()
@@ -80,7 +79,7 @@ def test_torch_is_shown_where_a_chunk_lies(
         found.append([each for each in tree_leaves(given) if isinstance(each, Tensor)])
         return run(*given)
 
-    monkeypatch.setattr(row_shares, "checkpoint", checkpoint)
+    monkeypatch.setattr(fast_paths, "checkpoint", checkpoint)
     step(kit_for("simcse", batch_size=16, chunk_size=8))
     assert len(found) > 1
     assert all(found)

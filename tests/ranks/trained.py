@@ -8,14 +8,12 @@ from torch import nn
 from harness.plugin.config import TrainingConfig
 from harness.plugin.stage import Stage
 from harness.ranks import has_ranks
-from harness.training.engines import stage_optimiser
-from harness.training.feeding import made
+from harness.training.engines import shard, stage_optimiser
+from harness.training.feeding import made, stage_streams
 from harness.training.parameters import trainable
 from harness.training.progress import GRADIENT_NORM, Outcome
-from harness.training.sharded import whole
-from harness.training.stages import stage_streams
+from harness.training.saved_state import whole
 from harness.training.steps import Steps
-from harness.training.zero import shard
 from tests.method_cases import without_dropout
 from tests.ranks.rank import Computed, kit_of
 
@@ -36,7 +34,7 @@ def trained(name: str, values: dict[str, Any]) -> Computed:
         batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
         for step in range(STEPS):
             steps.run(outcome, optimiser, batches, step)
-        steps.settle(outcome)
+        steps.synchronise(outcome)
         found = {each: whole(value).clone() for each, value in method.named_parameters()}
         optimiser.close()
     norms = [each["value"] for each in outcome.curves if each["metric"] == GRADIENT_NORM]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from harness.evaluation.correlation import correlation
-from harness.evaluation.kept_pairs import keep_pairs, kept_pairs
+from harness.evaluation.kept import keep_pairs, kept_pairs
 from harness.report.statistics.paired import paired_p_value
 from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store

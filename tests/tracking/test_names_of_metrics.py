@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.tracking.tensorboard_files import TensorBoard
-from harness.tracking.tracker import About
+from harness.tracking.trackers import About, TensorBoard
 from tests.tracking.readers import READERS
 
 NAMES = ["test.a[b]", "a/b", "..", "Ã©*?", "a_x5b_", "%s {x}", "a_x5f_x5b_", "a\nb"]
@@ -20,7 +19,7 @@ GROUPS = ["../../x", "..", "/x", "a [1]*", "run.v2", ".hidden", "new\nline", "æ—
 def test_mlflow_takes_every_name_and_none_is_lost(name: str) -> None:
     from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 
-    from harness.tracking.mlflow_runs import valid_name
+    from harness.tracking.trackers import valid_name
 
     shown = valid_name(name)
     _validate_metric_name(shown)
@@ -31,7 +30,7 @@ def test_mlflow_takes_every_name_and_none_is_lost(name: str) -> None:
 @pytest.mark.process
 @pytest.mark.slow
 def test_usual_names_stay() -> None:
-    from harness.tracking.mlflow_runs import valid_name
+    from harness.tracking.trackers import valid_name
 
     for name in ("test.sts12", "dev.stsb-dev", "loss", "test.mteb:STS22", "learning_rate"):
         assert valid_name(name) == name
@@ -40,7 +39,7 @@ def test_usual_names_stay() -> None:
 @pytest.mark.process
 @pytest.mark.slow
 def test_the_database_of_mlflow_is_where_the_path_says(tmp_path: Path) -> None:
-    from harness.tracking.mlflow_runs import Mlflow
+    from harness.tracking.trackers import Mlflow
 
     folder = tmp_path / "a b?c#d%41 [x]" / "tracking"
     Mlflow(folder).begin(About("k", "label", "a [1] %s", "final", {}), None)
@@ -53,7 +52,7 @@ def test_the_database_of_mlflow_is_where_the_path_says(tmp_path: Path) -> None:
 def test_long_names_are_taken_and_differ() -> None:
     from mlflow.utils.validation import _validate_metric_name
 
-    from harness.tracking.mlflow_runs import valid_name
+    from harness.tracking.trackers import valid_name
 
     names = {valid_name("a" * 300 + end) for end in ("", "b", "[c]")}
     assert len(names) == 3
@@ -84,7 +83,7 @@ def test_wandb_keeps_names_with_an_underscore_in_front(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The library has values of its own under such names."""
-    from harness.tracking.wandb_runs import WeightsAndBiases
+    from harness.tracking.trackers import WeightsAndBiases
 
     monkeypatch.delenv("WANDB_MODE", raising=False)
     run = WeightsAndBiases(tmp_path).begin(About("0" * 32, "a", "b", "final", {}), None)

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.tracking.tracker import About
-from harness.tracking.trackers import check
+from harness.tracking.trackers import About, check
 from harness.tracking.tracking import Tracking
 from harness.training.progress import Point
 from harness.trials.store import Store

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from harness.data.batching import TextBatch
-from harness.training.feeding import AHEAD, Ahead, StepBatches, fed, made
-from harness.training.stages import stage_streams
+from harness.training.feeding import AHEAD, Ahead, StepBatches, fed, made, stage_streams
 from tests.kits import KitFor
 
 

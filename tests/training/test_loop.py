@@ -24,9 +24,9 @@ from harness.evaluation.suites import suite
 from harness.plugin.kit import Artefact, Kit
 from harness.plugin.registry import Plugin
 from harness.plugin.stage import Selection, Stage
-from harness.training.checkpoints import Checkpoint
 from harness.training.loop import Trainer
 from harness.training.progress import Outcome, Progress
+from harness.training.saved_state import Checkpoint
 from harness.training.seeds import seed_everything
 
 KitFor = Callable[..., Kit]

@@ -11,11 +11,10 @@ from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.resolution import resolve
-from harness.training.loop import Trainer
+from harness.training.loop import Trainer, restore, snapshot
 from harness.training.optimisers import LOSS_SCALE, StageOptimiser
 from harness.training.progress import Outcome
 from harness.training.seeds import seed_everything
-from harness.training.snapshots import restore, snapshot
 from tests.kits import KitFor
 
 

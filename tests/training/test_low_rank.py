@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from harness.data.trained_encoders import WEIGHTS, trained_folder, trained_name
+from harness.data.revisions import WEIGHTS, trained_folder, trained_name
 from harness.encoders.backbone import Encoder
 from harness.encoders.low_rank import MARK
 from harness.errors import UserError

@@ -12,13 +12,14 @@ from torch import nn
 from harness.plugin.stage import Optimisation
 from harness.training.optimisers import (
     LOSS_SCALE,
+    Lars,
+    ReleasedAdamW,
     clip,
     clip_released,
     optimiser,
     parameter_groups,
     rate_factor,
 )
-from harness.training.paper_optimisers import Lars, ReleasedAdamW
 
 RATES = [0.1, 0.5, 0.2, 0.2, 0.0, 0.3]
 SHAPES = {"weight": (3, 4), "bias": (3,)}

@@ -22,8 +22,8 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 from harness.data.hub import model_folder
 from harness.errors import Interrupted
 from harness.plugin import registry
-from harness.training import shared_stages, step_curves
-from harness.training.checkpoints import Checkpoint
+from harness.training import shared_stages, steps
+from harness.training.saved_state import Checkpoint
 from harness.trials.checking import TINY
 from harness.trials.record import Record
 from harness.trials.run import CHECKPOINT, GIVE_WAY, attempt
@@ -247,7 +247,7 @@ def test_thinned_curves_are_those_of_an_undisturbed_trial(
     name: str, setting: str, run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More steps than are kept; those that are dropped lie before and after the kill."""
-    monkeypatch.setattr(step_curves, "KEPT_STEPS", 3)
+    monkeypatch.setattr(steps, "KEPT_STEPS", 3)
     monkeypatch.setattr(shared_stages, "STATE_INTERVAL", 2)
     trial = trial_of(name, setting=setting)
     alone = run(trial, "one")

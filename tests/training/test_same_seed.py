@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from harness.device import device, in_precision
-from harness.training.feeding import made
+from harness.training.feeding import made, stage_streams
 from harness.training.parameters import trainable
 from harness.training.seeds import seed_everything
-from harness.training.stages import stage_streams
 from tests.kits import KitFor
 from tests.training.test_synchronisation import kit_on_device, settings
 

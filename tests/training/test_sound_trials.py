@@ -7,8 +7,8 @@ import torch
 
 from harness.errors import TrialFailure
 from harness.plugin.stage import Stage
-from harness.training.finite_losses import FiniteLosses
 from harness.training.memory import peak_memory
+from harness.training.steps import FiniteLosses
 
 # A trial's memory is its own, also in a process that has run others.
 

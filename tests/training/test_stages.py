@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from harness import plugin
 from harness.data.batching import TextBatch
-from harness.data.label_subsets import label_subset
+from harness.data.items import label_subset
 from harness.errors import UserError
 from harness.plugin.kit import Kit
 from harness.plugin.registry import Plugin

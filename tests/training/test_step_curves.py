@@ -14,10 +14,10 @@ from harness.data.batching import TextBatch
 from harness.plugin.kit import Kit
 from harness.plugin.registry import Plugin
 from harness.plugin.stage import Stage
-from harness.training import step_curves
+from harness.training import steps
 from harness.training.loop import Trainer
 from harness.training.progress import Outcome
-from harness.training.step_curves import KEPT_STEPS, StepCurves, interval, is_kept
+from harness.training.steps import KEPT_STEPS, StepCurves, interval, is_kept
 
 KitFor = Callable[..., Kit]
 STAGE = Stage("one", {}, {}, {"first": 1.0, "second": 0.5})
@@ -145,7 +145,7 @@ def test_when_they_are_read_changes_nothing(seed: int) -> None:
 def test_a_stage_leaves_the_points_of_the_one_before(
     kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step_curves, "KEPT_STEPS", 2)
+    monkeypatch.setattr(steps, "KEPT_STEPS", 2)
     assert [step for step, _, _ in curve(trained(kit_for), "loss/plain")] == [1, 2, 4, 5]
 
 

@@ -22,10 +22,9 @@ from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.training.engines import stage_optimiser
-from harness.training.feeding import made
+from harness.training.feeding import made, stage_streams
 from harness.training.parameters import trainable
 from harness.training.progress import Outcome
-from harness.training.stages import stage_streams
 from harness.training.steps import Steps
 from tests.kits import KitFor
 
@@ -158,7 +157,7 @@ def test_a_whole_step_waits_for_nothing(kit_for: KitFor, accumulation: int, trip
     for step, waits in enumerate((nullcontext(), no_waiting(kit.device))):
         with waits:
             steps.run(outcome, optimiser, feed, step)
-    steps.settle(outcome)
+    steps.synchronise(outcome)
     norms = [each["value"] for each in outcome.curves if each["metric"] == "gradient_norm"]
     assert len(norms) == 2
     assert min(norms) > 0

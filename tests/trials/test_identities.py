@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from harness.data.corpora import count_items, source
-from harness.data.trained_encoders import trained_name
+from harness.data.revisions import trained_name
 from harness.encoders.backbone import Encoder
 from harness.evaluation.overlap import shared_marks
 from harness.evaluation.suites import suite
@@ -95,7 +95,7 @@ def test_another_protocol_reads_corpora_anew(
 
     first = places()
     assert places() == first
-    monkeypatch.setattr("harness.data.corpus_sources.PROTOCOL", protocol)
+    monkeypatch.setattr("harness.data.registered_corpora.PROTOCOL", protocol)
     assert not {*places()} & {*first}
 
 

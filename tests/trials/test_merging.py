@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import cli
-from harness.evaluation.kept_pairs import keep_pairs, kept_pairs
+from harness.evaluation.kept import keep_pairs, kept_pairs
 from harness.files import content_digest
 from harness.trials.merging import merge
 from harness.trials.record import Record

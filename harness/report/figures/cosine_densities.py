@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 
 from harness.data.sts_pairs import Pairs
 from harness.errors import TrialFailure
-from harness.evaluation.correlation import EQUAL
-from harness.evaluation.cosines import pair_cosines
+from harness.evaluation.correlation import EQUAL, pair_cosines
 from harness.evaluation.geometry import cosines_by_gold
 from harness.report.figures.embeddings import Drawn
 from harness.report.figures.report_figure import ReportFigure

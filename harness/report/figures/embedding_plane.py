@@ -9,7 +9,7 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 
 from harness.data.sts_pairs import Pairs
-from harness.evaluation.cosines import unit_rows
+from harness.evaluation.correlation import unit_rows
 from harness.evaluation.geometry import BOUNDARIES
 from harness.report.figures.embeddings import Drawn
 from harness.report.figures.report_figure import ReportFigure

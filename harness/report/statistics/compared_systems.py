@@ -8,8 +8,7 @@ import numpy as np
 
 from harness.evaluation.bootstrap import RESAMPLES, on_all_pairs
 from harness.evaluation.catalogue import CARDS, DISPLAY, SuiteCard
-from harness.evaluation.comparison import resampled_scores
-from harness.evaluation.kept_pairs import ScoredPairs, kept_pairs
+from harness.evaluation.kept import ScoredPairs, kept_pairs, resampled_scores
 from harness.report.measured.groups import Group
 from harness.report.statistics.difference import (
     Difference,

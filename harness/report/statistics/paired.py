@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.evaluation.catalogue import CARDS
-from harness.evaluation.comparison import resampled_scores
-from harness.evaluation.kept_pairs import kept_pairs
+from harness.evaluation.kept import kept_pairs, resampled_scores
 from harness.report.statistics.difference import Scored, over_pairs
 from harness.trials.store_folders import StoreFolders
 

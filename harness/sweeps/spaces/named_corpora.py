@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.data.corpora import SOURCES
-from harness.data.corpus_names import CorpusName
+from harness.data.shapes import CorpusName
 from harness.sweeps.spaces.yaml_lines import Document
 
 

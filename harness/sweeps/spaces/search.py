@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from harness.data.revisions import short_name
-from harness.data.trained_encoders import parts_of, trained_name
+from harness.data.revisions import parts_of, short_name, trained_name
 from harness.evaluation.suites import suite
 from harness.files import digest_of
 from harness.plugin import registry

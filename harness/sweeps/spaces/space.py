@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from harness.data.corpus_names import CorpusName
+from harness.data.shapes import CorpusName
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.plugin.config import Setting

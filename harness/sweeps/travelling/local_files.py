@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.data.corpora import PYTHON, file_of
 from harness.data.corpora import source as source_of
 from harness.data.hub import found_by_name, is_model_folder, model_files
-from harness.data.trained_encoders import parts_of
+from harness.data.revisions import parts_of
 from harness.evaluation.suites import is_suite_table, suite, suite_file
 from harness.files import content_digest, digest, written_whole
 from harness.inputs import regular_file

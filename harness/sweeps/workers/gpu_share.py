@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pyarrow.compute as pc
 
-from harness.data.trained_encoders import parts_of
+from harness.data.revisions import parts_of
 from harness.sweeps.pool import Job
 from harness.sweeps.resources import Gpu
 from harness.trials.store import Store

@@ -1,31 +1,145 @@
-"""Methods that are plain in the end: a transformer, a pooling, and perhaps dense layers.
+"""Folders of exported models that other libraries read, with probes that compare the vectors.
 
-The library has modules for these, so nobody who loads such a folder needs this package. Whether a
-method is plain is not declared but found out: a candidate is taken when its vectors are those of
-the method on all PROBES, on dev as in the tests.
+A plain encoder with its pooling becomes a model of sentence-transformers that needs no code of
+harness, or a graph of ONNX.
 """
 
 import json
 import shutil
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
-from harness.data.hub import MODEL_FILES, model_folder
-from harness.data.model_contents import MODULES_FILE
+from harness.data.hub import MODEL_FILES, MODULES_FILE, model_folder
 from harness.encoders.backbone import Encoder
 from harness.encoders.low_rank import merged_weights
 from harness.encoders.pretrained import without_pooler
+from harness.errors import UserError, explained, extra
 from harness.evaluation.embedder import Embedder
-from harness.export.probes import LARGEST_DIFFERENCE, PROBES, difference
 from harness.modules.heads import TanhHead
 from harness.plugin.method import Method
 from harness.trials.public_texts import without_folder
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+PROBES = (
+    "A man is playing a guitar.",
+    "a man is playing a guitar",
+    "Two dogs run across a field of high grass",
+    "Is this sentence a question?",
+    'She said: "No."',
+    "  Spaces   stand\tin front, between and behind.  ",
+    "UPPER CASE",
+    "x",
+    "",
+    "3.14159, 2 + 2 = 4; 50 %",
+    "Ein Satz mit Umlauten: äöü ß.",
+    "日本語の文 and a \N{GRINNING FACE}",
+    "It is longer than all the others, and so it shows what padding does to those around it: " * 2,
+    "a sentence that does not end " * 400,
+)
+"""Sentences with and without a full stop, of no word and of more words than there are positions"""
+LARGEST_DIFFERENCE = 1e-5
+"""The largest difference of a value, as a share of the largest value where that is above 1"""
+
+
+def difference(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The largest difference of a value, as in LARGEST_DIFFERENCE; infinite for other shapes."""
+    if ours.shape != theirs.shape or not np.isfinite(theirs).all():
+        return float("inf")
+    return float(np.abs(ours - theirs).max() / max(1.0, np.abs(ours).max()))
+
+
+def check_equal(ours: np.ndarray, theirs: np.ndarray, title: str) -> None:
+    """Raise UserError when vectors of PROBES differ. title: the exported model, in the message."""
+    distance = difference(ours, theirs)
+    if distance > LARGEST_DIFFERENCE:
+        raise UserError(
+            f"{title} gives other embeddings than the trial (they differ by {distance:.2g}), so "
+            f"nothing was written"
+        )
+
+
+FILE = "onnx/model.onnx"
+INPUTS, OUTPUT = ("input_ids", "attention_mask"), "sentence_embedding"
+ONE_FILE = 2**30
+"""Bytes of weights up to which they are in the one file; protobuf ends at twice as many"""
+
+
+def check_onnx() -> None:
+    """Raises UserError when what writes and reads ONNX is not installed."""
+    with extra("onnx", "--onnx"):
+        import onnx as _onnx
+        import onnxruntime as _runtime
+        import onnxscript as _script
+    del _onnx, _runtime, _script
+
+
+def write_onnx(model: "SentenceTransformer", wanted: np.ndarray, folder: Path) -> None:
+    """Add FILE to the folder of a plain model, and compare it on PROBES.
+
+    wanted: the vectors of the trial. Raises UserError when the model cannot be written as ONNX, and
+    when its vectors differ.
+    """
+    import onnxruntime
+
+    whole = _Whole(model).eval()
+    inputs = _pieces(model, list(PROBES[:3]))
+    path = folder / FILE
+    path.parent.mkdir()
+    size = sum(each.numel() * each.element_size() for each in whole.parameters())
+    with explained("the model cannot be written as ONNX: "), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows, length = torch.export.Dim("rows"), torch.export.Dim("length")
+        torch.onnx.export(
+            whole,
+            inputs,
+            path,
+            input_names=INPUTS,
+            output_names=[OUTPUT],
+            dynamic_shapes=({0: rows, 1: length}, {0: rows, 1: length}),
+            dynamo=True,
+            external_data=size > ONE_FILE,
+            verbose=False,
+        )
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        given = zip(INPUTS, _pieces(model, list(PROBES)), strict=True)
+        (found,) = session.run([OUTPUT], {name: value.numpy() for name, value in given})
+    check_equal(wanted, found, "the model in ONNX")
+
+
+class _Whole(nn.Module):
+    """The transformer with all that stands behind it."""
+
+    def __init__(self, model: "SentenceTransformer") -> None:
+        super().__init__()
+        first, *behind = model
+        # The other ways to compute attention choose by the values of the mask.
+        first.model.set_attn_implementation("eager")
+        self.model, self.behind = first.model, nn.ModuleList(behind)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """(rows, length) twice -> (rows, hidden)."""
+        states = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        features = {"token_embeddings": states, "attention_mask": attention_mask}
+        for module in self.behind:
+            features = module(features)
+        vectors: Tensor = features[OUTPUT]
+        return vectors
+
+
+def _pieces(model: "SentenceTransformer", texts: list[str]) -> tuple[Tensor, Tensor]:
+    """The two inputs for texts, on the CPU."""
+    found = model.preprocess(texts)
+    return found["input_ids"], found["attention_mask"]
+
 
 POOLINGS = {
     "cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken",
@@ -35,7 +149,7 @@ POOLINGS = {
 _NAMED = "sentence_transformers.models"
 """The module that has the modules of the library in versions 3 to 6"""
 _LAYERS = (nn.Linear, nn.ReLU, nn.Tanh, nn.GELU, nn.Identity)
-"""What a head may have: the library's Dense is a linear layer with one of these behind it"""
+"""Activations of a head: the library's Dense is a linear layer with one of these behind it"""
 
 
 def write_plain(embedder: Embedder, folder: Path) -> bool:
@@ -94,13 +208,13 @@ _OLDER = {"Pooling": _older_pooling, "Dense": _older_dense}
 def _write_modules(modules: Iterable[Any], folder: Path) -> None:
     """Write what stands behind the transformer, by the names that versions 3 to 6 know."""
     listed = [{"idx": 0, "name": "0", "path": "", "type": f"{_NAMED}.Transformer"}]
-    for place, module in enumerate(modules, 1):
+    for number, module in enumerate(modules, 1):
         kind = type(module).__name__
-        path = folder / f"{place}_{kind}"
+        path = folder / f"{number}_{kind}"
         path.mkdir()
         module.save(str(path))
         listed.append(
-            {"idx": place, "name": str(place), "path": path.name, "type": f"{_NAMED}.{kind}"}
+            {"idx": number, "name": str(number), "path": path.name, "type": f"{_NAMED}.{kind}"}
         )
         if kind in _OLDER:
             values = _OLDER[kind](json.loads((path / "config.json").read_text(encoding="utf-8")))
@@ -121,7 +235,7 @@ def _without_origin(path: Path) -> None:
 
 @torch.inference_mode()
 def _passed(transformer: Any) -> list[dict[str, Any]]:
-    """What a Transformer of the library makes of PROBES, which every candidate starts with."""
+    """States that the library's Transformer makes of PROBES; every candidate starts with them."""
     # In pairs, so that padding counts, and one row alone has the width of the longest probe.
     pairs = [PROBES[start : start + 2] for start in range(0, len(PROBES), 2)]
     return [transformer.eval()(transformer.preprocess(list(pair))) for pair in pairs]
@@ -139,7 +253,7 @@ def _same(found: np.ndarray, wanted: list[np.ndarray]) -> bool:
 
 
 def _candidates(method: Method[Any], width: int) -> Iterator[list[nn.Module]]:
-    """What may stand behind the transformer; the simplest comes first."""
+    """Modules that may stand behind the transformer; the simplest comes first."""
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 

@@ -1,4 +1,4 @@
-"""The kinds of what a plugin declares: a wrong one is a sentence and not a failure later."""
+"""Validation of what a plugin declares: a wrong type is a sentence and not a failure later."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,8 +15,7 @@ from pydantic import (
     ValidationError,
 )
 
-from harness.plugin.artefact import Artefact
-from harness.plugin.stage import Stage
+from harness.plugin.stage import Artefact, Stage
 
 _STRICT = ConfigDict(strict=True)
 _ANSWERS: dict[str, tuple[str, TypeAdapter[Any]]] = {
@@ -26,7 +25,7 @@ _ANSWERS: dict[str, tuple[str, TypeAdapter[Any]]] = {
     "stages": ("a list of stages", TypeAdapter(list[InstanceOf[Stage]], config=_STRICT)),
     "artefacts": ("a list of artefacts", TypeAdapter(list[InstanceOf[Artefact]], config=_STRICT)),
 }
-"""What is asked -> what the answer must be, in words and as a type"""
+"""Name of a class method -> what it must return, in words and as a type"""
 
 
 class _StageFields(BaseModel):
@@ -43,12 +42,12 @@ class _StageFields(BaseModel):
     accumulation: PositiveInt
 
 
-def answer_problem(what: str, answer: Any) -> str:
+def answer_problem(hook: str, answer: Any) -> str:
     """The end of a sentence about a wrong answer; "" for a right one.
 
-    what: the name of the class method that gave the answer, such as `stages`.
+    hook: the name of the class method that gave the answer, such as `stages`.
     """
-    wanted, kind = _ANSWERS[what]
+    wanted, kind = _ANSWERS[hook]
     try:
         kind.validate_python(answer)
     except ValidationError as error:
@@ -56,7 +55,7 @@ def answer_problem(what: str, answer: Any) -> str:
         if error.errors()[0]["loc"]:  # it is the right container of wrong elements
             found = f"{found} with {error.errors()[0]['input']!r}"
         return f"must return {wanted}, but it returned {found}"
-    stages = answer if what == "stages" else []
+    stages = answer if hook == "stages" else []
     return next(filter(None, map(_stage_problem, stages)), "")
 
 

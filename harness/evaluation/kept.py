@@ -1,0 +1,209 @@
+"""Embeddings and cosines of test pairs that are kept on disk, and the comparison of models by them.
+
+Embeddings are kept for later evaluations in pairs of files: `NAME.npy`, (sentences, hidden)
+float32, is read by memory map, and `NAME.parquet` has the texts of these sentences in the same
+order. Their manifest `NAME.json` is written last, so a pair counts only when it is there. Files
+never change; damaged ones are removed. Cosines are kept beside a store, a file for one trial and
+one suite, so that models are compared later on the same test pairs, and on resamples of them.
+"""
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.errors import TrialFailure, UserError
+from harness.evaluation.bootstrap import RESAMPLES, replicates
+from harness.evaluation.correlation import correlation, pair_cosines
+from harness.evaluation.scores import Scores
+from harness.evaluation.sts import correlations
+from harness.evaluation.suites import Embed, Embeddings, Suite, SuiteCard
+from harness.files import written_whole
+from harness.manifests import damage, seal
+
+_logger = logging.getLogger(__name__)
+_PAIR = (".npy", ".parquet")
+"""The endings of the files of a pair"""
+
+
+class KeptEmbeddings:
+    """A model whose vectors are kept: a sentence is embedded once, ever."""
+
+    def __init__(self, folder: Path, embed: Embed, *, write: bool) -> None:
+        """Read the vectors in `folder`, and embed with `embed` what is not there.
+
+        `write`: keep new vectors in the folder, too.
+        """
+        self.folder, self.embed, self.write = folder, embed, write
+        self._parts: list[np.ndarray] = []
+        self._place: dict[str, tuple[int, int]] = {}
+        for manifest in sorted(folder.glob("*.json")):
+            if why := damage(manifest):
+                _logger.warning("%s; its sentences are embedded again", why)
+                _remove(manifest)
+                continue
+            texts = pq.read_table(manifest.with_suffix(".parquet"))["text"].to_pylist()
+            self._add(texts, np.load(manifest.with_suffix(".npy"), mmap_mode="r"))
+
+    def __call__(self, texts: list[str], *, dev: bool = False) -> np.ndarray:
+        """The vectors of the texts, (len(texts), hidden) float32.
+
+        What is not kept yet is embedded in one pass. `dev`: passed on to the model. Raises
+        TrialFailure when the new vectors are not as wide as the kept ones.
+        """
+        new = [text for text in dict.fromkeys(texts) if text not in self._place]
+        if new:
+            vectors = self.embed(new, dev=dev)
+            self._add(new, vectors)
+            if self.write:
+                self._keep(new, vectors)
+        places = np.asarray([self._place[text] for text in texts])
+        vectors = np.empty((len(texts), self._parts[0].shape[1]), np.float32)
+        # File by file, so that of each only the rows that are asked for are read.
+        for number, part in enumerate(self._parts):
+            rows = np.flatnonzero(places[:, 0] == number)
+            vectors[rows] = part[places[rows, 1]]
+        return vectors
+
+    def _add(self, texts: list[str], vectors: np.ndarray) -> None:
+        """Add vectors to those in memory. Raises TrialFailure for another width than theirs."""
+        if self._parts and vectors.shape[1] != self._parts[0].shape[1]:
+            widths = f"{self._parts[0].shape[1]} and {vectors.shape[1]}"
+            raise TrialFailure(
+                f"embeddings of two widths, {widths}; delete {self.folder} if the kept ones are old"
+            )
+        # Two processes may have kept the same sentence; the vectors read first count.
+        self._place |= {
+            text: (len(self._parts), row)
+            for row, text in enumerate(texts)
+            if text not in self._place
+        }
+        self._parts.append(vectors)
+
+    def _keep(self, texts: list[str], vectors: np.ndarray) -> None:
+        """Write the newest vectors. When that fails, the scores are still right."""
+        # A random name, since several processes may write into one folder.
+        path = self.folder / uuid.uuid4().hex
+        try:
+            with written_whole(path.with_suffix(".npy")) as temporary, temporary.open("wb") as file:
+                np.save(file, vectors)
+            with written_whole(path.with_suffix(".parquet")) as temporary:
+                pq.write_table(pa.table({"text": texts}), temporary)
+            # The manifest comes last: other processes look for it.
+            seal(path.with_suffix(".json"), [path.with_suffix(end) for end in _PAIR])
+        except OSError as error:
+            _logger.warning("the embeddings %s are not kept: %s", path, error)
+        else:
+            # From now on they are read from the file, and their memory is free.
+            self._parts[-1] = np.load(path.with_suffix(".npy"), mmap_mode="r")
+
+
+def _remove(manifest: Path) -> None:
+    """Remove a pair and its manifest, as far as that is possible; nothing can read it any more."""
+    for end in (".json", *_PAIR):
+        with suppress(OSError):
+            manifest.with_suffix(end).unlink()
+
+
+ScoredPairs = Mapping[str, np.ndarray]
+"""Test -> (2, pairs) float64: the cosine of each pair, and its gold score"""
+
+
+def keep_pairs(pairs: ScoredPairs, path: Path) -> None:
+    """Write the pairs whole or not at all; a full disk is logged, since the scores are right."""
+    if not pairs:
+        return
+    tests = [task for task, each in pairs.items() for _ in range(each.shape[1])]
+    cosines, gold = np.concatenate(list(pairs.values()), axis=1)
+    table = pa.table({"test": tests, "cosine": cosines, "gold": gold})
+    try:
+        with written_whole(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+    except OSError as error:
+        _logger.warning("the cosines %s are not kept: %s", path, error)
+
+
+def kept_pairs(path: Path) -> ScoredPairs:
+    """The pairs in a file; none where there is no file, or where it is damaged."""
+    if not path.is_file():
+        return {}
+    try:
+        table = pq.read_table(path, columns=["test", "cosine", "gold"])
+        tests = np.asarray(table["test"].to_pylist(), str)
+        numbers = np.stack([table[name].to_numpy() for name in ("cosine", "gold")]).astype(float)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        _logger.warning("%s cannot be read (%s); its pairs are not compared", path, error)
+        return {}
+    if not np.isfinite(numbers).all():
+        _logger.warning("%s has values that are no numbers; its pairs are not compared", path)
+        return {}
+    return {str(test): numbers[:, tests == test] for test in dict.fromkeys(tests.tolist())}
+
+
+def check_pairs(suite: Suite) -> None:
+    """Raises UserError for a suite whose score is not the correlation of cosines with gold."""
+    if suite.score is not correlations:
+        raise UserError(
+            f'suite "{suite.name}" has no sentence pairs to resample; models are compared on sts, '
+            f"graded or a table of scored pairs"
+        )
+    for task in suite.tests:
+        suite.load(task)
+
+
+def scored_pairs(suite: Suite, embed: Embed) -> ScoredPairs:
+    """The cosines of a model on the test pairs of a suite, with the gold scores.
+
+    Raises TrialFailure where an embedding is not finite.
+    """
+    tests = {task: suite.load(task) for task in suite.tests}
+    # All tests at once, so that a sentence of several tests is embedded once.
+    vectors = Embeddings(embed, chain.from_iterable(pairs.texts for pairs in tests.values()))
+    return {
+        task: np.stack([pair_cosines(vectors(pairs.first), vectors(pairs.second)), pairs.gold])
+        for task, pairs in tests.items()
+    }
+
+
+def test_scores(suite: Suite, pairs: ScoredPairs) -> dict[str, float]:
+    """Spearman x100 of each test, and their average last.
+
+    Raises TrialFailure where a model has no correlation.
+    """
+    found = {task: correlation(*each).spearman for task, each in pairs.items()}
+    return found | suite.averaged(Scores(found)).metrics
+
+
+def resampled_scores(
+    card: SuiteCard, models: Sequence[ScoredPairs], resamples: int = RESAMPLES
+) -> dict[str, np.ndarray | None]:
+    """Test -> the scores of the models in resamples of its pairs, (models, resamples).
+
+    The average of the suite comes last. None for a test that some model lacks, and where the models
+    have other gold scores or the pairs are too few.
+    """
+    tests = dict.fromkeys(task for model in models for task in model)
+    scores = {task: _resampled([model.get(task) for model in models], resamples) for task in tests}
+    if card.average is not None:
+        of = card.averages.get(card.average, card.tasks(tests))
+        parts = [scores.get(task) for task in of]
+        whole = [each for each in parts if each is not None]
+        scores[card.average] = np.mean(whole, axis=0) if len(whole) == len(parts) > 0 else None
+    return scores
+
+
+def _resampled(models: Sequence[np.ndarray | None], resamples: int) -> np.ndarray | None:
+    present = [model for model in models if model is not None]
+    if len(present) < len(models) or not all(
+        np.array_equal(model[1], present[0][1]) for model in present
+    ):
+        return None
+    # All models in the same resamples: what makes a pair easy for all of them cancels out.
+    drawn = replicates([model[0] for model in present], present[0][1], resamples=resamples)
+    return None if np.isnan(drawn).any() else drawn
