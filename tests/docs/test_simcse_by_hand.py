@@ -11,10 +11,10 @@ import torch
 from transformers import AutoTokenizer
 
 from harness.plugin.kit import Kit
+from harness.training.feeding import stage_streams
 from harness.training.loop import Trainer
 from harness.training.progress import Progress
 from harness.training.seeds import seed_everything
-from harness.training.stages import stage_streams
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "simcse_by_hand.py"
 SEED = 3
