@@ -1,11 +1,12 @@
 """The configuration of a method from the values that are given, the paper's values and defaults."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from harness.errors import UserError, reason, suggest
+from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin
 
@@ -36,3 +37,26 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Metho
         raise UserError(
             f"{where}{plugin.name}: its configuration raises {reason(error)}"
         ) from error
+
+
+class Configuration(Mapping[str, Any]):
+    """Values that a method is given, and what it declares under them.
+
+    They are resolved once, when it is made, and all trials with these values share it. As a mapping
+    it has the values as they were given. Raises UserError as `resolve` and `registry.load`.
+    """
+
+    def __init__(self, method: str, values: Mapping[str, Any]) -> None:
+        """method: name or path of the plugin."""
+        plugin = registry.load(method)
+        self.method, self._values = method, dict(values)
+        self.declared = plugin.declare(resolve(plugin, values))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)

@@ -8,7 +8,7 @@ when the same command is given.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -327,8 +327,4 @@ async def side_by_side(*tasks: Coroutine[Any, Any, None]) -> None:
 
 
 def _by_key(trials: Iterable[Trial]) -> dict[str, Trial]:
-    """Key -> trial. A trial remembers what its method declares, so copies are asked for the keys.
-
-    That is some kilobytes of each of the trials that wait.
-    """
-    return {key(replace(trial)): trial for trial in trials}
+    return {key(trial): trial for trial in trials}
