@@ -9,8 +9,8 @@ import pytest
 
 from harness.cli.verbs import VERBS, command
 from harness.evaluation.suites import suite
+from harness.plugin_check.check import problems
 from harness.sweeps.spaces.space import load_space
-from harness.trials.checking import problems
 from tests.mteb_tasks import write_tasks
 
 CHECKOUT = Path(__file__).resolve().parents[2]
