@@ -25,7 +25,7 @@ from harness.evaluation.embedder import Embedder
 from harness.export.probes import LARGEST_DIFFERENCE, PROBES, difference
 from harness.modules.heads import TanhHead
 from harness.plugin.method import Method
-from harness.trials.public_texts import without_folder
+from harness.trials.publishing import without_folder
 
 POOLINGS = {
     "cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken",

@@ -25,11 +25,11 @@ from harness.sweeps.pool import (
 )  # fmt: skip
 from harness.training.interruption import ended_by_sigterm, outside
 from harness.training.progress import Progress
-from harness.trials.kept_output import kept_output
+from harness.trials.lookup import provide
+from harness.trials.output import kept_output
 from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
-from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, arrived, failed, portable
 
 

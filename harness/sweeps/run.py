@@ -149,7 +149,7 @@ class Sweep:
 
     def _check_runnable(self, search: Search) -> None:
         if search.id not in self._checked:
-            from harness.trials.prepare import check_runnable  # with torch
+            from harness.trials.run import check_runnable  # with torch
 
             check_runnable(search.trials([search.fixed], "final")[0])
             self._checked.add(search.id)
