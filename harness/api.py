@@ -30,10 +30,10 @@ from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
 from harness.training.interruption import in_a_thread
 from harness.training.progress import Progress
+from harness.trials.lookup import provide
 from harness.trials.record import Record
 from harness.trials.remote_store import opened
 from harness.trials.store import Store
-from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, key
 
 T = TypeVar("T")
@@ -221,9 +221,8 @@ def run(
     """
     from tqdm.auto import tqdm
 
-    from harness.trials.kept_output import kept_output
-    from harness.trials.prepare import check_runnable
-    from harness.trials.run import attempt
+    from harness.trials.output import kept_output
+    from harness.trials.run import attempt, check_runnable
 
     trial = Trial(method, {**values, **({"encoder": encoder} if encoder else {})}, seed)
     found, name = _store(store), key(trial)

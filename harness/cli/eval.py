@@ -265,7 +265,7 @@ def retrieve(
     with working(f"asking {name} for the sentences of STS-B test") as work:
         chosen = resolved()
         work("loading torch and the model")
-        from harness.trials.nearest import SentenceModel
+        from harness.trials.evaluate import SentenceModel
 
         sentences = SentenceModel(chosen, found, work)
     console.print(chosen.label, soft_wrap=True)

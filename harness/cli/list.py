@@ -138,7 +138,7 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
     """Print a line for each trial in the order of their starts; those without one come last."""
     import pyarrow.compute as pc
 
-    from harness.trials.searched import FAMILY_COLUMNS, family_of, searched_names
+    from harness.trials.record import FAMILY_COLUMNS, family_of, searched_names
 
     opened = options.opened(store)
     reading = opened.read(_COLUMNS)
@@ -163,8 +163,7 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
 
 
 def _line(row: Mapping[str, Any], searched: list[str]) -> str:
-    from harness.trials.record import trial_label
-    from harness.trials.searched import searched_values
+    from harness.trials.record import searched_values, trial_label
 
     named = {name: row[name] for name in _NAMED}
     # What a wrong engine wrote has failed, and its score is no result.

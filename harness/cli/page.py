@@ -29,7 +29,7 @@ from harness.report.published.reported import load_paper
 from harness.report.sheets.sheet import Sheet
 from harness.report.stores.store_tables import store_sheets
 from harness.sweeps.spaces.named_spaces import shipped_spaces, space_name
-from harness.trials.reading import Reading
+from harness.trials.record_files import Reading
 from harness.trials.store import Store
 
 

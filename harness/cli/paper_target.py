@@ -82,7 +82,7 @@ def runnable(searches: list[Search]) -> list[Search]:
 
     Raises UserError when that is none of them.
     """
-    from harness.trials.prepare import check_runnable  # with torch
+    from harness.trials.run import check_runnable  # with torch
 
     found: list[Search] = []
     refused: list[tuple[str, UserError]] = []

@@ -33,7 +33,7 @@ def check(
     registry.locate(method)  # it refuses a name that no method has
     with working(f"checking {method}") as work:
         work("loading torch and the method")
-        from harness.trials.checking import problems
+        from harness.plugin_check.check import problems
 
         found = problems(method, encoder, work)
     for problem in found:

@@ -18,7 +18,7 @@ from harness.shared_cache import check_caches
 from harness.tracking.trackers import check as check_tracker
 from harness.training.interruption import ended_by_sigterm
 from harness.training.progress import Progress
-from harness.trials.kept_output import kept_output
+from harness.trials.output import kept_output
 
 if TYPE_CHECKING:
     from harness.sweeps.screen.watcher import TrialWatcher
@@ -55,7 +55,7 @@ def run(
     resolve(plugin, values)
     # A mistake in a name or a value is answered before what follows is imported.
     from harness.cli.show import print_record
-    from harness.trials.trained_encoder import provide
+    from harness.trials.lookup import provide
     from harness.trials.trial import Trial, key
 
     trial = Trial(method, values, seed)
@@ -70,8 +70,7 @@ def run(
         provide(found, trial.config.encoder)
         trial.declared.check()
     # So is what the method declares, before torch is.
-    from harness.trials.prepare import check_runnable
-    from harness.trials.run import attempt
+    from harness.trials.run import attempt, check_runnable
 
     if to_run:
         check_runnable(trial)  # before the claim, so that a refused one leaves nothing behind
@@ -125,7 +124,7 @@ def _tracking(
 
 def _given(trial: "Trial") -> str:
     """What differs from the published values, as text."""
-    from harness.trials.given_values import given_values
+    from harness.plugin.resolution import given_values
     from harness.trials.record import four_digits
 
     values = given_values(trial.plugin, trial.config)

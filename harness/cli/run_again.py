@@ -84,8 +84,7 @@ def named_values(
     trials of one configuration.
     """
     from harness.plugin import registry
-    from harness.plugin.resolution import resolve
-    from harness.trials.given_values import given_values
+    from harness.plugin.resolution import given_values, resolve
 
     found = locator or (method if method in registry.names() else f"PATH/{method}")
     given = json.loads(configuration)

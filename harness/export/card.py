@@ -18,7 +18,7 @@ from harness.report.formats.render import escaped
 from harness.report.measured.groups import Group
 from harness.report.sheets.rows import score_text
 from harness.report.stores.score_columns import decimals_of
-from harness.trials.public_texts import without_folder, without_folders
+from harness.trials.publishing import without_folder, without_folders
 from harness.trials.record import Record
 
 _FOLDERS = re.compile(r"(?<![\w.~])(~|\.{1,2})?(/[^\s/='\"]+)*/(?=[^\s/='\"])")

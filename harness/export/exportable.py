@@ -11,9 +11,9 @@ from harness.errors import UserError, headline, shortened
 from harness.files import content_digest
 from harness.inputs import is_file
 from harness.plugin import registry
+from harness.trials.lookup import provide
 from harness.trials.record import Record
 from harness.trials.store import Store
-from harness.trials.trained_encoder import provide
 from harness.trials.trial import FACTS, Trial, data_digest
 
 if TYPE_CHECKING:

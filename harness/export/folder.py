@@ -30,7 +30,7 @@ from harness.plugin.rebuilt import (
     RebuiltMethod,
 )
 from harness.steps import Steps, unheard
-from harness.trials.public_texts import without_folders
+from harness.trials.publishing import without_folders
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

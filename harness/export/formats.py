@@ -24,7 +24,7 @@ from harness.errors import UserError, explained, extra
 from harness.evaluation.embedder import Embedder
 from harness.modules.heads import TanhHead
 from harness.plugin.method import Method
-from harness.trials.public_texts import without_folder
+from harness.trials.publishing import without_folder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

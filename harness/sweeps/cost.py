@@ -7,7 +7,6 @@ of about two.
 import functools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,8 +85,7 @@ def training_operations(declared: Declared) -> float:
 
 def long_first(trials: Mapping[str, Trial]) -> dict[str, Trial]:
     """Key -> trial, the longest first, so that at the end no worker is idle beside a long one."""
-    # A trial remembers what its method declares, so a copy is asked.
-    work = {name: training_operations(replace(each).declared) for name, each in trials.items()}
+    work = {name: training_operations(trial.declared) for name, trial in trials.items()}
     return {name: trials[name] for name in sorted(trials, key=lambda name: -work[name])}
 
 

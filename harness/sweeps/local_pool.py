@@ -5,7 +5,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -25,11 +25,11 @@ from harness.sweeps.pool import (
 )  # fmt: skip
 from harness.training.interruption import ended_by_sigterm, outside
 from harness.training.progress import Progress
-from harness.trials.kept_output import kept_output
+from harness.trials.lookup import provide
+from harness.trials.output import kept_output
 from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
-from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, arrived, failed, portable
 
 
@@ -57,7 +57,7 @@ class LocalPool:
         """Raises UserError for a trial that needs more memory than this machine has."""
         machine = this_machine()
         room = largest_room([machine], on_gpu=bool(machine.gpus), limit=None)
-        for trial in map(replace, trials):  # a trial keeps what is asked here
+        for trial in trials:
             check_fits(trial, room)
 
     def serve(

@@ -8,7 +8,7 @@ when the same command is given.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +149,7 @@ class Sweep:
 
     def _check_runnable(self, search: Search) -> None:
         if search.id not in self._checked:
-            from harness.trials.prepare import check_runnable  # with torch
+            from harness.trials.run import check_runnable  # with torch
 
             check_runnable(search.trials([search.fixed], "final")[0])
             self._checked.add(search.id)
@@ -327,8 +327,4 @@ async def side_by_side(*tasks: Coroutine[Any, Any, None]) -> None:
 
 
 def _by_key(trials: Iterable[Trial]) -> dict[str, Trial]:
-    """Key -> trial. A trial remembers what its method declares, so copies are asked for the keys.
-
-    That is some kilobytes of each of the trials that wait.
-    """
-    return {key(replace(trial)): trial for trial in trials}
+    return {key(trial): trial for trial in trials}

@@ -15,8 +15,10 @@ from harness.errors import UserError, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.kept import KeptEmbeddings, keep_pairs
 from harness.evaluation.overlap import contamination
+from harness.evaluation.retrieval import Retrieval
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import Embeddings, Suite
+from harness.evaluation.suites import suite as suite_called
 from harness.files import cache_folder
 from harness.steps import Steps, unheard
 from harness.training.memory import Peak, peak_memory
@@ -219,3 +221,27 @@ def _contamination(model: MeasuredModel, suite: Suite) -> dict[str, float]:
 
 def _together(scores: Iterable[Scores]) -> Scores:
     return reduce(Scores.__or__, scores, Scores({}))
+
+
+class SentenceModel:
+    """A model that ranks the sentences of STS-B test, and compares sentences."""
+
+    def __init__(self, model: MeasuredModel, store: Store, steps: Steps = unheard) -> None:
+        """Load the model and embed the sentences.
+
+        steps: hears what is being done. Raises UserError when the model or the sentences cannot be
+        read.
+        """
+        pairs = suite_called("retrieval").load("retrieval")
+        self._embed = Measurement(model, store, steps=steps).embed
+        vectors = Embeddings(self._embed, pairs.texts)
+        self._retrieval = Retrieval(pairs, vectors(pairs.first), vectors(pairs.second))
+
+    def nearest(self, query: str, count: int) -> list[tuple[str, float]]:
+        """The `count` sentences nearest to a query, each with its cosine, nearest first."""
+        return self._retrieval.nearest(query, self._embed([query])[0], count)
+
+    def cosine(self, one: str, other: str) -> float:
+        """The cosine of two sentences, between -1 and 1."""
+        first, second = np.asarray(self._embed([one, other]), np.float64)
+        return float(first @ second / (np.linalg.norm(first) * np.linalg.norm(second)))

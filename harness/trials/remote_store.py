@@ -22,9 +22,8 @@ from harness.files import cache_folder, digest
 from harness.inputs import kind_of
 from harness.owners import Owner
 from harness.remote import SCHEME, RemoteAway, RemoteFolder
-from harness.trials.reading import Reading
 from harness.trials.record import SCHEMA, Record
-from harness.trials.record_files import UNFINISHED, KeyRange
+from harness.trials.record_files import UNFINISHED, KeyRange, Reading
 from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living, progress_of_others
 from harness.trials.remote_copy import RemoteCopy
 from harness.trials.store import SMALL_FILES, Store

@@ -13,7 +13,11 @@ import torch
 import transformers
 
 from harness import __version__
+from harness.data.corpora import source
+from harness.data.hub import model_shape
+from harness.data.tokens import check_embedded
 from harness.device import device, in_precision, kind_of_machine, resolve_precision
+from harness.encoders.pretrained import check_loadable
 from harness.errors import Postponed, TrialFailure, UserError, WorkerLost, reason
 from harness.evaluation.embedder import Embedder, check_trains
 from harness.evaluation.kept import keep_pairs
@@ -31,7 +35,14 @@ from harness.training.loop import Trainer
 from harness.training.memory import Peak, peak_memory
 from harness.training.parameters import added, count, trained_names
 from harness.training.progress import Outcome, Progress
-from harness.training.saved_state import Checkpoint, SavedState, current, load_state, readable
+from harness.training.saved_state import (
+    Checkpoint,
+    SavedState,
+    checkpoint_minutes,
+    current,
+    load_state,
+    readable,
+)
 from harness.training.seeds import seed_everything
 from harness.trials.record import Record
 from harness.trials.running import noted
@@ -292,3 +303,26 @@ def sizes(method: Method[Any], memory: Peak) -> dict[str, Any]:
         "parameters_total": count(method, trained=False),
         "parameters_added": added(method),
     }
+
+
+def check_runnable(trial: Trial) -> None:
+    """Check that the trials of a configuration can run.
+
+    Raises UserError for a model, a corpus, a suite or a declaration with which no trial can run.
+    """
+    checkpoint_minutes()  # a variable that is no number is refused before any trial
+    declared = trial.declared
+    declared.check()
+    key(trial)  # it reads every model and every data file, so it finds the missing ones
+    for name in declared.models:
+        check_loadable(name)
+    measured = suite(declared.config.suite)
+    for task in (measured.dev, *measured.tests):
+        measured.load(task)
+    kit, encoder = Kit(declared, device()), declared.config.encoder
+    if encoder in declared.models:
+        check_embedded(encoder, kit.tokenizer, int(model_shape(encoder)["vocab_size"]))
+    for name in dict.fromkeys(declared.corpora.values()):
+        if kit.tokenised(name, kit.template).damage:
+            corpus = source(name)
+            corpus.corpus(corpus.paths())  # what cannot be tokenised later is refused now

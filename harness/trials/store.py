@@ -21,13 +21,15 @@ import pyarrow.compute as pc
 from harness.errors import UserError
 from harness.files import probe_writable, written_whole
 from harness.trials.compaction import compact
-from harness.trials.reading import Reading, each_file, listed
 from harness.trials.record import RANK, SCHEMA, WITHOUT_LARGE, Record, record_of
 from harness.trials.record_files import (
     COMPACTED,
     UNFINISHED,
     KeyRange,
+    Reading,
+    each_file,
     each_key_once,
+    listed,
     no_rows,
     sound_rows,
     write_rows,

@@ -4,8 +4,7 @@ import functools
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +18,7 @@ from harness.plugin import registry
 from harness.plugin.config import EngineConfig, MethodConfig, label_share
 from harness.plugin.declared import Declared
 from harness.plugin.registry import Plugin
-from harness.plugin.resolution import resolve
+from harness.plugin.resolution import Configuration
 from harness.trials.record import Record, trial_label
 
 _PACKAGES = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
@@ -33,7 +32,12 @@ Role = Literal["search", "final"]
 
 @dataclass(frozen=True)
 class Trial:
-    """All that decides a result: the method, its configuration, the seed and the role."""
+    """All that decides a result: the method, its configuration, the seed and the role.
+
+    Its configuration is resolved when it is made. A copy that `dataclasses.replace` makes on
+    another seed or in another role shares it. Raises UserError when there is no such method, or
+    when the method refuses the configuration.
+    """
 
     method: str
     """Name or path of the plugin"""
@@ -48,6 +52,16 @@ class Trial:
     """Name that a search space gives to the configuration; it does not decide the result"""
     searched: tuple[str, ...] = ()
     """Hyperparameters in which the trials of the search differ; the label has their values"""
+    declared: Declared = field(init=False, compare=False, repr=False)
+    """What the method declares under the configuration"""
+    _key: str | None = field(init=False, default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        resolved = self.configuration
+        if not isinstance(resolved, Configuration) or resolved.method != self.method:
+            resolved = Configuration(self.method, resolved)
+        object.__setattr__(self, "configuration", resolved)
+        object.__setattr__(self, "declared", resolved.declared)
 
     @property
     def plugin(self) -> Plugin:
@@ -58,15 +72,6 @@ class Trial:
     def config(self) -> MethodConfig:
         """The configuration as the method's own type."""
         return self.declared.config
-
-    @cached_property
-    def declared(self) -> Declared:
-        """What the method declares under the configuration.
-
-        Raises UserError when the method refuses the configuration.
-        """
-        plugin = self.plugin
-        return plugin.declare(resolve(plugin, self.configuration))
 
     @property
     def start(self) -> str | None:
@@ -90,8 +95,16 @@ class Trial:
 
 def portable(trial: Trial) -> dict[str, Any]:
     """A trial for another process: the plugin by its path, and the commits read of the Hub."""
-    method = str(registry.locate(trial.method))
-    return {**asdict(trial), "method": method, "commits": resolved_here()}
+    return {
+        "method": str(registry.locate(trial.method)),
+        "configuration": dict(trial.configuration),
+        "seed": trial.seed,
+        "role": trial.role,
+        "search": trial.search,
+        "variant": trial.variant,
+        "searched": trial.searched,
+        "commits": resolved_here(),
+    }
 
 
 def arrived(sent: Mapping[str, Any]) -> Trial:
@@ -110,20 +123,23 @@ def named(declared: Declared, variant: str) -> str:
 def key(trial: Trial, *, download: bool = True) -> str:
     """The key: the digest of everything that decides the result of a trial.
 
-    Equal keys are the same trial. Raises UserError when a model or a data file is missing, and does
-    not download it unless `download` is set.
+    Equal keys are the same trial. A trial keeps the key that it has got once. Raises UserError when
+    a model or a data file is missing, and does not download it unless `download` is set.
     """
-    declared = trial.declared
-    identity = {
-        "source": declared.source_digest,
-        "configuration": declared.config.deciding(),
-        "seed": trial.seed,
-        "role": trial.role,
-        "data": data_digest(declared, download=download),
-        "model": declared.model_digest(download=download),
-        "protocol": PROTOCOL,
-    }
-    return digest_of(identity, 32)
+    if trial._key is None:
+        declared = trial.declared
+        identity = {
+            "source": declared.source_digest,
+            "configuration": declared.config.deciding(),
+            "seed": trial.seed,
+            "role": trial.role,
+            "data": data_digest(declared, download=download),
+            "model": declared.model_digest(download=download),
+            "protocol": PROTOCOL,
+        }
+        object.__setattr__(trial, "_key", digest_of(identity, 32))
+    assert trial._key is not None
+    return trial._key
 
 
 def data_digest(declared: Declared, *, download: bool = True) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.trials.bounded_log import BoundedLog
+from harness.trials.output import BoundedLog
 from harness.trials.record import Record
 from harness.trials.store import Store
 

@@ -19,7 +19,7 @@ from harness.errors import UserError
 from harness.owners import Owner
 from harness.plugin import registry
 from harness.sweeps.screen.sweep_state import SweepState, publishing
-from harness.trials.bounded_log import BoundedLog
+from harness.trials.output import BoundedLog
 from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA
 from harness.trials.store import Store
 from tests.trials.test_store import record

@@ -12,10 +12,10 @@ from harness.errors import UserError
 from harness.export.exportable import exportable
 from harness.files import content_digest
 from harness.training.saved_state import SavedState
+from harness.trials.lookup import IN_A_METHOD, provide
 from harness.trials.merging import merge
 from harness.trials.record import Record
 from harness.trials.store import Store
-from harness.trials.trained_encoder import IN_A_METHOD, provide
 from harness.trials.trial import FACTS
 from tests.trials.test_store import record
 
@@ -61,7 +61,7 @@ def test_a_wrong_record_is_replaced(
     store.write(trained({"engine": "ddp"}, 4, 5, number=2))
     if compacted:
         with monkeypatch.context() as before:  # by the harness that took it for a right one
-            before.setattr("harness.trials.wrong_engine.LAST_WRONG", -1)
+            before.setattr("harness.trials.record_faults.LAST_WRONG", -1)
             assert store.compact(at_least=1) == 2
     found = store.get(wrong.key)
     assert found is not None
@@ -134,7 +134,7 @@ def test_what_was_made_from_a_wrong_trial_counts_as_failed(
     store.write(wrong)
     if compacted:
         with monkeypatch.context() as before:
-            before.setattr("harness.trials.wrong_engine.LAST_WRONG", -1)
+            before.setattr("harness.trials.record_faults.LAST_WRONG", -1)
             assert store.compact(at_least=1) == 9
     assert store.finished_keys() == {each.key for each in others}
     for each in descendants:

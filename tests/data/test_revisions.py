@@ -18,7 +18,7 @@ from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.sweeps.cost import layer_parameters
-from harness.trials.public_texts import without_folder
+from harness.trials.publishing import without_folder
 from harness.trials.trial import Trial, arrived, key, portable, revisions
 from tests.downloads import (
     FIRST,

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from harness.cli.verbs import VERBS, command
 from harness.evaluation.suites import suite
+from harness.plugin_check.check import problems
 from harness.sweeps.spaces.sampling import Sampler
 from harness.sweeps.spaces.space import (
     MethodSpace,
@@ -20,7 +21,6 @@ from harness.sweeps.spaces.space import (
     TrainedEncoder,
     load_space,
 )
-from harness.trials.checking import problems
 from tests.mteb_tasks import write_tasks
 
 CHECKOUT = Path(__file__).resolve().parents[2]

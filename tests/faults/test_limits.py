@@ -18,7 +18,7 @@ from harness.sweeps.workers import watchdog
 from harness.sweeps.workers.limits import Watchdog, limited, stopped, with_log
 from harness.sweeps.workers.process_memory import family, machine_memory, parent, resident
 from harness.sweeps.workers.watchdog import Watch
-from harness.trials.bounded_log import KEPT_BYTES, BoundedLog, last_lines
+from harness.trials.output import KEPT_BYTES, BoundedLog, last_lines
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from harness.plugin import registry
+from harness.plugin_check.check import problems
 from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.space import load_space
-from harness.trials.checking import problems
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"
 METHODS = sorted(path.parent.name for path in (SPACES.parent / "methods").glob("*/__init__.py"))

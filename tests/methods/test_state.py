@@ -16,9 +16,9 @@ from torch import Tensor
 
 from harness.modules.flow import ActNorm
 from harness.plugin.kit import Kit
+from harness.plugin_check.check import problems
 from harness.training.feeding import StepBatches, made, stage_streams
 from harness.training.seeds import seed_everything
-from harness.trials.checking import problems
 
 KitFor = Callable[..., Kit]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.trials.checking import problems
+from harness.plugin_check.check import problems
 
 RIGHT = '''"""A plugin that keeps the contract."""
 

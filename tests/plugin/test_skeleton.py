@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.plugins import SKELETONS, Skeleton, skeleton
-from harness.trials.checking import problems
+from harness.plugin_check.check import problems
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 

@@ -16,8 +16,8 @@ from harness.files import content_digest, written_whole
 from harness.owners import Owner
 from harness.remote import RemoteFolder
 from harness.trials import compaction, remote_claims
-from harness.trials.bounded_log import BoundedLog
 from harness.trials.merging import merge
+from harness.trials.output import BoundedLog
 from harness.trials.record import Record
 from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living
 from harness.trials.remote_store import RemoteStore

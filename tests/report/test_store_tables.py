@@ -5,7 +5,7 @@ from pathlib import Path
 
 from harness.report.formats.render import render_sheets
 from harness.report.stores.store_tables import store_sheets
-from harness.trials.reading import Reading
+from harness.trials.record_files import Reading
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

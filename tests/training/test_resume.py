@@ -22,9 +22,9 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 from harness.data.hub import model_folder
 from harness.errors import Interrupted
 from harness.plugin import registry
+from harness.plugin_check.check import TINY
 from harness.training import shared_stages, steps
 from harness.training.saved_state import Checkpoint
-from harness.trials.checking import TINY
 from harness.trials.record import Record
 from harness.trials.run import CHECKPOINT, GIVE_WAY, attempt
 from harness.trials.trial import Trial

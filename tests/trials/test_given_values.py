@@ -9,8 +9,7 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin
-from harness.plugin.resolution import resolve
-from harness.trials.given_values import given_values
+from harness.plugin.resolution import given_values, resolve
 
 
 @pytest.mark.parametrize(

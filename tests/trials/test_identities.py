@@ -18,8 +18,8 @@ from harness.evaluation.suites import suite
 from harness.files import content_digest
 from harness.plugin.kit import Kit
 from harness.training.saved_state import SavedState
+from harness.trials.lookup import IN_A_METHOD, provide
 from harness.trials.store import Store
-from harness.trials.trained_encoder import IN_A_METHOD, provide
 from tests.trials.test_store import record
 
 KitFor = Callable[..., Kit]

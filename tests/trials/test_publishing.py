@@ -9,8 +9,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.trials.merging import merge
-from harness.trials.public_texts import without_folder
-from harness.trials.publishing import publish
+from harness.trials.publishing import publish, without_folder
 from harness.trials.record import Record
 from harness.trials.store import Store
 from tests.trials.test_store import record

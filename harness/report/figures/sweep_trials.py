@@ -11,8 +11,7 @@ import pyarrow as pa
 from harness.evaluation.catalogue import DISPLAY, card, suite_of
 from harness.report.figures.report_figure import file_name
 from harness.report.figures.style import number_text
-from harness.trials.record import Record, record_of
-from harness.trials.searched import FAMILY_COLUMNS, searched_names
+from harness.trials.record import FAMILY_COLUMNS, Record, record_of, searched_names
 
 FIGURE_COLUMNS = (
     "key", "status", "role", "search", "suite", "suite_card", "method", "setting", "encoder",

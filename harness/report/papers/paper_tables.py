@@ -31,7 +31,7 @@ from harness.report.sheets.notes import made_on, unreadable
 from harness.report.sheets.ranking import ranked
 from harness.report.sheets.rows import FOREIGN, ComparedRow, SheetCell, n_text
 from harness.report.sheets.sheet import OVER_SUBSETS, Section, Sheet, best_of
-from harness.trials.reading import Reading
+from harness.trials.record_files import Reading
 from harness.trials.store_folders import store_option
 
 

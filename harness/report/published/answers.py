@@ -9,7 +9,7 @@ from harness.report.measured.measured_trials import MeasuredTrial
 from harness.trials.store import Store
 
 if TYPE_CHECKING:
-    from harness.trials.nearest import SentenceModel
+    from harness.trials.evaluate import SentenceModel
 
 
 class Answers:
@@ -49,8 +49,8 @@ class Answers:
         return not trial.trained or self._store.kept_weights(trial.key).is_file()
 
     def _loaded(self, key: str) -> "SentenceModel | None":
+        from harness.trials.evaluate import SentenceModel
         from harness.trials.lookup import model
-        from harness.trials.nearest import SentenceModel
 
         try:
             found = model(key, self._store, pooling=None, method=None)

@@ -12,9 +12,8 @@ from harness.errors import headline
 from harness.report.measured.groups import Group
 from harness.report.measured.measured_trials import MeasuredTrial
 from harness.report.sheets.rows import FOREIGN
-from harness.trials.reading import Reading
 from harness.trials.record import trial_label
-from harness.trials.record_files import is_text
+from harness.trials.record_files import Reading, is_text
 from harness.trials.store_folders import store_option
 
 SHOWN = 5

@@ -29,7 +29,7 @@ from harness.report.stores.row_names import text_of
 from harness.report.stores.score_columns import ScoreColumn, decimals_of, rank_rows
 from harness.report.stores.store_records import STORE_SCHEMA, records_of
 from harness.report.stores.store_tables import GroupNumbers, group_numbers
-from harness.trials.reading import Reading
+from harness.trials.record_files import Reading
 from harness.trials.store_folders import store_option
 
 DEFAULT_ROWS = ("method", "setting", "encoder")

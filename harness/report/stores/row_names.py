@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from harness.report.measured.groups import Group
 from harness.report.sheets.sheet import percent_text
-from harness.trials.record import four_digits
+from harness.trials.record import FAMILY_COLUMNS, four_digits, searched_names
 from harness.trials.record_files import is_text
-from harness.trials.searched import FAMILY_COLUMNS, searched_names
 
 _Kind = tuple[str | None, ...]
 """Method, setting and encoder"""

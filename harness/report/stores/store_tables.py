@@ -33,7 +33,7 @@ from harness.report.stores.score_columns import (
     test_columns,
 )
 from harness.report.stores.store_records import STORE_SCHEMA, records_of
-from harness.trials.reading import Reading
+from harness.trials.record_files import Reading
 from harness.trials.store_folders import store_option
 
 GroupNumbers = Mapping[Identity, int]

@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -149,7 +148,7 @@ class RayPool:
         """Raises UserError for a trial that needs more memory than any machine has."""
         on_gpu = bool(self._shares.wanted)
         room = largest_room(self._machines, on_gpu=on_gpu, limit=self.limits.memory_bytes)
-        for trial in map(replace, trials):  # a trial keeps what is asked here
+        for trial in trials:
             check_fits(trial, room)
             check_workers(trial, self.resources, ray.cluster_resources())
 

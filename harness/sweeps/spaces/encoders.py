@@ -8,7 +8,7 @@ from harness.plugin.resolution import resolve
 from harness.sweeps.spaces.space import MethodSpace, Space, TrainedEncoder
 from harness.sweeps.spaces.space_methods import located
 from harness.sweeps.spaces.yaml_lines import Document, Location
-from harness.trials.trained_encoder import IN_A_METHOD
+from harness.trials.lookup import IN_A_METHOD
 
 
 def encoders_of(

@@ -9,10 +9,9 @@ from typing import Any
 from harness.data.revisions import parts_of, short_name, trained_name
 from harness.evaluation.suites import suite
 from harness.files import digest_of
-from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
-from harness.plugin.resolution import resolve
+from harness.plugin.resolution import Configuration
 from harness.sweeps.spaces.axes import (
     Round,
     SamplerRange,
@@ -56,8 +55,18 @@ class Search:
     @cached_property
     def declared(self) -> Declared:
         """What the method declares under the configuration that everything starts from."""
-        plugin = registry.load(self.method)
-        return plugin.declare(resolve(plugin, self.fixed))
+        return self.resolved(self.fixed).declared
+
+    def resolved(self, values: Values) -> Configuration:
+        """The configuration of these values, which all trials of the search with them share."""
+        name = repr(values)
+        if name not in self._resolved:
+            self._resolved[name] = Configuration(self.method, values)
+        return self._resolved[name]
+
+    @cached_property
+    def _resolved(self) -> dict[str, Configuration]:
+        return {}
 
     @property
     def config(self) -> MethodConfig:
@@ -103,7 +112,7 @@ class Search:
         encoder = trained_name(model, key(trial, download=download))
         return replace(self, fixed={**self.fixed, "encoder": encoder})
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Digest of the search's definition, by which its trials and its study are found again."""
         parts = [
@@ -178,7 +187,7 @@ class Search:
 
         The text "1e-5" becomes 1e-05, and a value without a meaning becomes the default.
         """
-        config = resolve(registry.load(self.method), values)
+        config = self.resolved(values).declared.config
         return {name: getattr(config, name) for name in values}
 
     def trials(self, configurations: Iterable[Values], role: Role) -> list[Trial]:
@@ -186,13 +195,22 @@ class Search:
 
         Seeds and subsets that would not change the result are left out.
         """
+        return [trial for values in configurations for trial in self._repeated(values, role)]
+
+    def _repeated(self, values: Values, role: Role) -> list[Trial]:
+        """A configuration on each seed, and on each label subset where it uses only a share.
+
+        A method that trains nothing runs on the first seed only, since all would give the same.
+        """
+        declared, repeats = self.resolved(values).declared, self.repeats[role]
+        subsets = [{**values, "subset": subset} for subset in repeats.subsets]
+        seeds = repeats.seeds if declared.stages else repeats.seeds[:1]
         return [
-            trial
-            for configuration in configurations
-            for trial in repeated(
-                Trial(self.method, configuration, 0, role, self.id, self.variant, self.searched),
-                self.repeats[role],
+            Trial(
+                self.method, self.resolved(whole), seed, role, self.id, self.variant, self.searched
             )
+            for whole in (subsets if declared.draws_labels else [values])
+            for seed in seeds
         ]
 
 
@@ -204,21 +222,6 @@ def implied(searches: Iterable[Search]) -> list[Search]:
         if trainer is not None and trainer not in (*listed, *found):
             found.append(trainer)
     return found
-
-
-def repeated(trial: Trial, repeats: Repeats) -> list[Trial]:
-    """The trial on each seed, and on each label subset where it uses only a share of the labels.
-
-    A method that trains nothing runs on the first seed only, since all would give the same result.
-    """
-    declared = trial.declared
-    choices = [{"subset": subset} for subset in repeats.subsets] if declared.draws_labels else [{}]
-    seeds = repeats.seeds if declared.stages else repeats.seeds[:1]
-    return [
-        replace(trial, seed=seed, configuration={**trial.configuration, **choice})
-        for choice in choices
-        for seed in seeds
-    ]
 
 
 def best(scored: list[tuple[Values, float]]) -> Values:

@@ -22,7 +22,7 @@ from harness.sweeps.resources import Limits
 from harness.sweeps.workers.gpu_share import allowed_fraction
 from harness.sweeps.workers.process_memory import adopt_orphans
 from harness.sweeps.workers.watchdog import STOPPED
-from harness.trials.bounded_log import last_lines
+from harness.trials.output import last_lines
 from harness.trials.record import Record
 from harness.trials.trial import Trial, failed
 

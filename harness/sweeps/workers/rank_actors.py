@@ -16,8 +16,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from harness.errors import WorkerLost
 from harness.sweeps.travelling.received_files import receive
 from harness.trials.follower import follow
+from harness.trials.lookup import provide
 from harness.trials.remote_store import store_at
-from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, arrived, portable
 from harness.trials.workers import END_SECONDS, Launch, Others, Place, on_loopback
 

@@ -12,11 +12,10 @@ from harness.evaluation.suites import suite
 from harness.sweeps.travelling.received_files import receive
 from harness.sweeps.workers.limits import stopped, watched, with_log
 from harness.trials.evaluate import Measurement, evaluations
-from harness.trials.lookup import MeasuredModel
+from harness.trials.lookup import MeasuredModel, provide
 from harness.trials.record import Record
 from harness.trials.remote_store import store_at
 from harness.trials.store import Store
-from harness.trials.trained_encoder import provide
 from harness.trials.trial import arrived
 
 

@@ -27,7 +27,7 @@ from harness.sweeps.workers.process_memory import (
     resident,
     share,
 )
-from harness.trials.bounded_log import BoundedLog
+from harness.trials.output import BoundedLog
 
 STOPPED = "stopped.json"
 """The file in the folder of a running trial that says why the watchdog ended its worker"""

@@ -26,12 +26,12 @@ from harness.sweeps.workers.limits import limited, stopped, watched
 from harness.sweeps.workers.rank_actors import in_this_group
 from harness.training.memory import give_back
 from harness.training.progress import Progress
+from harness.trials.lookup import provide
 from harness.trials.record import Record
 from harness.trials.remote_store import store_at
 from harness.trials.run import attempt
 from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
-from harness.trials.trained_encoder import provide
 from harness.trials.trial import Trial, arrived, failed, portable
 from harness.trials.trial import key as key_of
 from harness.trials.workers import Launch

@@ -1,9 +1,12 @@
 """The output of a trial: a file with the beginning and the end of each attempt."""
 
 import platform
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO, cast
 
 from harness.inputs import opened_itself
 
@@ -103,3 +106,29 @@ def last_lines(path: Path, characters: int) -> str:
         return text
     end = text[-characters:]
     return end.partition("\n")[2] or end
+
+
+class _Both:
+    """A stream whose text goes into a log as well; in all else it is that stream."""
+
+    def __init__(self, stream: TextIO, log: BoundedLog) -> None:
+        self._stream, self._log = stream, log
+
+    def write(self, text: str) -> int:
+        self._log.add(text.encode(errors="replace"))
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def kept_output(path: Path) -> Iterator[None]:
+    """In the block, what Python prints goes into the log at `path`, too."""
+    log = BoundedLog(path)
+    out, err = (cast("TextIO", _Both(stream, log)) for stream in (sys.stdout, sys.stderr))
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            yield
+    finally:
+        log.close()

@@ -1,31 +1,44 @@
-"""The check of one stage of a plugin: it trains a few steps, then saves and loads the method."""
+"""The check of one stage of a plugin: it trains a few steps, then saves and loads the method.
+
+It also looks at what a plugin may remember outside of a checkpoint, and at the padding of batches.
+"""
 
 import copy
+import random
+import sys
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
+from harness.data.batching import Stream, TextBatch
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
+from harness.plugin_check.faults import Fault, PluginLines, result_or_fault
 from harness.training.feeding import StepBatches, made, stage_streams
 from harness.training.optimisers import optimiser, parameter_groups
 from harness.training.parameters import trainable, trained_names, unmatched
 from harness.training.seeds import random_states, set_random_states
-from harness.trials.faults import Fault, PluginLines, result_or_fault
-from harness.trials.hidden_state import hidden_state
-from harness.trials.padding_check import padding_matters
 
 CHECK_BATCH_SIZE = 8
 """Items in a batch of the check; few, because a check should take less than a minute"""
 CHECK_STEPS = 3
 SHORT_BATCH = 3
 """Items in the last batch of an epoch, as the check tries it; an odd number fits no groups"""
+_MODULE_PARTS = frozenset(vars(nn.Module()))
+"""What every module has, `training` included"""
+MORE_PADDING = 3
+"""Columns"""
+LOSS_TOLERANCE = 1e-3
+"""Of a loss, relative; other shapes are other matrix products, which round differently"""
 
 
 def stage_faults(
@@ -52,7 +65,7 @@ def _stage_faults(
         for name, value in method.named_parameters()
         if not any(fnmatchcase(name, pattern) for pattern in moving)
     }
-    before = hidden_state(method)
+    before = _hidden_state(method)
     run, fault = result_or_fault(lines, "the stage", lambda: _StageCheck(method, stage, kit, lines))
     fault = fault or run.steps(CHECK_STEPS)
     if fault:
@@ -72,7 +85,7 @@ def _stage_faults(
                 f"declare batches=Batches(full=True)"
             )
             yield replace(fault, sentence=sentence)
-    name = padding_matters(method, stage, run.streams) if stage.batches.text else ""
+    name = _padding_matters(method, stage, run.streams) if stage.batches.text else ""
     if name:
         sentence = (
             f'the loss "{name}" depends on the padding of the batch: the same rows give another '
@@ -190,7 +203,7 @@ def _state_faults(run: _StageCheck, before: Mapping[str, Any]) -> Iterator[Fault
     kept = copy.deepcopy(run.optimiser.state_dict())
     batch, fault = run.next()
     fresh = _Fresh(run, state)
-    found = hidden_state(run.method)
+    found = _hidden_state(run.method)
     again = _StageCheck(fresh.method, run.stage, run.kit, run.lines)
     again.optimiser.load_state_dict(kept)
     hidden = fresh.forgotten(before, found)
@@ -228,7 +241,7 @@ class _Fresh:
 
     def forgotten(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
         """The names of what has changed from `before` to `after` and is not as in `after` here."""
-        mine = hidden_state(self.method)
+        mine = _hidden_state(self.method)
         # A variable of a file is the same one for both methods.
         return [
             name
@@ -256,3 +269,94 @@ def _loss_problem(losses: Any, stage: Stage) -> str:
         if not value.requires_grad:
             return f'the loss "{name}" has no gradient'
     return ""
+
+
+def _hidden_state(method: nn.Module) -> dict[str, Any]:
+    """Name -> value, of all that may be state and is no parameter and no buffer.
+
+    These are the numbers, tensors, sequences and generators among the attributes of the modules
+    whose classes the plugin defines, and among the variables of its files. Memos (mappings) and
+    values that a module makes at their first use are not state.
+    """
+    home = type(method).__module__
+    found: dict[str, Any] = {}
+    for path, module in method.named_modules():
+        if _in(type(module).__module__, home):
+            names = vars(module).keys() - _MODULE_PARTS
+            found |= {
+                ".".join(filter(None, ("self", path, name))): _value(vars(module)[name])
+                for name in sorted(names)
+            }
+    for name, file in list(sys.modules.items()):
+        if _in(name, home):
+            variables = {each: _value(value) for each, value in vars(file).items()}
+            found |= {f"the variable {each}": value for each, value in variables.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _in(module: str, home: str) -> bool:
+    return module == home or module.startswith(f"{home}.")
+
+
+def _value(value: Any) -> Any:
+    """The value as something that can be compared; None for what is no state."""
+    if isinstance(value, Tensor):
+        return value.detach().cpu().double().numpy().tobytes()
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, list | tuple | deque):
+        return [_value(each) for each in value]
+    if isinstance(value, random.Random):
+        return value.getstate()
+    if isinstance(value, np.random.Generator):
+        return repr(value.bit_generator.state)
+    if isinstance(value, torch.Generator):
+        return value.get_state().numpy().tobytes()
+    return None
+
+
+def _padding_matters(method: Method[Any], stage: Stage, streams: Mapping[str, Stream]) -> str:
+    """The name of a loss that changes when the rows of a batch get more padding; "" for none.
+
+    Dropout is off. A loss that is random all the same is not looked at, because its random numbers
+    may depend on the shape of the batch.
+    """
+    batch = {name: next(stream.batches()) for name, stream in streams.items()}
+    # The longest row of the shuffled batch is the same for both, because it stands for the padding
+    # over which a released code averages (diffcse.md, section 1.2).
+    wider = {name: _wider(each) for name, each in batch.items()}
+    lengths = {name: each.shuffled_length for name, each in wider.items()}
+    batch = {name: replace(each, shuffled_length=lengths[name]) for name, each in batch.items()}
+    plain = _losses(method, batch, stage)
+    torch.rand(1)
+    again, padded = _losses(method, batch, stage, draw=1), _losses(method, wider, stage)
+    for name, loss in plain.items():
+        allowed = LOSS_TOLERANCE * max(1e-3, abs(loss))
+        if abs(again[name] - loss) <= allowed < abs(padded[name] - loss):
+            return name
+    return ""
+
+
+def _wider(batch: TextBatch) -> TextBatch:
+    padding = (0, MORE_PADDING)
+    ids = functional.pad(batch.input_ids, padding, value=int(batch.input_ids[0, -1]))
+    mask = functional.pad(batch.attention_mask, padding)
+    length = max(batch.shuffled_length, ids.shape[1])
+    return replace(batch, input_ids=ids, attention_mask=mask, shuffled_length=length)
+
+
+def _losses(
+    method: Method[Any], batch: Mapping[str, TextBatch], stage: Stage, draw: int = 0
+) -> dict[str, float]:
+    """The losses of a copy of the method, so that its state stays; `draw`: of random numbers."""
+    states = random_states()
+    try:
+        torch.manual_seed(draw)
+        twin = copy.deepcopy(method).eval()
+        with torch.no_grad():
+            losses = twin.losses(twin.prepared(batch, stage), stage)
+        return {name: float(losses[name]) for name in stage.losses}
+    finally:
+        set_random_states(states)

@@ -1,0 +1,1 @@
+"""`harness check`: whether a plugin keeps the contract of `harness.plugin`."""
