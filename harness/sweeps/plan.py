@@ -14,9 +14,8 @@ from harness.files import digest_of
 from harness.sweeps import cost
 from harness.sweeps.least_memory import most_memory
 from harness.sweeps.searching.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
-from harness.sweeps.spaces.axes import Between, Values
+from harness.sweeps.spaces.axes import Between, Values, axis_text, repeats_text
 from harness.sweeps.spaces.search import Search, implied
-from harness.sweeps.spaces.varied import axis_text, repeats_text
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 

@@ -29,8 +29,8 @@ from harness.sweeps.searching.scored import (
     tried_of,
 )  # fmt: skip
 from harness.sweeps.spaces.axes import Values
-from harness.sweeps.spaces.sampling import Sampler
 from harness.sweeps.spaces.search import Search, implied
+from harness.sweeps.spaces.space import Sampler
 from harness.sweeps.trial_runs import TrialRuns
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key

@@ -32,7 +32,7 @@ from optuna.samplers import (
 
 from harness.files import digest_of
 from harness.sweeps.spaces.axes import SamplerRange, SamplerValues, WholeRange
-from harness.sweeps.spaces.sampling import Asha, Median, Pruner, Sampler, Wilcoxon
+from harness.sweeps.spaces.space import Asha, Median, Pruner, Sampler, Wilcoxon
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 # These are in Optuna to stay, and say on every start that they are new.

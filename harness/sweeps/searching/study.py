@@ -18,10 +18,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from harness.errors import UserError
 from harness.sweeps.searching.samplers import distribution, pruner_of, sampler_of, suggested
-from harness.sweeps.spaces.axes import SamplerValues, Values
-from harness.sweeps.spaces.conditions import Ranges, applies, drawn_params
-from harness.sweeps.spaces.sampling import Wilcoxon
+from harness.sweeps.spaces.axes import Ranges, SamplerValues, Values, applies, drawn_params
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.space import Wilcoxon
 from harness.trials.store import Store
 
 KEYS, TO_PRUNE = "trials", "stopped"

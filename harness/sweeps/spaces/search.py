@@ -15,6 +15,7 @@ from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
 from harness.plugin.resolution import resolve
 from harness.sweeps.spaces.axes import (
+    Ranges,
     Round,
     SamplerRange,
     SamplerValues,
@@ -22,9 +23,7 @@ from harness.sweeps.spaces.axes import (
     expand,
     most_configurations,
 )
-from harness.sweeps.spaces.conditions import Ranges
-from harness.sweeps.spaces.sampling import Pruner, Sampler
-from harness.sweeps.spaces.space import Repeats
+from harness.sweeps.spaces.space import Pruner, Repeats, Sampler
 from harness.trials.trial import Role, Trial, key, named
 
 
