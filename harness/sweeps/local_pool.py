@@ -12,8 +12,8 @@ import torch
 
 from harness.errors import Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
-from harness.sweeps.cluster.machines import this_machine
-from harness.sweeps.cluster.room import check_fits, largest_room
+from harness.sweeps.machines import this_machine
+from harness.sweeps.memory import check_fits, largest_room
 from harness.sweeps.pool import (
     POSTPONED,
     Hearing,

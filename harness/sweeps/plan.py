@@ -12,8 +12,8 @@ from harness.data.hub import model_shape
 from harness.errors import NotHere
 from harness.files import digest_of
 from harness.sweeps import cost
-from harness.sweeps.least_memory import most_memory
-from harness.sweeps.searching.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
+from harness.sweeps.memory import most_memory
+from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweeps.spaces.axes import Between, Values, axis_text, repeats_text
 from harness.sweeps.spaces.search import Search, implied
 from harness.trials.store import Store

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from harness.errors import UserError
-from harness.sweeps.resources import Limits
+from harness.sweeps.machines import Limits
 from harness.trials.record import Record
 from harness.trials.trial import Trial
 

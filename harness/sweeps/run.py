@@ -16,18 +16,18 @@ import pyarrow.compute as pc
 
 from harness.shared_cache import check_caches
 from harness.sweeps.cost import long_first
+from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.phases import Phase, Phases
 from harness.sweeps.pool import Lanes, Pool, Slot, finish
 from harness.sweeps.pools import pool, runs_here
-from harness.sweeps.resources import Limits, Resources
-from harness.sweeps.screen.watcher import Everyone, RoundPlan, SweepWatcher, TrialWatcher
-from harness.sweeps.searching.scored import (
+from harness.sweeps.scored import (
     Scored,
     chosen_of,
     sampled_of,
     scored_of,
     tried_of,
 )  # fmt: skip
+from harness.sweeps.screen.watcher import Everyone, RoundPlan, SweepWatcher, TrialWatcher
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search, implied
 from harness.sweeps.spaces.space import Sampler
@@ -36,7 +36,7 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
 if TYPE_CHECKING:
-    from harness.sweeps.searching.configurations import Configurations
+    from harness.sweeps.configurations import Configurations
 
 
 @dataclass(frozen=True)
@@ -241,8 +241,8 @@ class Sweep:
         if not search.pruner or not missing:
             await self._all(title, search, trials)
             return
-        from harness.sweeps.searching.configurations import Configurations
-        from harness.sweeps.searching.study import Study  # Optuna takes long to import
+        from harness.sweeps.configurations import Configurations
+        from harness.sweeps.study import Study  # Optuna takes long to import
 
         study = Study(search, self.store, name)
         configurations = Configurations(search, study, self.store, values)
@@ -260,8 +260,8 @@ class Sweep:
         if sampler.configurations is not None and len(settled) >= sampler.configurations:
             await self._all(title, search, search.trials(settled, "search"))
             return sampled_of(search, self.store)
-        from harness.sweeps.searching.configurations import Configurations
-        from harness.sweeps.searching.study import Study  # Optuna takes long to import
+        from harness.sweeps.configurations import Configurations
+        from harness.sweeps.study import Study  # Optuna takes long to import
 
         study = Study(search, self.store)
         configurations = Configurations(search, study, self.store)

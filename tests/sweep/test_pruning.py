@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.sweeps.searching.configurations import Configurations
-from harness.sweeps.searching.scored import sampled_of, scored_of, tried_of
-from harness.sweeps.searching.study import Study
+from harness.sweeps.configurations import Configurations
+from harness.sweeps.scored import sampled_of, scored_of, tried_of
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.study import Study
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 from tests.sweep.conftest import Killed, over, play

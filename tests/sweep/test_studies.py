@@ -14,10 +14,10 @@ from harness import PROTOCOL
 from harness.claims import Claim
 from harness.errors import UserError
 from harness.sweeps import trial_runs
-from harness.sweeps.searching.configurations import Configurations
-from harness.sweeps.searching.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
-from harness.sweeps.searching.study import Study
+from harness.sweeps.configurations import Configurations
+from harness.sweeps.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.study import Study
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.sweep.conftest import HandPool, Killed, over, play, settled, to_run

@@ -13,8 +13,7 @@ from harness.errors import UserError, reason, shortened
 from harness.evaluation.suites import suite
 from harness.files import PACKAGE, digest_files
 from harness.plugin import registry
-from harness.sweeps.travelling.on_machines import on_every_machine
-from harness.sweeps.travelling.received_files import receive
+from harness.sweeps.workers.files import on_every_machine, receive
 from harness.sweeps.workers.worker import given_trial  # with all that a machine needs for a trial
 from harness.trials.trial import Trial
 

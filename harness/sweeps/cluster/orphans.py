@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from harness.files import PACKAGE
-from harness.sweeps.workers.process_memory import family, start_of
+from harness.sweeps.process_memory import family, start_of
 
 LOOK_SECONDS = 2.0
 """Time between two looks at what the driver has started"""

@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
@@ -43,19 +43,18 @@ import ray
 from ray import tune
 from ray.tune.execution import class_cache
 
-from harness.errors import shortened
+from harness.errors import UserError, shortened
 from harness.sweeps.cluster.dashboard import Dashboard, where_it_is
 from harness.sweeps.cluster.machine_check import check_machines
-from harness.sweeps.cluster.machines import Machine, affordable, all_machines, check_workers
 from harness.sweeps.cluster.ray_session import ray_session
-from harness.sweeps.cluster.room import check_fits, largest_room
 from harness.sweeps.cluster.tune_run import Awaited, Events, Jobs, NextInLine, trial_worker
+from harness.sweeps.machines import Limits, Machine, Resources, this_machine
+from harness.sweeps.memory import check_fits, largest_room
 from harness.sweeps.pool import TURNS, Hearing, Job, Lanes, Report
-from harness.sweeps.resources import Limits, Resources
 from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher
 from harness.sweeps.stopping import Stopping
-from harness.sweeps.travelling.local_files import LocalFiles
 from harness.sweeps.workers import worker
+from harness.sweeps.workers.files import LocalFiles, on_every_machine
 from harness.sweeps.workers.gpu_share import GpuShares
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import Store
@@ -66,6 +65,8 @@ from harness.trials.trial import Trial, commit
 class_cache.ENV_VARS_TO_PROPAGATE = {"RAY_CHDIR_TO_TRIAL_DIR"}
 
 
+REPLY_SECONDS = 180.0
+"""A machine starts a worker for its answer"""
 LOOK_SECONDS = 1.0
 """Time between two looks at the machines of a cluster, which may join and leave"""
 
@@ -253,3 +254,56 @@ def _resources(settings: dict[str, Any], *, cpus: float) -> Any:
     """What a job occupies."""
     bundles = [{"CPU": cpus, "GPU": settings["gpus"]} for _ in range(settings["workers"])]
     return tune.PlacementGroupFactory(bundles)
+
+
+def all_machines() -> list[Machine]:
+    """What each machine of Ray has; one that does not answer is left out."""
+    if not os.environ.get("RAY_ADDRESS"):
+        return [this_machine()]
+    asked = [answer for _, answer in on_every_machine(this_machine)]
+    answered, _ = ray.wait(asked, num_returns=len(asked), timeout=REPLY_SECONDS)
+    found = []
+    for answer in answered:
+        try:
+            found.append(ray.get(answer))
+        except ray.exceptions.RayError:
+            continue  # a machine that was lost meanwhile runs no trial
+    return found
+
+
+def affordable(wanted: Resources) -> Resources:
+    """The resources with the number of GPUs filled in; without GPUs, it is 0.
+
+    `auto` stays where there are GPUs. Raises UserError when no machine has as many CPUs and GPUs.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    there_are_gpus = any(node.get("GPU", 0) for node in nodes)
+    gpus = wanted.gpus
+    if gpus is None:
+        gpus = 1 if there_are_gpus else 0
+    elif gpus == "auto" and not there_are_gpus:
+        gpus = 0
+    least = 1 if gpus == "auto" else gpus
+    if any(node.get("CPU", 0) >= wanted.cpus and node.get("GPU", 0) >= least for node in nodes):
+        return Resources(wanted.cpus, gpus)
+    most = max(nodes, key=lambda node: (node.get("GPU", 0), node.get("CPU", 0)))
+    raise UserError(
+        f"no machine has {wanted.cpus:g} CPUs and {least:g} GPUs for one trial: the largest has "
+        f"{most.get('CPU', 0):g} and {most.get('GPU', 0):g}; lower --cpus-per-trial or "
+        f"--gpus-per-trial"
+    )
+
+
+def check_workers(trial: Trial, each: Resources, total: Mapping[str, float]) -> None:
+    """Raises UserError for a trial whose workers can never run all at the same time.
+
+    `each`: what one of them occupies; a trial of several has whole GPUs. `total`: of all machines.
+    """
+    count = trial.workers
+    gpus = count if each.gpus else 0
+    if count > 1 and (total.get("CPU", 0) < count * each.cpus or total.get("GPU", 0) < gpus):
+        raise UserError(
+            f"{trial.label} cannot run: its {count} workers need {count * each.cpus:g} CPUs and "
+            f"{gpus} GPUs, and all machines have {total.get('CPU', 0):g} and "
+            f"{total.get('GPU', 0):g}; lower workers or --cpus-per-trial"
+        )

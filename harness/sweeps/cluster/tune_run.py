@@ -24,8 +24,8 @@ from ray.tune.trainable import wrap_function
 from harness.errors import UserError
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
 from harness.sweeps.stopping import Stopping
-from harness.sweeps.travelling.local_files import LocalFiles
 from harness.sweeps.workers import worker
+from harness.sweeps.workers.files import LocalFiles
 from harness.sweeps.workers.gpu_share import GpuShares
 from harness.sweeps.workers.limits import stopped, with_log
 from harness.trials.store import Store

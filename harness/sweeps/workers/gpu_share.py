@@ -13,8 +13,8 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 
 from harness.data.trained_encoders import parts_of
+from harness.sweeps.machines import Gpu
 from harness.sweeps.pool import Job
-from harness.sweeps.resources import Gpu
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 

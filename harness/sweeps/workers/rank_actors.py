@@ -14,7 +14,7 @@ from ray.util import get_current_placement_group, get_node_ip_address
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from harness.errors import WorkerLost
-from harness.sweeps.travelling.received_files import receive
+from harness.sweeps.workers.files import receive
 from harness.trials.follower import follow
 from harness.trials.remote_store import store_at
 from harness.trials.trained_encoder import provide

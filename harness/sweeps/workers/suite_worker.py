@@ -9,7 +9,7 @@ import torch
 
 from harness.errors import UserError
 from harness.evaluation.suites import suite
-from harness.sweeps.travelling.received_files import receive
+from harness.sweeps.workers.files import receive
 from harness.sweeps.workers.limits import stopped, watched, with_log
 from harness.trials.evaluate import Measurement, evaluations
 from harness.trials.lookup import MeasuredModel

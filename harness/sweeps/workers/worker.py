@@ -16,11 +16,10 @@ from ray import tune
 
 from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError, WorkerLost
 from harness.locks import postponing
+from harness.sweeps.machines import Limits
 from harness.sweeps.pool import POSTPONED, Job, report_of, unstored_report
-from harness.sweeps.resources import Limits
 from harness.sweeps.stopping import stop_note
-from harness.sweeps.travelling.local_files import LocalFiles
-from harness.sweeps.travelling.received_files import receive
+from harness.sweeps.workers.files import LocalFiles, receive
 from harness.sweeps.workers.gpu_share import NEEDS_MORE
 from harness.sweeps.workers.limits import limited, stopped, watched
 from harness.sweeps.workers.rank_actors import in_this_group

@@ -15,10 +15,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from harness.errors import UserError
 from harness.sweeps.pool import Report, Slot
-from harness.sweeps.searching.scored import tried_of
-from harness.sweeps.searching.study import KEYS, Study
+from harness.sweeps.scored import tried_of
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.study import KEYS, Study
 from harness.sweeps.trial_runs import TrialRuns
 from harness.trials.record import Record
 from harness.trials.store import Store
