@@ -169,7 +169,7 @@ class Configurations:
         return None if most is None else known + (most - len(self._asked)) * self._repeats
 
     @property
-    def settled(self) -> int:
+    def settled_count(self) -> int:
         """The number of trials of configurations that are finished or pruned."""
         running = {each.first for each in self._open}  # one may be suggested twice
         return (len(self._asked) - len(running)) * self._repeats

@@ -29,7 +29,7 @@ class Tried:
 
     values: Values
     records: list[Record]
-    complete: bool
+    finished: bool
     """Whether every search seed and label subset of it has finished"""
 
     @property
@@ -38,9 +38,9 @@ class Tried:
         return any(record.status == "pruned" for record in self.records)
 
     @property
-    def settled(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing of it is left to run."""
-        return self.complete or self.pruned
+        return self.finished or self.pruned
 
 
 def scored_of(search: Search, configurations: list[Values], store: Store) -> Scored:
@@ -104,7 +104,7 @@ def sampled_of(search: Search, store: Store) -> Scored:
     return [
         (each.values, fmean(record.dev_score or 0.0 for record in each.records))
         for each in tried_of(search, store)
-        if each.complete
+        if each.finished
     ]
 
 

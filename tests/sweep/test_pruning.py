@@ -187,7 +187,7 @@ def test_a_sampler_hears_of_pruned_configurations(
         record = store.get(trial.user_attrs["trials"][0])
         assert record.dev_score == trial.value == trial.intermediate_values[trial.last_step]
     assert len(sampled_of(search, store)) == 12 - len(played.stopped)
-    assert sum(each.settled for each in tried_of(search, store)) == 12
+    assert sum(each.is_complete for each in tried_of(search, store)) == 12
     shutil.rmtree(store.studies_folder)
     assert over(source_of(search))
     again = Study(search, store).trials()

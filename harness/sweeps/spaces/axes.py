@@ -23,7 +23,6 @@ from harness.inputs import checked_number
 from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin
 from harness.plugin.resolution import resolve
-from harness.trials.trial import Trial
 
 Values = dict[str, Any]
 """Hyperparameter -> value"""
@@ -326,16 +325,6 @@ def _values(axis: SamplerRange | SamplerValues) -> str:
     if isinstance(axis, SamplerValues):
         return f"; its values: {', '.join(map(str, axis.values))}"
     return f"; its values: {axis.low:g} to {axis.high:g}"
-
-
-def repeats_text(trials: list[Trial]) -> dict[str, str]:
-    """The seeds of the trials as text, and their label subsets where these matter."""
-    seeds = dict.fromkeys(trial.seed for trial in trials)
-    subsets = dict.fromkeys(
-        trial.configuration["subset"] for trial in trials if "subset" in trial.configuration
-    )
-    repeats = {"seeds": seeds, "subsets": subsets}
-    return {name: ", ".join(map(str, values)) for name, values in repeats.items() if values}
 
 
 def axis_text(axis: Any) -> str:

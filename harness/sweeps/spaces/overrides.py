@@ -111,7 +111,7 @@ class _Searches:
                 trainer = self._search(
                     encoder.trained_by, "", encoder.setting or setting, encoder.encoder
                 )
-                search = replace(search, starts_from=trainer)
+                search = replace(search, pretraining_search=trainer)
             yield search
 
     def _search(self, name: str, variant: str, setting: str, encoder: str) -> Search:
@@ -138,7 +138,7 @@ class _Searches:
             limit=overrides.configurations,
             pruner=space.pruner,
             by_cost=space.select.cost,
-        ).settled()
+        ).simplified()
 
     def _sampler(self, part: MethodSpace) -> Sampler | None:
         limit = self.overrides.configurations

@@ -110,30 +110,22 @@ PRUNERS = ("median", "percentile", "asha", "wilcoxon")
 
 
 def _named(given: Any) -> Any:
-    found = {"name": given} if isinstance(given, str) else given
-    name = found.get("name") if isinstance(found, dict) else None
+    pruner = {"name": given} if isinstance(given, str) else given
+    name = pruner.get("name") if isinstance(pruner, dict) else None
     if name not in PRUNERS:
         raise ValueError(f'unknown pruner "{name}"{suggest(str(name), PRUNERS)}')
-    return found
-
-
-def _kind(given: Any) -> str:
-    return str(given["name"] if isinstance(given, dict) else given.name)
+    return pruner
 
 
 Pruner = Annotated[
-    Annotated[
-        Annotated[Median, Tag("median")]
-        | Annotated[Percentile, Tag("percentile")]
-        | Annotated[Asha, Tag("asha")]
-        | Annotated[Wilcoxon, Tag("wilcoxon")],
-        Discriminator(_kind),
-    ],
+    Annotated[Median, Tag("median")]
+    | Annotated[Percentile, Tag("percentile")]
+    | Annotated[Asha, Tag("asha")]
+    | Annotated[Wilcoxon, Tag("wilcoxon")],
+    Discriminator(lambda pruner: pruner["name"] if isinstance(pruner, dict) else pruner.name),
     BeforeValidator(_named),
 ]
 """`pruner: asha` is short for `pruner: {name: asha}`"""
-
-
 DEV = "dev"
 """The name of whatever dev score a suite has, where a space selects by it"""
 
