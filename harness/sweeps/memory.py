@@ -1,4 +1,4 @@
-"""The least memory that each worker of a trial needs, known before it runs."""
+"""The least memory that each worker of a trial needs, known before it runs, and whether it fits."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -18,6 +18,8 @@ from harness.plugin.stage import Stage
 from harness.sweeps.machines import Machine
 from harness.trials.trial import Trial
 
+ZERO_STAGES = (1, 2, 3)
+_GIB = 2**30
 FLOAT32, BF16 = 4, 2
 """Bytes of a number. Weights and losses are float32, and bf16 is used for products; only a frozen
 encoder that is stored in bf16 stays so"""
@@ -141,41 +143,22 @@ def _trains_encoder(declared: Declared, stage: Stage) -> bool:
 def _of_stage(declared: Declared, stage: Stage, weights: int, engine: EngineConfig) -> LeastMemory:
     trained = weights if _trains_encoder(declared, stage) else 0
     states = 1 if stage.optimisation.optimiser == "lars" else 2
-    kept = _kept(engine)
+    # The shares that a worker keeps on its own device, as the table above says.
+    kept, gradients, kept_states = 1.0, 1.0, 1.0
+    if engine.engine == "deepspeed":
+        shard = 1 / engine.workers
+        kept_states = 0 if engine.offload_optimiser else shard
+        gradients = 1 if engine.zero == 1 else kept_states
+        if engine.zero == 3:
+            kept = 0 if engine.offload_parameters else shard
     # A corpus may have fewer items than a batch; where its size is not known, none are certain.
     sizes = [min(size, declared.items(name) or 0) for name, size in stage.streams.items()]
     items = min(sizes) if "contrastive" in stage.losses else 0
-    whole = weights * kept.weights + trained * (kept.gradients + states * kept.states)
     return LeastMemory(
-        weights=ceil(whole),
-        batch=ceil(weights * kept.weights) + 2 * FLOAT32 * items**2,
+        weights=ceil(weights * kept + trained * (gradients + states * kept_states)),
+        batch=ceil(weights * kept) + 2 * FLOAT32 * items**2,
         items=items,
     )
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """The shares that a worker keeps on its own device, from 0 to 1."""
-
-    weights: float = 1
-    gradients: float = 1
-    states: float = 1
-
-
-def _kept(engine: EngineConfig) -> _Kept:
-    if engine.engine != "deepspeed":
-        return _Kept()
-    shard = 1 / engine.workers
-    offloaded = 0 if engine.offload_optimiser else shard
-    return _Kept(
-        weights=(0 if engine.offload_parameters else shard) if engine.zero == 3 else 1,
-        gradients=1 if engine.zero == 1 else offloaded,
-        states=offloaded,
-    )
-
-
-ZERO_STAGES = (1, 2, 3)
-_GIB = 2**30
 
 
 @dataclass(frozen=True)

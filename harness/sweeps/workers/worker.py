@@ -5,7 +5,7 @@ The worker writes a record into the store itself.
 
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -78,33 +78,42 @@ def run_one(
     """
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
-    found = store_at(store)
     limits = replace(limits, gpus=settings["gpus"])
     launch = in_this_group(store, cpus, settings["gpus"], settings["files"])
-    crowded = False
     do = _make_part if settings["part"] else partial(_run_trial, commit=commit, launch=launch)
-    try:
-        if settings["files"]:
-            _arrive(settings)
-        if found.has_note(stop_note(found.running_folder, sweep)):
-            raise Interrupted("the sweep ends")
-        with postponing():
-            tune.report(do(settings, found, sweep, limits))
-    except (Postponed, Interrupted) as why:
-        tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
-    except WorkerLost as why:
-        tune.report({"status": POSTPONED, "reason": str(why), "dev": None, "lost": True})
-    except torch.OutOfMemoryError:
-        if not limits.shares_gpu:
-            raise
-        crowded = True
-    except UserError as why:
-        tune.report({"status": "failed", "reason": str(why), "dev": None, "recorded": False})
-    if crowded:
+    report = _report_of(do, settings, store_at(store), sweep, limits)
+    if report.get("needs_more"):
         # This process may wait for its next job beside others. Only now is the error gone, whose
         # traceback kept the model and the optimiser.
         give_back()
-        tune.report({"status": POSTPONED, "reason": NEEDS_MORE, "dev": None, "needs_more": True})
+    tune.report(report)
+
+
+def _report_of(
+    do: Callable[..., dict[str, Any]],
+    settings: Mapping[str, Any],
+    store: Store,
+    sweep: str,
+    limits: Limits,
+) -> dict[str, Any]:
+    """Do a job, if it can be done now; the report of its end, or of why it is put off."""
+    try:
+        if settings["files"]:
+            _arrive(settings)
+        if store.has_note(stop_note(store.running_folder, sweep)):
+            raise Interrupted("the sweep ends")
+        with postponing():
+            return do(settings, store, sweep, limits)
+    except (Postponed, Interrupted) as why:
+        return {"status": POSTPONED, "reason": str(why), "dev": None}
+    except WorkerLost as why:
+        return {"status": POSTPONED, "reason": str(why), "dev": None, "lost": True}
+    except torch.OutOfMemoryError:
+        if not limits.shares_gpu:
+            raise
+        return {"status": POSTPONED, "reason": NEEDS_MORE, "dev": None, "needs_more": True}
+    except UserError as why:
+        return {"status": "failed", "reason": str(why), "dev": None, "recorded": False}
 
 
 def _arrive(settings: Mapping[str, Any]) -> None:
