@@ -47,12 +47,11 @@ from harness.errors import UserError, shortened
 from harness.sweeps.cluster.dashboard import Dashboard, where_it_is
 from harness.sweeps.cluster.machine_check import check_machines
 from harness.sweeps.cluster.ray_session import ray_session
-from harness.sweeps.cluster.tune_run import Awaited, Events, Jobs, NextInLine, trial_worker
+from harness.sweeps.cluster.tune_run import Awaited, Jobs, NextInLine, trial_worker
 from harness.sweeps.machines import Limits, Machine, Resources, this_machine
 from harness.sweeps.memory import check_fits, largest_room
 from harness.sweeps.pool import TURNS, Hearing, Job, Lanes, Report
 from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher
-from harness.sweeps.stopping import Stopping
 from harness.sweeps.workers import worker
 from harness.sweeps.workers.files import LocalFiles, on_every_machine
 from harness.sweeps.workers.gpu_share import GpuShares
@@ -156,8 +155,8 @@ class RayPool:
 
     @cached_property
     def _jobs(self) -> Jobs:
-        say = self._watcher.notice if self._watcher else lambda _: None
-        return Jobs(self.store, self.sweep, self._shares, self._files, say)
+        assert self._watcher  # whoever runs jobs has one
+        return Jobs(self.store, self.sweep, self._shares, self._files, self._watcher)
 
     async def run(self, job: Job, hearing: Hearing) -> Report:
         """Run a job in a slot that the caller holds; Tune gives it a worker."""
@@ -180,11 +179,10 @@ class RayPool:
             return sweep.done()
 
         lanes.open(lambda held: held < self.slots and not self._shares.waiting)
-        say = self._watcher.stopping if self._watcher else lambda _: None
-        stopping = Stopping(self.store, self.sweep, self._jobs.running, say)
+        stopping = self._jobs.stopping
         with stopping.heeded():
             while not sweep.done() and not stopping.asked:
-                self._tuner(turn, stopping).fit()
+                self._tuner(turn).fit()
         if stopping.asked:
             raise KeyboardInterrupt
 
@@ -215,7 +213,7 @@ class RayPool:
                 found = shortened(" ".join(str(error).split()), 500)
             yield running.pop(ended), found
 
-    def _tuner(self, turn: Callable[[], bool], stopping: Stopping) -> tune.Tuner:
+    def _tuner(self, turn: Callable[[], bool]) -> tune.Tuner:
         """The run of Tune, which ends with the sweep. `turn`: lets the sweep's tasks go on."""
         bound = partial(
             worker.run_one,
@@ -240,7 +238,7 @@ class RayPool:
                 verbose=0,
                 # The trial of a lost worker is given to another one here.
                 failure_config=tune.FailureConfig(max_failures=0),
-                callbacks=[Events(self._jobs, stopping)],
+                callbacks=[self._jobs],
             ),
         )
 
