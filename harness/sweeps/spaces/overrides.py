@@ -6,7 +6,6 @@ from itertools import product
 from typing import Any
 
 from harness.plugin import registry
-from harness.plugin.resolution import resolve
 from harness.sweeps.spaces.axes import MOST_TRIALS, Values, bound
 from harness.sweeps.spaces.document import Document
 from harness.sweeps.spaces.methods import encoders_of, locators_of, pretrained, trainers_of
@@ -124,8 +123,8 @@ class _Searches:
         given = {"suite": space.suite, **space.set, **part.set, **varied, **overrides.values}
         given |= {"setting": setting, "encoder": encoder}
         fixed = {key: value for key, value in given.items() if key in fields}
-        resolve(plugin, fixed)  # it refuses a bad value now, before anything runs
         free = [overrides.without(axes) for axes in rounds(part)]
+        # It refuses a bad value now, before anything runs.
         ranges = bound(plugin, fixed, overrides.without(part.ranges or {}))
         return Search(
             method=locator,

@@ -18,10 +18,9 @@ from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserErr
 from harness.locks import postponing
 from harness.sweeps.machines import Limits
 from harness.sweeps.pool import POSTPONED, Job, report_of, unstored_report
-from harness.sweeps.stopping import stop_note
 from harness.sweeps.workers.files import LocalFiles, receive
 from harness.sweeps.workers.gpu_share import NEEDS_MORE
-from harness.sweeps.workers.limits import limited, stopped, watched
+from harness.sweeps.workers.limits import limited, stop_note, stopped, watched
 from harness.sweeps.workers.rank_actors import in_this_group
 from harness.training.memory import give_back
 from harness.training.progress import Progress
