@@ -193,20 +193,20 @@ def check_fits(trial: Trial, room: Room | None) -> None:
     if room is None:
         return
     workers = engine_of(trial.declared).workers
-    each = f" in each of its {workers} workers" if workers > 1 else ""
+    in_each = f" in each of its {workers} workers" if workers > 1 else ""
     has = f"and {room.owner} {room.size / _GIB:.1f} GiB"
     for least in least_memory(trial.declared):
         if least.weights > room.size:
             raise UserError(
                 f"{trial.label} cannot run: the weights of its encoder and what their training "
-                f"needs take {least.weights / _GIB:.1f} GiB{each}, {has}; "
+                f"needs take {least.weights / _GIB:.1f} GiB{in_each}, {has}; "
                 f"{_remedy(trial.declared, room)}"
             )
         if least.batch > room.size:
             raise UserError(
                 f"{trial.label} cannot run: the similarities of a batch of {least.items} items "
-                f"and the encoder take {least.batch / _GIB:.1f} GiB{each}, {has}; choose a smaller "
-                f"batch_size"
+                f"and the encoder take {least.batch / _GIB:.1f} GiB{in_each}, {has}; choose a "
+                f"smaller batch_size"
             )
 
 

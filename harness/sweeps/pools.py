@@ -64,13 +64,13 @@ def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) 
         steps = search.declared.steps
         if steps is None or search.sampler is not None:
             return False
-        each = estimated_seconds(search.declared, steps, tested=True)
-        if each is None:
+        trial_seconds = estimated_seconds(search.declared, steps, tested=True)
+        if trial_seconds is None:
             return False
         trials = len(search.known_trials())
         if search.rounds:  # then come the other rounds, of which none is known, and the finals
             trials = trials * len(search.rounds) + len(search.trials([search.fixed], "final"))
-        seconds += (each + TRIAL_SECONDS) * trials
+        seconds += (trial_seconds + TRIAL_SECONDS) * trials
     return seconds <= START_SECONDS
 
 
@@ -97,8 +97,8 @@ def measured(asked: Sequence[Asked], pool: Pool) -> Iterator[tuple[Asked, list[R
          "name": each.model.name, "record": each.model.record, "suites": dict(each.suites)}
         for each in asked
     ]  # fmt: skip
-    for number, found in pool.each(measure_model, settings):
-        if not isinstance(found, str):
+    for number, records in pool.each(measure_model, settings):
+        if not isinstance(records, str):
             # A cluster's worker has the source of the harness without the history.
-            found = [replace(record, commit=commit()) for record in found]
-        yield asked[number], found
+            records = [replace(record, commit=commit()) for record in records]
+        yield asked[number], records

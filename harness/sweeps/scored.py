@@ -80,7 +80,7 @@ def tried_of(search: Search, store: Store) -> list[Tried]:
         # Each label subset is a trial of its own, but not a configuration of its own.
         values[repr(tried)] = tried
         records[repr(tried)].append(record)
-    found = []
+    configurations = []
     # In a fixed order, because of equal scores the first configuration is chosen.
     for name in sorted(records):
         try:
@@ -93,8 +93,8 @@ def tried_of(search: Search, store: Store) -> list[Tried]:
         own = [record for record in records[name] if record.key in keys]
         if own:
             complete = sum(record.finished for record in own) == len(keys)
-            found.append(Tried(values[name], own, complete))
-    return found
+            configurations.append(Tried(values[name], own, complete))
+    return configurations
 
 
 def sampled_of(search: Search, store: Store) -> Scored:
@@ -119,13 +119,13 @@ def _means(
     asked = pc.field("key").isin([name for names in keys for name in names])
     columns = ("selected_by", "dev", "training_seconds")
     rows = store.read(columns, asked & _FINISHED).table.to_pylist()
-    found = {
+    by_key = {
         row["key"]: (dict(row["dev"] or ()).get(row["selected_by"]), row["training_seconds"] or 0.0)
         for row in rows
     }
     means = []
     for values, names in zip(configurations, keys, strict=True):
-        known = [found[name] for name in names if name in found]
+        known = [by_key[name] for name in names if name in by_key]
         scores = [dev for dev, _ in known if dev is not None]
         if len(scores) == len(names):
             means.append((values, sum(scores) / len(scores), fmean(cost for _, cost in known)))

@@ -291,9 +291,9 @@ def distribution(axis: SamplerRange | SamplerValues) -> BaseDistribution:
 
 def suggested(trial: optuna.Trial, name: str, axis: SamplerRange | SamplerValues) -> Any:
     """A value of one range for a trial of a study."""
-    found = distribution(axis)
-    if isinstance(found, CategoricalDistribution):
-        return trial.suggest_categorical(name, found.choices)
-    if isinstance(found, IntDistribution):
-        return trial.suggest_int(name, found.low, found.high, step=found.step, log=found.log)
-    return trial.suggest_float(name, found.low, found.high, step=found.step, log=found.log)
+    space = distribution(axis)
+    if isinstance(space, CategoricalDistribution):
+        return trial.suggest_categorical(name, space.choices)
+    if isinstance(space, IntDistribution):
+        return trial.suggest_int(name, space.low, space.high, step=space.step, log=space.log)
+    return trial.suggest_float(name, space.low, space.high, step=space.step, log=space.log)

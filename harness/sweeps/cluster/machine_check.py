@@ -73,15 +73,15 @@ def check_machines(samples: Sequence[Mapping[str, Any]]) -> None:
 def _answer(samples: Sequence[Mapping[str, Any]]) -> Digests | str:
     """The digests on this machine, or why there are none."""
     try:
-        found = digests_of_code()
+        digests = digests_of_code()
         for sample in samples:
             receive(**sample["files"])
-            found |= digests_of(given_trial(sample))
+            digests |= digests_of(given_trial(sample))
     except PackageNotFoundError as error:
         return f"it does not have the package {error.name}"
     except UserError as error:
         return reason(error)
-    return found
+    return digests
 
 
 def check_same(name: str, here: Digests, there: Digests | str) -> None:

@@ -260,13 +260,13 @@ def all_machines() -> list[Machine]:
         return [this_machine()]
     asked = [answer for _, answer in on_every_machine(this_machine)]
     answered, _ = ray.wait(asked, num_returns=len(asked), timeout=REPLY_SECONDS)
-    found = []
+    machines = []
     for answer in answered:
         try:
-            found.append(ray.get(answer))
+            machines.append(ray.get(answer))
         except ray.exceptions.RayError:
             continue  # a machine that was lost meanwhile runs no trial
-    return found
+    return machines
 
 
 def affordable(wanted: Resources) -> Resources:
@@ -292,16 +292,16 @@ def affordable(wanted: Resources) -> Resources:
     )
 
 
-def check_workers(trial: Trial, each: Resources, total: Mapping[str, float]) -> None:
+def check_workers(trial: Trial, one: Resources, total: Mapping[str, float]) -> None:
     """Raises UserError for a trial whose workers can never run all at the same time.
 
-    `each`: what one of them occupies; a trial of several has whole GPUs. `total`: of all machines.
+    `one`: what one of them occupies; a trial of several has whole GPUs. `total`: of all machines.
     """
     count = trial.workers
-    gpus = count if each.gpus else 0
-    if count > 1 and (total.get("CPU", 0) < count * each.cpus or total.get("GPU", 0) < gpus):
+    gpus = count if one.gpus else 0
+    if count > 1 and (total.get("CPU", 0) < count * one.cpus or total.get("GPU", 0) < gpus):
         raise UserError(
-            f"{trial.label} cannot run: its {count} workers need {count * each.cpus:g} CPUs and "
+            f"{trial.label} cannot run: its {count} workers need {count * one.cpus:g} CPUs and "
             f"{gpus} GPUs, and all machines have {total.get('CPU', 0):g} and "
             f"{total.get('GPU', 0):g}; lower workers or --cpus-per-trial"
         )

@@ -359,11 +359,11 @@ def trial_worker(
 def death(error_file: str | None) -> str:
     """Why a worker died, from what Ray says about it."""
     try:
-        said = Path(error_file or "").read_text(encoding="utf-8", errors="replace")
+        text = Path(error_file or "").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        said = ""
-    if "running low on memory" in said or "memory pressure" in said:
+        text = ""
+    if "running low on memory" in text or "memory pressure" in text:
         return "the worker died: Ray ended it, because its machine ran out of memory"
-    if "node has died" in said:
+    if "node has died" in text:
         return "the worker died: its machine was lost"
     return "the worker died: it ended itself, or something killed it"

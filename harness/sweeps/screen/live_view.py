@@ -64,11 +64,11 @@ class SweepState:
         They follow from the mean over the trials so far, where the finished part of a running trial
         counts as that part of a trial. None: nothing is known yet.
         """
-        known = list(running)
-        worked = self.done + sum(trial.share for trial in known)
+        trials = list(running)
+        worked = self.done + sum(trial.share for trial in trials)
         if not worked or self.to_run is None:
             return None
-        more = self.spent(known) / worked * max(0.0, self.to_run - worked)
+        more = self.spent(trials) / worked * max(0.0, self.to_run - worked)
         return more / max(1, self.slots), more
 
 
@@ -118,7 +118,7 @@ def _remove(folder: Path) -> None:
 
 def running_sweeps(store: Store) -> list[SweepState]:
     """The states of the sweeps that processes of any machine run now on a store."""
-    found = []
+    states = []
     for folder in _sweeps(store):
         with suppress(OSError, ValueError):  # it ended this moment, or is damaged
             state: SweepState = _states().validate_json(read_note(folder / STATE))
@@ -126,8 +126,8 @@ def running_sweeps(store: Store) -> list[SweepState]:
             sound = all(abs(value) < LARGEST_SCORE for value in numbers)
             if sound and owner_of(folder / CLAIM) is not None:
                 title, best = visible(state.title), visible(state.best_label)
-                found.append(replace(state, title=title, best_label=best))
-    return found
+                states.append(replace(state, title=title, best_label=best))
+    return states
 
 
 def _sweeps(store: Store) -> list[Path]:

@@ -200,12 +200,12 @@ def _siblings(model: Any, location: Location) -> list[str]:
     models = [model]
     for part in location[:-1]:
         inner = [
-            each.model_fields[part].annotation
-            for each in models
-            if isinstance(part, str) and part in each.model_fields
+            owner.model_fields[part].annotation
+            for owner in models
+            if isinstance(part, str) and part in owner.model_fields
         ]
         models = _models(inner[0]) if inner else models
-    return [name for each in models for name in each.model_fields]
+    return [name for owner in models for name in owner.model_fields]
 
 
 def _models(annotation: Any) -> list[Any]:

@@ -25,18 +25,18 @@ def located(named: str, document: Document, where: Location) -> str:
     A path starts at the folder of the space, or else at the working directory. `where`: the place
     in the space. Raises UserError with its line for a method that is not there.
     """
-    known = registry.names()
-    if named in known:
+    shipped = registry.names()
+    if named in shipped:
         return named
     if not _is_path(named):
-        raise document.error(where, f'unknown method "{named}"{suggest(named, known)}')
+        raise document.error(where, f'unknown method "{named}"{suggest(named, shipped)}')
     beside = document.path.parent / named
     try:
         return str(registry.locate(str(beside) if kind_of(beside) != "nothing" else named))
     except UserError as error:
         if kind_of(beside) != "nothing" or kind_of(Path(named)) != "nothing":
             raise document.error(where, str(error)) from None
-        near = suggest(named, (*_plugins_near(named, beside), *known))
+        near = suggest(named, (*_plugins_near(named, beside), *shipped))
         raise document.error(where, f'unknown method "{named}"{near}') from None
 
 
@@ -45,22 +45,22 @@ def locators_of(space: Space, document: Document, wanted: tuple[str, ...]) -> di
 
     wanted: names or paths of the command line, which go before the paths of the space; empty: all.
     """
-    known: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for named in space.methods:
-        if known.setdefault(plain_name(named), named) != named:
+        if by_name.setdefault(plain_name(named), named) != named:
             raise document.error(
                 ("methods", named), f'two methods of the space are called "{plain_name(named)}"'
             )
     chosen = {} if wanted else {named: _in_space(named, document) for named in space.methods}
     for given in wanted:
-        named = known.get(given, given)
+        named = by_name.get(given, given)
         if named in space.methods and _is_path(named):
             chosen[named] = _in_space(named, document)
             continue
         name = registry.name_of(registry.locate(given))
-        if name not in known:
-            raise UserError(f'{document.path} has no method "{name}"{suggest(name, known)}')
-        chosen[known[name]] = given
+        if name not in by_name:
+            raise UserError(f'{document.path} has no method "{name}"{suggest(name, by_name)}')
+        chosen[by_name[name]] = given
     return {named: chosen[named] for named in space.methods if named in chosen}
 
 
@@ -103,16 +103,16 @@ def encoders_of(
 
     wanted: those of the command line; a method that trains an encoder starts from them, too.
     """
-    given = part.encoders or space.encoders
+    encoders = part.encoders or space.encoders
     if not wanted:
-        return given
-    trained = [each for each in given if isinstance(each, TrainedEncoder)]
-    trainers = {(each.trained_by, each.setting): each for each in trained}
+        return encoders
+    trained = [encoder for encoder in encoders if isinstance(encoder, TrainedEncoder)]
+    trainers = {(encoder.trained_by, encoder.setting): encoder for encoder in trained}
     return [
-        *(wanted if len(trained) < len(given) else ()),
+        *(wanted if len(trained) < len(encoders) else ()),
         *(
-            each.model_copy(update={"encoder": name})
-            for each in trainers.values()
+            encoder.model_copy(update={"encoder": name})
+            for encoder in trainers.values()
             for name in wanted
         ),
     ]
@@ -125,29 +125,29 @@ def trainers_of(
 
     locators: the same for the methods of the sweep. Raises UserError with the line of the encoder.
     """
-    part, found = space.methods[name] or MethodSpace(), dict[str, str]()
+    part, trainers = space.methods[name] or MethodSpace(), dict[str, str]()
     where: Location = ("methods", name, "encoders") if part.encoders else ("encoders",)
-    for number, each in enumerate(part.encoders or space.encoders):
-        if isinstance(each, TrainedEncoder):
-            method, place = each.trained_by, (*where, number, "trained_by")
-            found[method] = locators.get(method) or located(method, document, place)
+    for number, encoder in enumerate(part.encoders or space.encoders):
+        if isinstance(encoder, TrainedEncoder):
+            method, place = encoder.trained_by, (*where, number, "trained_by")
+            trainers[method] = locators.get(method) or located(method, document, place)
             for setting in part.setting or space.setting:
-                whole = each.model_copy(update={"setting": each.setting or setting})
-                _check_trained(whole, (*where, number), found[method], space, document)
-    return found
+                whole = encoder.model_copy(update={"setting": encoder.setting or setting})
+                _check_trained(whole, (*where, number), trainers[method], space, document)
+    return trainers
 
 
 def _check_trained(
-    each: TrainedEncoder, where: Location, locator: str, space: Space, document: Document
+    encoder: TrainedEncoder, where: Location, locator: str, space: Space, document: Document
 ) -> None:
-    method = each.trained_by
+    method = encoder.trained_by
     if (space.methods.get(method) or MethodSpace()).variants:
         raise document.error(
             (*where, "trained_by"),
             f"{method} has variants, and only one can train the encoder",
         )
     plugin = registry.load(locator)
-    values = {"setting": each.setting, "suite": space.suite, "encoder": each.encoder}
+    values = {"setting": encoder.setting, "suite": space.suite, "encoder": encoder.encoder}
     stages = plugin.declare(resolve(plugin, values, document.where(where))).stages
     trained = [pattern for stage in stages for pattern in stage.trains]
     if not any(fnmatchcase(f"{IN_A_METHOD}weight", pattern) for pattern in trained):

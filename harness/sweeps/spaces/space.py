@@ -325,16 +325,16 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
         key, problem = wrong
         raise document.error((*location, "ranges", key), problem)
     _check_variants(part, (*location, "variants"), document)
-    known: dict[str, Ends | None] = {}
+    ends: dict[str, Ends | None] = {}
     for number, axes in enumerate(rounds(part)):
         where = (*location, "grid") if part.grid is not None else (*location, "rounds", number)
         if not axes:
             raise document.error(where, "the round is empty; name a hyperparameter")
         before = rounds(part)[number - 1] if number else {}
-        if found := size_problem(axes, {key: known[key] for key in before}):
+        if found := size_problem(axes, {key: ends[key] for key in before}):
             key, problem = found
             raise document.error((*where, key), problem)
-        known |= {key: joined_ends(known.get(key, ()), axis) for key, axis in axes.items()}
+        ends |= {key: joined_ends(ends.get(key, ()), axis) for key, axis in axes.items()}
 
 
 def _check_variants(part: MethodSpace, location: Location, document: Document) -> None:

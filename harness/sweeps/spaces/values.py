@@ -109,15 +109,15 @@ def _check_key(plugin: Plugin, location: Location, document: Document) -> None:
         )
 
 
-def _check_together(plugin: Plugin, base: Values, given: Located, document: Document) -> Values:
+def _check_together(plugin: Plugin, base: Values, written: Located, document: Document) -> Values:
     """Check values that a method gets together, and return them by their hyperparameters."""
-    values = {str(location[-1]): value for location, value in given.items()}
+    values = {str(location[-1]): value for location, value in written.items()}
     try:
         resolve(plugin, {**base, **values})
     except UserError:
-        for location, value in given.items():  # where one of them is wrong by itself
+        for location, value in written.items():  # where one of them is wrong by itself
             resolve(plugin, {**base, str(location[-1]): value}, document.where(location))
-        resolve(plugin, {**base, **values}, document.where(next(iter(given))[:-1]))
+        resolve(plugin, {**base, **values}, document.where(next(iter(written))[:-1]))
     return values
 
 
@@ -178,7 +178,7 @@ _WHOLE = re.compile(r"[-+]?[0-9]{1,30}")
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
-def read_values(given: Mapping[str, Any], plugins: Iterable[Plugin]) -> dict[str, Any]:
+def read_values(texts: Mapping[str, Any], plugins: Iterable[Plugin]) -> dict[str, Any]:
     """The values, with each text read as the field of the first method that has it.
 
     A field of text takes the text as it is written, so that a path may have any characters. A
@@ -192,7 +192,7 @@ def read_values(given: Mapping[str, Any], plugins: Iterable[Plugin]) -> dict[str
         name: _read(name, value, _kinds(fields[name].annotation))
         if isinstance(value, str) and name in fields
         else value
-        for name, value in given.items()
+        for name, value in texts.items()
     }
 
 

@@ -32,13 +32,13 @@ class Rank:
         self.trial = arrived(trial)
         provide(store_at(store), self.trial.config.encoder)
 
-    def follow(self, place: Place) -> None:
+    def follow(self, rank: Place) -> None:
         """Be the rank until the trial ends. Raises whatever ends it before its time."""
-        if place.address.startswith("file:"):
+        if rank.address.startswith("file:"):
             with on_loopback():
-                follow(self.trial, place)
+                follow(self.trial, rank)
         else:
-            follow(self.trial, place)
+            follow(self.trial, rank)
 
 
 class _Actors:

@@ -154,7 +154,7 @@ def _make_part(
 
 def _run_trial(
     settings: Mapping[str, Any],
-    found: Store,
+    store: Store,
     sweep: str,
     limits: Limits,
     *,
@@ -166,7 +166,7 @@ def _run_trial(
     The record is written before Tune is informed, so that an interruption cannot lose it.
     """
     trial, key = given_trial(settings), settings["key"]
-    running = found.running(key)
+    running = store.running(key)
 
     made: list[Record] = []
 
@@ -179,19 +179,19 @@ def _run_trial(
     def run() -> Record:
         (running / PRUNE).unlink(missing_ok=True)  # of an earlier process that died
         try:
-            provide(found, trial.config.encoder)
+            provide(store, trial.config.encoder)
         except UserError as why:  # the trial that trains the encoder has failed
             return failed(trial, str(why))
-        weights, shared = found.weights(key), limits.shares_gpu
+        weights, shared = store.weights(key), limits.shares_gpu
         made.append(attempt(trial, report, weights, running, shares_gpu=shared, launch=launch))
         return made[0]
 
     def of_commit() -> Record:
-        with found.logging(key) as log:
+        with store.logging(key) as log:
             return replace(limited(trial, running, log, sweep, limits, run), commit=commit)
 
     try:
-        record = found.finished_or_run(key, trial.label, of_commit, trial.search)
+        record = store.finished_or_run(key, trial.label, of_commit, trial.search)
     except UserError as why:
         return unstored_report(why, made)
     return report_of(record)
