@@ -84,15 +84,13 @@ class Pool(Protocol):
         `lanes`: those of its tasks that wait for slots.
         """
 
-    def sent(self, trial: Trial) -> dict[str, Any]:
-        """A trial as `each` takes it to where it runs."""
-
     def each(
         self, call: Callable[[dict[str, Any], str, float], Any], given: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
         """Call a function with each of these; yield (number, what it returned), as they end.
 
-        The function also gets the address of the store and its number of CPU cores.
+        Each has its trial under `trial`, and with it what else is sent to where it runs under
+        `files`. The function also gets the address of the store and its number of CPU cores.
         """
 
 

@@ -93,7 +93,7 @@ def measured(asked: Sequence[Asked], pool: Pool) -> Iterator[tuple[Asked, list[R
 
     limits = {"sweep": pool.sweep, "limits": pool.limits}
     settings = [
-        {**pool.sent(each.model.trial), **limits, "key": key(each.model.trial),
+        {"trial": each.model.trial, **limits, "key": key(each.model.trial),
          "name": each.model.name, "record": each.model.record, "suites": dict(each.suites)}
         for each in asked
     ]  # fmt: skip

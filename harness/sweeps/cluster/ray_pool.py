@@ -57,7 +57,7 @@ from harness.sweeps.workers.files import LocalFiles, on_every_machine
 from harness.sweeps.workers.gpu_share import GpuShares
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import Store
-from harness.trials.trial import Trial, commit
+from harness.trials.trial import Trial, arrived, commit
 
 # Tune sends these variables of the driver to its workers, and Ray logs what is sent: no secrets.
 # The AWS keys among them a worker has from where its Ray was started.
@@ -115,7 +115,7 @@ class RayPool:
         if os.environ.get("RAY_ADDRESS"):
             node = ray.get_runtime_context().get_node_id()
             self._files = LocalFiles(session / "files", node)
-            check_machines([worker.trial_settings(each, self._files) for each in self._samples])
+            check_machines(self._samples, self._files)
         if self._show and self._watcher:
             self._watcher.notice(where_it_is(page, session))
             self._show(Dashboard())
@@ -186,11 +186,6 @@ class RayPool:
         if stopping.asked:
             raise KeyboardInterrupt
 
-    def sent(self, trial: Trial) -> dict[str, Any]:
-        """A trial as `each` takes it to a worker, with the list of the files that travel."""
-        assert self._folder
-        return worker.trial_settings(trial, self._files)
-
     def each(
         self, call: Callable[[dict[str, Any], str, float], Any], given: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
@@ -204,7 +199,8 @@ class RayPool:
         gpus = 1.0 if wanted == "auto" else wanted
         remote = ray.remote(num_cpus=self.resources.cpus, num_gpus=gpus, max_retries=1)(call)
         address, cpus = self.store.address, self.resources.cpus
-        running = {remote.remote(each, address, cpus): place for place, each in enumerate(given)}
+        sent = [{**each, **worker.trial_settings(each["trial"], self._files)} for each in given]
+        running = {remote.remote(each, address, cpus): number for number, each in enumerate(sent)}
         while running:
             [ended], _ = ray.wait(list(running), num_returns=1)
             try:
@@ -245,7 +241,7 @@ class RayPool:
 
 def _name(trial: Any) -> str:
     """The name of a trial for Tune, whose names are unique and have no spaces."""
-    return f"{worker.given_trial(trial.config).label} {trial.trial_id[-5:]}".replace(" ", "_")
+    return f"{arrived(trial.config['trial']).label} {trial.trial_id[-5:]}".replace(" ", "_")
 
 
 def _resources(settings: dict[str, Any], *, cpus: float) -> Any:

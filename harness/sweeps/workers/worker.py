@@ -56,11 +56,6 @@ def settings_of(job: Job, gpus: float, files: LocalFiles | None) -> dict[str, An
     return {"key": job.key, "part": part, "gpus": gpus, "workers": workers, **sent}
 
 
-def given_trial(settings: Mapping[str, Any]) -> Trial:
-    """The trial that Tune hands to a worker."""
-    return arrived(settings["trial"])
-
-
 def run_one(
     settings: dict[str, Any],
     *,
@@ -122,7 +117,7 @@ def _arrive(settings: Mapping[str, Any]) -> None:
     The machines that joined the cluster later have not been compared before the first trial.
     """
     receive(**settings["files"])
-    if not settings["part"] and key_of(given_trial(settings)) != settings["key"]:
+    if not settings["part"] and key_of(arrived(settings["trial"])) != settings["key"]:
         raise UserError(
             f"{platform.node()} has other models or data than the machine where the sweep began, "
             f"under the same names: give both the same HARNESS_HUB"
@@ -136,7 +131,7 @@ def _make_part(
     key, why = settings["key"], None
     running = store.running(key)
     try:
-        trial = given_trial(settings)
+        trial = arrived(settings["trial"])
         provide(store, trial.config.encoder)
         part = part_of(trial, key)
         if part and not (why := stopped(running, sweep)):
@@ -165,7 +160,7 @@ def _run_trial(
 
     The record is written before Tune is informed, so that an interruption cannot lose it.
     """
-    trial, key = given_trial(settings), settings["key"]
+    trial, key = arrived(settings["trial"]), settings["key"]
     running = store.running(key)
 
     made: list[Record] = []
