@@ -33,14 +33,10 @@ def check_shared(space: Space, document: Document, plugins: list[Plugin]) -> Non
     Raises UserError for a hyperparameter that no method has.
     """
     fields = _fields(plugins)
-    every = {key for name in space.methods for key in _fields_of(name, document)} | fields
+    fields |= {key for name in space.methods for key in _fields_of(name, document)}
     for key in space.set:
-        if key in REPEAT_KEYS:
-            raise document.error(("set", key), _repeated(key))
-        if key not in every:
-            raise document.error(
-                ("set", key), f'no method here has a hyperparameter "{key}"{suggest(key, every)}'
-            )
+        if problem := _problem(key, fields, "no method here has a"):
+            raise document.error(("set", key), problem)
 
 
 def check_command_line(values: Mapping[str, Any], plugins: Iterable[Plugin]) -> None:
@@ -50,12 +46,19 @@ def check_command_line(values: Mapping[str, Any], plugins: Iterable[Plugin]) -> 
     """
     fields = _fields(plugins)
     for key in values:
-        if key in REPEAT_KEYS:
-            raise UserError(f"--set {key}: {_repeated(key)}; here, use --{REPEAT_KEYS[key]}")
-        if key not in fields:
-            raise UserError(
-                f'--set {key}: no method here has a hyperparameter "{key}"{suggest(key, fields)}'
-            )
+        if problem := _problem(key, fields, "no method here has a"):
+            option = f"; here, use --{REPEAT_KEYS[key]}" if key in REPEAT_KEYS else ""
+            raise UserError(f"--set {key}: {problem}{option}")
+
+
+def _problem(key: str, fields: Iterable[str], owner: str) -> str | None:
+    """Why a key is not a hyperparameter. `owner`: who has none, as the beginning of a sentence."""
+    if key in REPEAT_KEYS:
+        where = f"write `{REPEAT_KEYS[key]}:` under search and final"
+        return f"the {key} is not a hyperparameter; {where}"
+    if key not in fields:
+        return f'{owner} hyperparameter "{key}"{suggest(key, fields)}'
+    return None
 
 
 def check_values(plugin: Plugin, name: str, space: Space, document: Document) -> None:
@@ -101,12 +104,8 @@ def _check_key(plugin: Plugin, location: Location, document: Document) -> None:
     key, fields = str(location[-1]), plugin.config_type.model_fields
     if key in OF_THE_SPACE:
         raise document.error(location, f"{key} is not a hyperparameter; {OF_THE_SPACE[key]}")
-    if key in REPEAT_KEYS:
-        raise document.error(location, _repeated(key))
-    if key not in fields:
-        raise document.error(
-            location, f'method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}'
-        )
+    if problem := _problem(key, fields, f"method {plugin.name} has no"):
+        raise document.error(location, problem)
 
 
 def _check_together(plugin: Plugin, base: Values, written: Located, document: Document) -> Values:
@@ -135,10 +134,6 @@ def _fields_of(name: str, document: Document) -> Iterable[str]:
     return registry.load(locator).config_type.model_fields
 
 
-def _repeated(key: str) -> str:
-    return f"the {key} is not a hyperparameter; write `{REPEAT_KEYS[key]}:` under search and final"
-
-
 def _axes(
     where: Location, part: MethodSpace, config: type[MethodConfig]
 ) -> Iterable[tuple[Location, list[Any]]]:
@@ -148,27 +143,23 @@ def _axes(
         for key, axis in axes.items():
             yield (*place, key), _known_values(axis)
     for key, span in (part.ranges or {}).items():
-        if isinstance(span, SamplerRange) and key in config.model_fields and is_whole(config, key):
-            yield (*where, "ranges", key), _whole_values(span)
-        else:
-            yield (*where, "ranges", key), _known_values(span)
+        whole = key in config.model_fields and is_whole(config, key)
+        yield (*where, "ranges", key), _known_values(span, whole=whole)
 
 
-def _whole_values(span: SamplerRange) -> list[Any]:
-    """The ends of a range of whole numbers, and the value that its step leads to."""
-    return [span.low, min(span.low + (span.step or 1), span.high), span.high]
+def _known_values(axis: Any, *, whole: bool = False) -> list[Any]:
+    """The values of an axis that are known before anything has run.
 
-
-def _known_values(axis: Any) -> list[Any]:
-    """The values of an axis that are known before anything has run."""
+    `whole`: whether the axis is of a hyperparameter that is a whole number.
+    """
     if isinstance(axis, Span):
         if axis.count > 1000:  # what a method refuses, it refuses at an end or for not being whole
             return [axis.start, axis.start + axis.step, axis.stop]
         return list(axis.values())
     if isinstance(axis, SamplerRange):
         # A value inside the range, which is not a whole number unless all values are.
-        inner = axis.low + (axis.step or (axis.high - axis.low) / math.pi)
-        return [axis.low, min(inner, axis.high), axis.high]
+        step = axis.step or (1 if whole else (axis.high - axis.low) / math.pi)
+        return [axis.low, min(axis.low + step, axis.high), axis.high]
     if isinstance(axis, SamplerValues):
         return axis.values
     return [] if isinstance(axis, Between) else list(axis)
