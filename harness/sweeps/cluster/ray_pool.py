@@ -11,7 +11,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -136,9 +136,20 @@ class RayPool:
 
     @cached_property
     def _machines(self) -> list[Machine]:
-        """What the machines have. It connects to Ray, with the errors of that."""
+        """What each machine of Ray has; one that does not answer is left out.
+
+        It connects to Ray, with the errors of that.
+        """
         assert self._folder
-        return all_machines()
+        if not os.environ.get("RAY_ADDRESS"):
+            return [this_machine()]
+        asked = [answer for _, answer in on_every_machine(this_machine)]
+        answered, _ = ray.wait(asked, num_returns=len(asked), timeout=REPLY_SECONDS)
+        machines = []
+        for answer in answered:
+            with suppress(ray.exceptions.RayError):  # it was lost meanwhile, and runs no trial
+                machines.append(ray.get(answer))
+        return machines
 
     @cached_property
     def _shares(self) -> GpuShares:
@@ -248,21 +259,6 @@ def _resources(settings: dict[str, Any], *, cpus: float) -> Any:
     """What a job occupies."""
     bundles = [{"CPU": cpus, "GPU": settings["gpus"]} for _ in range(settings["workers"])]
     return tune.PlacementGroupFactory(bundles)
-
-
-def all_machines() -> list[Machine]:
-    """What each machine of Ray has; one that does not answer is left out."""
-    if not os.environ.get("RAY_ADDRESS"):
-        return [this_machine()]
-    asked = [answer for _, answer in on_every_machine(this_machine)]
-    answered, _ = ray.wait(asked, num_returns=len(asked), timeout=REPLY_SECONDS)
-    machines = []
-    for answer in answered:
-        try:
-            machines.append(ray.get(answer))
-        except ray.exceptions.RayError:
-            continue  # a machine that was lost meanwhile runs no trial
-    return machines
 
 
 def affordable(wanted: Resources) -> Resources:

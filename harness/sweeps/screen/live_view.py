@@ -1,6 +1,5 @@
 """How far a sweep is, as its own terminal and `harness watch` show it and the store keeps it."""
 
-import functools
 import json
 import re
 import shutil
@@ -9,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 from rich.console import Group
@@ -121,7 +119,7 @@ def running_sweeps(store: Store) -> list[SweepState]:
     states = []
     for folder in _sweeps(store):
         with suppress(OSError, ValueError):  # it ended this moment, or is damaged
-            state: SweepState = _states().validate_json(read_note(folder / STATE))
+            state = TypeAdapter(SweepState).validate_json(read_note(folder / STATE))
             numbers = state.trial_seconds, state.best or 0.0
             sound = all(abs(value) < LARGEST_SCORE for value in numbers)
             if sound and owner_of(folder / CLAIM) is not None:
@@ -133,11 +131,6 @@ def running_sweeps(store: Store) -> list[SweepState]:
 def _sweeps(store: Store) -> list[Path]:
     """The folders of sweeps of a store; each has the name of a token."""
     return [path for path in sorted(store.sweeps_folder.glob("*")) if _TOKEN.fullmatch(path.name)]
-
-
-@functools.cache
-def _states() -> Any:
-    return TypeAdapter(SweepState)
 
 
 BARS = "▁▂▃▄▅▆▇█"
