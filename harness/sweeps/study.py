@@ -15,29 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.pruners import (
-    BasePruner,
-    NopPruner,
-    PercentilePruner,
-    SuccessiveHalvingPruner,
-    WilcoxonPruner,
-)
-from optuna.samplers import (
-    BaseSampler,
-    CmaEsSampler,
-    GPSampler,
-    NSGAIIISampler,
-    NSGAIISampler,
-    QMCSampler,
-    RandomSampler,
-    TPESampler,
-)
+from optuna import distributions, pruners, samplers
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState, create_trial
@@ -234,14 +212,14 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 # A range that applies only sometimes is drawn at random by the samplers that cannot model it.
-SAMPLERS: Mapping[str, Callable[..., BaseSampler]] = {
-    "tpe": TPESampler,
-    "random": RandomSampler,
-    "cma-es": partial(CmaEsSampler, warn_independent_sampling=False),
-    "qmc": partial(QMCSampler, warn_independent_sampling=False),
-    "gp": partial(GPSampler, warn_independent_sampling=False),
-    "nsga-ii": NSGAIISampler,
-    "nsga-iii": NSGAIIISampler,
+SAMPLERS: Mapping[str, Callable[..., samplers.BaseSampler]] = {
+    "tpe": samplers.TPESampler,
+    "random": samplers.RandomSampler,
+    "cma-es": partial(samplers.CmaEsSampler, warn_independent_sampling=False),
+    "qmc": partial(samplers.QMCSampler, warn_independent_sampling=False),
+    "gp": partial(samplers.GPSampler, warn_independent_sampling=False),
+    "nsga-ii": samplers.NSGAIISampler,
+    "nsga-iii": samplers.NSGAIIISampler,
 }
 
 
@@ -249,7 +227,7 @@ SEED_DIGITS = 8
 """Hexadecimal digits of a sampler's seed, which has to be below 2**32"""
 
 
-def sampler_of(sampler: Sampler, search: str, number: int) -> BaseSampler:
+def sampler_of(sampler: Sampler, search: str, number: int) -> samplers.BaseSampler:
     """The sampler that suggests configuration `number` of the study of a search.
 
     What it knows is in the study. Its random numbers follow from the seed of the space, the label
@@ -260,40 +238,40 @@ def sampler_of(sampler: Sampler, search: str, number: int) -> BaseSampler:
     return SAMPLERS[sampler.name](seed=seed)
 
 
-def pruner_of(pruner: Pruner | None) -> BasePruner:
+def pruner_of(pruner: Pruner | None) -> pruners.BasePruner:
     """The pruner; without one, a pruner that prunes nothing."""
     if pruner is None:
-        return NopPruner()
+        return pruners.NopPruner()
     if isinstance(pruner, Asha):
         first, factor = pruner.first_evaluation, pruner.reduction_factor
-        return SuccessiveHalvingPruner(min_resource=first, reduction_factor=factor)
+        return pruners.SuccessiveHalvingPruner(min_resource=first, reduction_factor=factor)
     if isinstance(pruner, Wilcoxon):
-        return WilcoxonPruner(p_threshold=pruner.p_threshold)
+        return pruners.WilcoxonPruner(p_threshold=pruner.p_threshold)
     keep = 50.0 if isinstance(pruner, Median) else pruner.keep_percent
-    return PercentilePruner(
+    return pruners.PercentilePruner(
         keep,
         n_startup_trials=pruner.startup_configurations,
         n_warmup_steps=pruner.first_evaluation,
     )
 
 
-def distribution(axis: SamplerRange | SamplerValues) -> BaseDistribution:
+def distribution(axis: SamplerRange | SamplerValues) -> distributions.BaseDistribution:
     """The distribution of Optuna for a range of a search space."""
     if isinstance(axis, SamplerValues):
-        return CategoricalDistribution(axis.values)
+        return distributions.CategoricalDistribution(axis.values)
     numbers = (axis.low, axis.high, axis.step or 0.5)
     if isinstance(axis, WholeRange) or all(float(number).is_integer() for number in numbers):
         low, step = int(axis.low), int(axis.step or 1)
         high = low + (int(axis.high) - low) // step * step  # the last value that a step reaches
-        return IntDistribution(low, high, log=axis.log, step=step)
-    return FloatDistribution(axis.low, axis.high, log=axis.log, step=axis.step)
+        return distributions.IntDistribution(low, high, log=axis.log, step=step)
+    return distributions.FloatDistribution(axis.low, axis.high, log=axis.log, step=axis.step)
 
 
 def suggested(trial: optuna.Trial, name: str, axis: SamplerRange | SamplerValues) -> Any:
     """A value of one range for a trial of a study."""
     space = distribution(axis)
-    if isinstance(space, CategoricalDistribution):
+    if isinstance(space, distributions.CategoricalDistribution):
         return trial.suggest_categorical(name, space.choices)
-    if isinstance(space, IntDistribution):
+    if isinstance(space, distributions.IntDistribution):
         return trial.suggest_int(name, space.low, space.high, step=space.step, log=space.log)
     return trial.suggest_float(name, space.low, space.high, step=space.step, log=space.log)
