@@ -27,13 +27,12 @@ from unittest.mock import MagicMock
 
 import torch
 
+from harness.sweeps.configurations import Configurations
 from harness.sweeps.pool import Hearing, Job, Lanes, Report
-from harness.sweeps.searching.configurations import Configurations
-from harness.sweeps.searching.study import Study
 from harness.sweeps.spaces.axes import SamplerValues
-from harness.sweeps.spaces.sampling import Asha, Pruner, Sampler
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.spaces.space import Repeats
+from harness.sweeps.spaces.space import Asha, Pruner, Repeats, Sampler
+from harness.sweeps.study import Study
 from harness.sweeps.trial_runs import TrialRuns
 from harness.trials.run import attempt
 from harness.trials.store import Store

@@ -23,8 +23,8 @@ from harness.report.formats.render import render_sheets
 from harness.report.measured.measured_trials import TABLE_COLUMNS
 from harness.report.sheets.sheet import Sheet
 from harness.shared_cache import check_caches
+from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.plan import Plan, plan_sweep
-from harness.sweeps.resources import Limits, Resources
 from harness.sweeps.screen.watcher import RoundPlan
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search

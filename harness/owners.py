@@ -28,6 +28,8 @@ def _place() -> str:
 def _began(process: int) -> str:
     """When a process began; "" when there is no such process, or only its remains."""
     try:
+        # proc(5): behind the name in brackets come the state (field 3; Z and X are remains) and the
+        # start in ticks since the machine's (field 22).
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]
     except FileNotFoundError:

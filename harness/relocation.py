@@ -1,7 +1,7 @@
 """Where this machine has the files that a sweep names on another machine.
 
 A trial names its files as the machine does that began the sweep, in its key and its record, too.
-`harness.sweeps.travelling.received_files` brings the files here; what opens one asks `here`.
+`harness.sweeps.workers.files` brings the files here; what opens one asks `here`.
 """
 
 import os

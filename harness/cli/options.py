@@ -147,7 +147,7 @@ def use_cluster(address: str | None) -> None:
 def set_values(given: list[str] | None) -> dict[str, str]:
     """The texts `key=value` of `--set` as a dictionary of the values as they are written.
 
-    `harness.sweeps.spaces.written_values` reads them. Raises UserError for a text without "=".
+    `harness.sweeps.spaces.values` reads them. Raises UserError for a text without "=".
     """
     found = {}
     for text in given or []:
@@ -163,7 +163,7 @@ def set_values(given: list[str] | None) -> dict[str, str]:
 def table_values(given: list[str] | None) -> dict[str, Any]:
     """The values of `--set` beside a published table, whose methods come with harness."""
     from harness.plugin import registry
-    from harness.sweeps.spaces.written_values import read_values
+    from harness.sweeps.spaces.values import read_values
 
     texts = set_values(given)
     return read_values(texts, map(registry.load, registry.names() if texts else ()))

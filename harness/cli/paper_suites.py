@@ -12,8 +12,7 @@ from harness.cli.targets import SweepOptions
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.report.published.compared import ComparedTable
-from harness.sweeps.measuring import Asked, measured
-from harness.sweeps.pools import pool
+from harness.sweeps.pools import Asked, measured, pool
 from harness.trials.lookup import model
 from harness.trials.record import Record
 from harness.trials.store import Store

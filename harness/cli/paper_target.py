@@ -10,10 +10,15 @@ from harness.report.published.comparison import Comparer
 from harness.report.published.lacking import lacking
 from harness.report.published.matching import ANY, Wanted, yaml_text
 from harness.report.published.reported import load_paper
-from harness.sweeps.spaces.overrides import Overrides
-from harness.sweeps.spaces.published import FINAL_SEEDS, FINAL_SUBSETS, PLAIN, published_search
+from harness.sweeps.spaces.overrides import (
+    FINAL_SEEDS,
+    FINAL_SUBSETS,
+    PLAIN,
+    Overrides,
+    published_search,
+)
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.spaces.space_values import check_command_line
+from harness.sweeps.spaces.values import check_command_line
 
 
 def check_fillable(paper: str, number: int) -> None:

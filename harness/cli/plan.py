@@ -7,7 +7,7 @@ from harness.cli.output import Screen
 from harness.cli.progress import working
 from harness.cli.targets import SweepOptions
 from harness.files import cache_folder
-from harness.sweeps.resources import Limits, Resources
+from harness.sweeps.machines import Limits, Resources
 
 
 def plan(
@@ -76,8 +76,8 @@ def prepare(
     with working(f"preparing what the trials of {len(searches)} searches share") as work:
         work("loading torch")
         from harness.sweeps.run import run_sweep
-        from harness.sweeps.screen.preparation import Preparation
-        from harness.sweeps.screen.sweep_state import publishing
+        from harness.sweeps.screen.live_view import publishing
+        from harness.sweeps.screen.terminal import Preparation
 
         resources = Resources(cpus_per_trial, gpus)
         with publishing(found) as publish:

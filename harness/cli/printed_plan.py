@@ -11,8 +11,8 @@ from harness.data.revisions import short_name
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.resolution import given_values
-from harness.sweeps.cluster.machines import this_machine
-from harness.sweeps.cluster.room import check_fits, largest_room
+from harness.sweeps.machines import this_machine
+from harness.sweeps.memory import check_fits, largest_room
 from harness.sweeps.plan import Plan, PlanLine, plan_sweep
 from harness.sweeps.resolution import POWER, SIGNIFICANCE, Resolution, resolution
 from harness.sweeps.screen.live_view import duration

@@ -46,7 +46,7 @@ def run(
     """
     from harness.plugin import registry
     from harness.plugin.resolution import resolve
-    from harness.sweeps.spaces.written_values import read_values
+    from harness.sweeps.spaces.values import read_values
 
     options.whole_numbers(str(seed), "--seed")  # it refuses a seed that numpy cannot take
     plugin = registry.load(method)

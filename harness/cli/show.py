@@ -45,7 +45,7 @@ def show(
     """
     # These take 0.1 s, which `harness show --help` and a wrong option need not.
     from harness.cli.show_corpus import is_corpus, print_corpus
-    from harness.sweeps.spaces.space_methods import plugin_in_spaces
+    from harness.sweeps.spaces.methods import plugin_in_spaces
 
     console = Screen()
     paper, in_a_table, _ = what.partition(".")

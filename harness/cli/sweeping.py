@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness.cli import options
 from harness.errors import UserError
-from harness.sweeps.resources import Limits, Resources
+from harness.sweeps.machines import Limits, Resources
 from harness.tracking.trackers import check
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run_searches(
     """Run what the store lacks of the searches. `name`: that of the sweep, for a tracker."""
     options.use_cluster(means.address)
     from harness.sweeps.run import run_sweep
-    from harness.sweeps.screen.sweep_state import publishing
+    from harness.sweeps.screen.live_view import publishing
     from harness.sweeps.screen.terminal import Terminal
 
     dashboard = means.dashboard

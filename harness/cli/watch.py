@@ -14,8 +14,7 @@ from harness.cli import options
 from harness.cli.output import Screen, echo
 from harness.errors import UserError
 from harness.inputs import opened_itself, why
-from harness.sweeps.screen.live_view import live_view
-from harness.sweeps.screen.sweep_state import running_sweeps
+from harness.sweeps.screen.live_view import live_view, running_sweeps
 from harness.trials.output import printable
 from harness.trials.running import running_trials
 from harness.trials.store import Store

@@ -20,7 +20,7 @@ from harness.evaluation.suites import suite
 from harness.plugin.config import TrainingConfig
 from harness.plugin.declared import Declared
 from harness.plugin.stage import Stage
-from harness.sweeps.cluster.machines import this_machine
+from harness.sweeps.machines import this_machine
 from harness.trials.trial import Trial
 
 TOKENS_PER_SENTENCE = 24

@@ -12,8 +12,8 @@ import torch
 
 from harness.errors import Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
-from harness.sweeps.cluster.machines import this_machine
-from harness.sweeps.cluster.room import check_fits, largest_room
+from harness.sweeps.machines import this_machine
+from harness.sweeps.memory import check_fits, largest_room
 from harness.sweeps.pool import (
     POSTPONED,
     Hearing,
@@ -78,16 +78,13 @@ class LocalPool:
         except Postponed as why:
             return {"status": POSTPONED, "reason": str(why)}
 
-    def sent(self, trial: Trial) -> dict[str, Any]:
-        """A trial as a worker would get it."""
-        return {"trial": portable(trial), "files": None}
-
     def each(
         self, call: Callable[[dict[str, Any], str, float], Any], given: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
         """Call a function with each of these; yield (number, what it returned)."""
         for number, settings in enumerate(given):
-            yield number, call(settings, self.store.address, self.cpus)
+            sent = {**settings, "trial": portable(settings["trial"]), "files": None}
+            yield number, call(sent, self.store.address, self.cpus)
 
     def _make(self, job: Job) -> Report:
         """Make a part that trials share."""

@@ -12,11 +12,10 @@ from harness.data.hub import model_shape
 from harness.errors import NotHere
 from harness.files import digest_of
 from harness.sweeps import cost
-from harness.sweeps.least_memory import most_memory
-from harness.sweeps.searching.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
-from harness.sweeps.spaces.axes import Between, Values
+from harness.sweeps.memory import most_memory
+from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
+from harness.sweeps.spaces.axes import Between, Values, axis_text
 from harness.sweeps.spaces.search import Search, implied
-from harness.sweeps.spaces.varied import axis_text, repeats_text
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 
@@ -139,18 +138,20 @@ class _Planner:
         finals = search.trials([chosen or search.fixed], "final")[: 1 if only_first else None]
         return [
             *lines,
-            self._line(search, "final", repeats_text(finals), finals, known=bool(chosen)),
+            self._line(search, "final", _repeats_text(finals), finals, known=bool(chosen)),
         ]
 
     def _started(self, search: Search) -> Search:
         """The search on the encoder that another one trains, if it is known which one that is."""
-        if search.starts_from is None:
+        if search.pretraining_search is None:
             return search
-        _, chosen = self._rounds(search.starts_from)
+        _, chosen = self._rounds(search.pretraining_search)
         try:
-            return search.started(search.trainer(chosen), download=False) if chosen else search
+            if chosen:
+                return search.on_encoder_of(search.pretraining_trial(chosen), download=False)
         except NotHere:
-            return search
+            pass
+        return search
 
     def _rounds(self, search: Search) -> tuple[list[PlanLine], Values | None]:
         """The lines of the search, and the chosen configuration when the store has all trials."""
@@ -173,7 +174,7 @@ class _Planner:
             if complete:
                 scored += scored_of(search, configurations, self.store)
         if search.sampler is not None:
-            settled = sum(each.settled for each in tried_of(search, self.store))
+            settled = sum(each.is_complete for each in tried_of(search, self.store))
             scored = sampled_of(search, self.store)
             budget = search.sampler.configurations
             complete = budget is not None and settled >= budget
@@ -245,6 +246,16 @@ class _Planner:
             return name in self.keys or (name, trial.search) in self.pruned
         except NotHere:
             return False  # without the model or the data file there is no key to look for
+
+
+def _repeats_text(trials: list[Trial]) -> dict[str, str]:
+    """The seeds of the trials as text, and their label subsets where these matter."""
+    seeds = dict.fromkeys(trial.seed for trial in trials)
+    subsets = dict.fromkeys(
+        trial.configuration["subset"] for trial in trials if "subset" in trial.configuration
+    )
+    repeats = {"seeds": seeds, "subsets": subsets}
+    return {name: ", ".join(map(str, values)) for name, values in repeats.items() if values}
 
 
 def _identity(trial: Trial) -> str:

@@ -5,14 +5,16 @@ GPUs and the order in which searches get slots are matters of a pool, and of not
 """
 
 import asyncio
-from collections import Counter, defaultdict, deque
+import heapq
+import itertools
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from harness.errors import UserError
-from harness.sweeps.resources import Limits
+from harness.sweeps.machines import Limits
 from harness.trials.record import Record
 from harness.trials.trial import Trial
 
@@ -82,15 +84,13 @@ class Pool(Protocol):
         `lanes`: those of its tasks that wait for slots.
         """
 
-    def sent(self, trial: Trial) -> dict[str, Any]:
-        """A trial as `each` takes it to where it runs."""
-
     def each(
         self, call: Callable[[dict[str, Any], str, float], Any], given: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
         """Call a function with each of these; yield (number, what it returned), as they end.
 
-        The function also gets the address of the store and its number of CPU cores.
+        Each has its trial under `trial`, and with it what else is sent to where it runs under
+        `files`. The function also gets the address of the store and its number of CPU cores.
         """
 
 
@@ -131,13 +131,11 @@ class Lanes:
     """Whether there is one more slot when so many are held; there is none without a pool"""
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
     """It is set as soon as a slot is wanted, so that a pool is"""
-    _first: dict[str | None, deque[asyncio.Future[Slot]]] = field(
-        default_factory=lambda: defaultdict(deque)
+    _waiting: dict[str | None, list[tuple[bool, int, asyncio.Future[Slot]]]] = field(
+        default_factory=lambda: defaultdict(list)
     )
-    """Lane -> those who wait again, because something else was in the way; they come first"""
-    _waiting: dict[str | None, deque[asyncio.Future[Slot]]] = field(
-        default_factory=lambda: defaultdict(deque)
-    )
+    """Lane -> a heap of those who wait; first who waits again, because something was in the way"""
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
     _held: Counter[str | None] = field(default_factory=Counter)
     _turns: dict[str | None, int] = field(default_factory=dict)
     """Lane -> the number of its last job"""
@@ -147,7 +145,7 @@ class Lanes:
     async def slot(self, lane: str | None, *, again: bool = False) -> Slot:
         """Wait for a slot. `again`: before those who wait for the first time."""
         waits: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
-        (self._first if again else self._waiting)[lane].append(waits)
+        heapq.heappush(self._waiting[lane], (not again, next(self._numbers), waits))
         self.wanted.set()
         self._give_soon()
         return await waits
@@ -160,12 +158,11 @@ class Lanes:
     def give(self) -> None:
         """Give away the slots that are free now."""
         while self.room(self._held.total()):
-            lines = (self._first, self._waiting)
-            lanes = {lane: None for line in lines for lane in line if line[lane]}
+            lanes = [lane for lane, waiting in self._waiting.items() if waiting]
             if not lanes:
                 break
             lane = None if None in lanes else min(lanes, key=self._turn)
-            waits = (self._first[lane] or self._waiting[lane]).popleft()
+            _, _, waits = heapq.heappop(self._waiting[lane])
             if not waits.done():  # else its task was cancelled
                 self._held[lane] += 1
                 waits.set_result(Slot(lane, self))

@@ -1,16 +1,18 @@
 """The pool that a sweep gets: Ray, or this process where that takes no longer."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from harness.sweeps.cluster.machines import this_machine
 from harness.sweeps.cost import estimated_seconds
+from harness.sweeps.machines import Limits, Resources, this_machine
 from harness.sweeps.pool import Pool
-from harness.sweeps.resources import Limits, Resources
 from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher
 from harness.sweeps.spaces.search import Search
+from harness.trials.lookup import MeasuredModel
+from harness.trials.record import Record
 from harness.trials.store import Store
-from harness.trials.trial import Trial
+from harness.trials.trial import Trial, commit, key
 
 START_SECONDS, TRIAL_SECONDS = 10.0, 1.0
 """Seconds of the start of Ray and of its workers, and of every trial beside its work"""
@@ -62,11 +64,41 @@ def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) 
         steps = search.declared.steps
         if steps is None or search.sampler is not None:
             return False
-        each = estimated_seconds(search.declared, steps, tested=True)
-        if each is None:
+        trial_seconds = estimated_seconds(search.declared, steps, tested=True)
+        if trial_seconds is None:
             return False
         trials = len(search.known_trials())
         if search.rounds:  # then come the other rounds, of which none is known, and the finals
             trials = trials * len(search.rounds) + len(search.trials([search.fixed], "final"))
-        seconds += (each + TRIAL_SECONDS) * trials
+        seconds += (trial_seconds + TRIAL_SECONDS) * trials
     return seconds <= START_SECONDS
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A model, and the suites that are to measure it."""
+
+    model: MeasuredModel
+    suites: Mapping[str, bool]
+    """The name of a suite -> whether its tests are wanted, and not its dev score alone"""
+
+
+def measured(asked: Sequence[Asked], pool: Pool) -> Iterator[tuple[Asked, list[Record] | str]]:
+    """Each model with the record of each suite, or with the reason why it could not be measured.
+
+    They come as they end. The records are not in the store yet. A model has the limits of a trial.
+    """
+    # Ray reads its environment when it is first imported, which is what the pool has done.
+    from harness.sweeps.workers.suite_worker import measure_model
+
+    limits = {"sweep": pool.sweep, "limits": pool.limits}
+    settings = [
+        {"trial": each.model.trial, **limits, "key": key(each.model.trial),
+         "name": each.model.name, "record": each.model.record, "suites": dict(each.suites)}
+        for each in asked
+    ]  # fmt: skip
+    for number, records in pool.each(measure_model, settings):
+        if not isinstance(records, str):
+            # A cluster's worker has the source of the harness without the history.
+            records = [replace(record, commit=commit()) for record in records]
+        yield asked[number], records

@@ -111,10 +111,10 @@ def _groups(kinds: set[_Kind], metric: str, store: Store) -> list[list[float]]:
             subset = row["subset"] or 0
             same = row["configuration"].replace(f'"subset": {subset}', "")
             scores[(*kind, same)][subset].append(score)
-    found = [
+    groups = [
         [fmean(values) for values in subsets.values()]
         if len(subsets) > 1
         else next(iter(subsets.values()))
         for subsets in scores.values()
     ]
-    return [group for group in found if len(group) > 1]
+    return [group for group in groups if len(group) > 1]

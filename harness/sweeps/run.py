@@ -16,27 +16,33 @@ import pyarrow.compute as pc
 
 from harness.shared_cache import check_caches
 from harness.sweeps.cost import long_first
-from harness.sweeps.phases import Phase, Phases
+from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.pool import Lanes, Pool, Slot, finish
 from harness.sweeps.pools import pool, runs_here
-from harness.sweeps.resources import Limits, Resources
-from harness.sweeps.screen.watcher import Everyone, RoundPlan, SweepWatcher, TrialWatcher
-from harness.sweeps.searching.scored import (
+from harness.sweeps.scored import (
     Scored,
     chosen_of,
     sampled_of,
     scored_of,
     tried_of,
 )  # fmt: skip
+from harness.sweeps.screen.watcher import (
+    Phase,
+    Phases,
+    RoundPlan,
+    SweepWatcher,
+    TrialWatcher,
+    everyone,
+)
 from harness.sweeps.spaces.axes import Values
-from harness.sweeps.spaces.sampling import Sampler
 from harness.sweeps.spaces.search import Search, implied
+from harness.sweeps.spaces.space import Sampler
 from harness.sweeps.trial_runs import TrialRuns
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
 if TYPE_CHECKING:
-    from harness.sweeps.searching.configurations import Configurations
+    from harness.sweeps.configurations import Configurations
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ def run_sweep(
                 )
             )  # fmt: skip
 
-        sweep = Sweep(searches, store, start, watcher, Everyone(heard))
+        sweep = Sweep(searches, store, start, watcher, everyone(heard))
         sweep.check(only_parts=only_parts)
         return sweep.serve(sweep.prepare() if only_parts else sweep.run())
 
@@ -128,7 +134,7 @@ class Sweep:
     @property
     def known(self) -> list[Search]:
         """The searches whose encoder is known, and those that train one for others."""
-        own = [each for each in self.searches if each.starts_from is None]
+        own = [each for each in self.searches if each.pretraining_search is None]
         return [*implied(self.searches), *own]
 
     def check(self, *, only_parts: bool = False) -> None:
@@ -188,7 +194,7 @@ class Sweep:
         if not self.searches:  # a published table that lacks nothing
             self.watcher.round(RoundPlan("final seeds", to_run=0, stored=0, slots=0))
         trainers = [self._search(each, trains=True) for each in implied(self.searches)]
-        own = [self._search(each) for each in self.searches if each.starts_from is None]
+        own = [self._search(each) for each in self.searches if each.pretraining_search is None]
         await side_by_side(*trainers, *own)
 
     async def _search(self, search: Search, *, trains: bool = False) -> None:
@@ -200,7 +206,7 @@ class Sweep:
             scored = await self._sampled(search, search.sampler)
         else:
             scored = await self._rounds(search)
-        later = [each for each in self.searches if each.starts_from == search]
+        later = [each for each in self.searches if each.pretraining_search == search]
         # A search without rounds and without a sampler has a single configuration.
         if not scored and (search.rounds or search.sampler):
             self._undecided += [each.label for each in (search, *later)]
@@ -218,9 +224,9 @@ class Sweep:
 
     async def _on_trained_encoder(self, search: Search, base: Search, chosen: Values) -> None:
         """A search whose encoder a final trial of another one trains."""
-        trainer = search.trainer(chosen)
+        trainer = search.pretraining_trial(chosen)
         await self._all("", base, [trainer])
-        await self._search(search.started(trainer))
+        await self._search(search.on_encoder_of(trainer))
 
     async def _rounds(self, search: Search) -> Scored:
         """The configurations of a search with their mean dev scores, from all of its rounds."""
@@ -241,8 +247,8 @@ class Sweep:
         if not search.pruner or not missing:
             await self._all(title, search, trials)
             return
-        from harness.sweeps.searching.configurations import Configurations
-        from harness.sweeps.searching.study import Study  # Optuna takes long to import
+        from harness.sweeps.configurations import Configurations
+        from harness.sweeps.study import Study  # Optuna takes long to import
 
         study = Study(search, self.store, name)
         configurations = Configurations(search, study, self.store, values)
@@ -256,16 +262,16 @@ class Sweep:
         """
         self._samplers.add(search.id)
         title = f"search, {sampler.name} on {search.label}"
-        settled = [each.values for each in tried_of(search, self.store) if each.settled]
+        settled = [each.values for each in tried_of(search, self.store) if each.is_complete]
         if sampler.configurations is not None and len(settled) >= sampler.configurations:
             await self._all(title, search, search.trials(settled, "search"))
             return sampled_of(search, self.store)
-        from harness.sweeps.searching.configurations import Configurations
-        from harness.sweeps.searching.study import Study  # Optuna takes long to import
+        from harness.sweeps.configurations import Configurations
+        from harness.sweeps.study import Study  # Optuna takes long to import
 
         study = Study(search, self.store)
         configurations = Configurations(search, study, self.store)
-        await self._judged(title, search, configurations, configurations.settled)
+        await self._judged(title, search, configurations, configurations.settled_count)
         tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
         return scored_of(search, tried, self.store)
 

@@ -15,7 +15,7 @@ from harness.errors import UserError
 from harness.locks import locked
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
-from harness.sweeps.spaces.written_values import read_values
+from harness.sweeps.spaces.values import read_values
 from harness.trials.store import Store
 
 # What a user names is taken literally: models, suites, plugins, stores, mirrors and caches.

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from harness.cli import printed_plan
-from harness.sweeps.cluster.machines import Machine
-from harness.sweeps.resources import Gpu
+from harness.sweeps.machines import Gpu, Machine
 
 LARGE = ("plan", "simcse", "quickstart", "--published", "--encoder", "bert-large-uncased")
 """4 x 334,092,288 bytes of weights, which one worker of a trial needs four times"""

@@ -17,8 +17,8 @@ from harness.cli import progress
 from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError
-from harness.sweeps.screen.preparation import Preparation
-from harness.sweeps.screen.sweep_state import SweepState
+from harness.sweeps.screen.live_view import SweepState
+from harness.sweeps.screen.terminal import Preparation
 from harness.trials.store import Store
 from tests.cli.conftest import REPOSITORY, Swept
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from harness.errors import UserError
 from harness.owners import Owner
 from harness.plugin import registry
-from harness.sweeps.screen.sweep_state import SweepState, publishing
+from harness.sweeps.screen.live_view import SweepState, publishing
 from harness.trials.output import BoundedLog
 from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA
 from harness.trials.store import Store

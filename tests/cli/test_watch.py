@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.claims import claimed
-from harness.sweeps.screen.sweep_state import SweepState, publishing
+from harness.sweeps.screen.live_view import SweepState, publishing
 from harness.training.progress import Progress
 from harness.trials.running import noted, running_trials
 from harness.trials.store import Store

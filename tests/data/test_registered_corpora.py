@@ -6,7 +6,7 @@ import pytest
 
 from harness.data.corpora import count_items, source
 from harness.errors import UserError
-from harness.sweeps.travelling.local_files import file_list
+from harness.sweeps.workers.files import file_list
 from harness.trials.trial import Trial, key
 
 CODE = """\

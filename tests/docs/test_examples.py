@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from harness.cli.verbs import VERBS, command
 from harness.evaluation.suites import suite
 from harness.plugin_check.check import problems
-from harness.sweeps.spaces.sampling import Sampler
 from harness.sweeps.spaces.space import (
     MethodSpace,
     Repeats,
+    Sampler,
     Select,
     Space,
     TrainedEncoder,

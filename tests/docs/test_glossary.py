@@ -7,8 +7,7 @@ import pytest
 
 from harness.cli.verbs import VERBS, command
 from harness.plugin import registry
-from harness.sweeps.spaces.sampling import Sampler
-from harness.sweeps.spaces.space import MethodSpace, Repeats, Select, Space, TrainedEncoder
+from harness.sweeps.spaces.space import MethodSpace, Repeats, Sampler, Select, Space, TrainedEncoder
 from harness.trials.record import SCHEMA
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"

@@ -13,10 +13,10 @@ import torch
 
 from harness.cli.options import seconds_of
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH, UserError, headline, reason
-from harness.sweeps.resources import Limits
+from harness.sweeps.machines import Limits
+from harness.sweeps.process_memory import family, machine_memory, parent, resident
 from harness.sweeps.workers import watchdog
 from harness.sweeps.workers.limits import Watchdog, limited, stopped, with_log
-from harness.sweeps.workers.process_memory import family, machine_memory, parent, resident
 from harness.sweeps.workers.watchdog import Watch
 from harness.trials.output import KEPT_BYTES, BoundedLog, last_lines
 from harness.trials.record import Record
@@ -311,7 +311,7 @@ def test_memory_is_known_here() -> None:
 
 PARENT = """\
 import os, sys, time
-from harness.sweeps.workers.process_memory import adopt_orphans
+from harness.sweeps.process_memory import adopt_orphans
 adopt_orphans()
 common = b"x" * (64 << 20)
 for place in sys.argv[1:]:

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from harness.sweeps.configurations import Configurations
 from harness.sweeps.pool import Hearing, Job, Lanes, Report, report_of
-from harness.sweeps.searching.configurations import Configurations
-from harness.sweeps.searching.study import Study
 from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.space import load_space
+from harness.sweeps.study import Study
 from harness.sweeps.trial_runs import TrialRuns
 from harness.trials.record import Record
 from harness.trials.store import Store

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness import cli
-from harness.sweeps.cluster.metrics import exported_names
+from harness.sweeps.cluster.dashboard import exported_names
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 SPACE = """\

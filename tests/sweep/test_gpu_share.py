@@ -12,9 +12,9 @@ import torch
 
 from harness.cli.options import gpus_of
 from harness.errors import UserError
-from harness.sweeps.cluster.machines import affordable, listed_gpus
+from harness.sweeps.cluster.ray_pool import affordable
+from harness.sweeps.machines import Gpu, Resources, listed_gpus
 from harness.sweeps.pool import Job
-from harness.sweeps.resources import Gpu, Resources
 from harness.sweeps.run import Sweep
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.workers import worker

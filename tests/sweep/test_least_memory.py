@@ -8,10 +8,16 @@ from transformers import AutoModel, BertConfig, MistralConfig, PretrainedConfig,
 
 from harness.errors import NotHere, UserError
 from harness.plugin.kit import Kit
-from harness.sweeps.cluster.machines import Machine
-from harness.sweeps.cluster.room import Room, check_fits, largest_room
-from harness.sweeps.least_memory import PUBLISHED_WEIGHTS, LeastMemory, least_memory, most_memory
-from harness.sweeps.resources import Gpu
+from harness.sweeps.machines import Gpu, Machine
+from harness.sweeps.memory import (
+    PUBLISHED_WEIGHTS,
+    LeastMemory,
+    Room,
+    check_fits,
+    largest_room,
+    least_memory,
+    most_memory,
+)
 from harness.training.parameters import count, trainable
 from harness.trials.trial import Trial
 
@@ -172,7 +178,7 @@ def test_what_fits_is_not_refused() -> None:
 
 def test_a_batch_that_cannot_fit_is_refused_with_its_items(monkeypatch: Any) -> None:
     least = LeastMemory(2**30, 9 * 2**30, 512)
-    monkeypatch.setattr("harness.sweeps.cluster.room.least_memory", lambda _: [least])
+    monkeypatch.setattr("harness.sweeps.memory.least_memory", lambda _: [least])
     check_fits(simcse(), Room("the largest machine has", 9 * 2**30))
     said = refused(simcse(), 8 * 2**30 / WEIGHTS)
     assert "the similarities of a batch of 512 items and the encoder take 9.0 GiB, and" in said

@@ -7,8 +7,14 @@ import pytest
 from rich.console import Console
 
 from harness.sweeps.screen import live_view
-from harness.sweeps.screen.live_view import BARS, CURVE_WIDTH, sparkline
-from harness.sweeps.screen.sweep_state import SweepState, publishing, running_sweeps
+from harness.sweeps.screen.live_view import (
+    BARS,
+    CURVE_WIDTH,
+    SweepState,
+    publishing,
+    running_sweeps,
+    sparkline,
+)
 from harness.sweeps.screen.terminal import Terminal
 from harness.sweeps.screen.watcher import RoundPlan
 from harness.training.progress import Progress

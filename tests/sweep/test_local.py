@@ -13,8 +13,8 @@ import pytest
 
 from harness.errors import UserError
 from harness.files import shipped
+from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.pools import runs_here
-from harness.sweeps.resources import Limits, Resources
 from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.space import load_space
 from harness.trials.record import Record

@@ -8,11 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from harness.sweeps.cluster.tune_run import RUNS, STARTS, Events, Jobs
+from harness.sweeps.cluster.tune_run import RUNS, STARTS, Jobs
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
+from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.workers.limits import STOPPED
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
+from tests.sweep.conftest import Watcher
 
 
 class Lost:
@@ -23,8 +25,7 @@ class Lost:
         trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, seed=0)
         self.job = Job(key(trial), trial)
         shares: Any = SimpleNamespace(ended=lambda *_: None)
-        self.jobs = Jobs(store, "this sweep", shares, None, pytest.fail)
-        self.events = Events(self.jobs, cast("Any", SimpleNamespace(asked=False)))
+        self.jobs = Jobs(store, "this sweep", shares, None, cast("SweepWatcher", Watcher()))
 
     def reported(self, *, begun: bool, **report: Any) -> Report:
         """A worker takes the job and ends it with this report; without one, it dies.
@@ -36,8 +37,8 @@ class Lost:
             ended = self.jobs.give(self.job, Hearing(lambda: None, lambda _: False))
             ran = SimpleNamespace(config={"key": self.job.key}, error_file=None, last_result=report)
             if begun:
-                self.events.on_trial_start(0, [], ran)
-            event = self.events.on_trial_complete if report else self.events.on_trial_error
+                self.jobs.on_trial_start(0, [], ran)
+            event = self.jobs.on_trial_complete if report else self.jobs.on_trial_error
             event(0, [], ran)
             return await ended
 

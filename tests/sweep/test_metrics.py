@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from harness.sweeps.cluster.metrics import LABELS, exported_names
+from harness.sweeps.cluster.dashboard import LABELS, exported_names
 
 BOARD = json.loads((Path(__file__).parents[2] / "docs" / "grafana.json").read_text())
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.sweeps.searching.configurations import Configurations
-from harness.sweeps.searching.scored import sampled_of, scored_of, tried_of
-from harness.sweeps.searching.study import Study
+from harness.sweeps.configurations import Configurations
+from harness.sweeps.scored import sampled_of, scored_of, tried_of
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.study import Study
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 from tests.sweep.conftest import Killed, over, play
@@ -187,7 +187,7 @@ def test_a_sampler_hears_of_pruned_configurations(
         record = store.get(trial.user_attrs["trials"][0])
         assert record.dev_score == trial.value == trial.intermediate_values[trial.last_step]
     assert len(sampled_of(search, store)) == 12 - len(played.stopped)
-    assert sum(each.settled for each in tried_of(search, store)) == 12
+    assert sum(each.is_complete for each in tried_of(search, store)) == 12
     shutil.rmtree(store.studies_folder)
     assert over(source_of(search))
     again = Study(search, store).trials()

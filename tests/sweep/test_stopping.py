@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.claims import Claim
-from harness.sweeps import stopping
-from harness.sweeps.stopping import Stopping
+from harness.sweeps.cluster import tune_run
+from harness.sweeps.cluster.tune_run import Stopping
 from harness.trials.run import GIVE_WAY
 from harness.trials.store import Store
 
@@ -55,7 +55,7 @@ def test_it_ends_when_the_asked_trials_have_given_way(store: Store) -> None:
 def test_it_waits_no_longer_than_its_patience(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(tune_run, "PATIENCE_SECONDS", 0.0)
     stop = of(store, {"runs"}, [])
     with stop.heeded():
         signal.raise_signal(signal.SIGTERM)

@@ -14,10 +14,10 @@ from harness import PROTOCOL
 from harness.claims import Claim
 from harness.errors import UserError
 from harness.sweeps import trial_runs
-from harness.sweeps.searching.configurations import Configurations
-from harness.sweeps.searching.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
-from harness.sweeps.searching.study import Study
+from harness.sweeps.configurations import Configurations
+from harness.sweeps.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.study import Study
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.sweep.conftest import HandPool, Killed, over, play, settled, to_run
@@ -72,7 +72,7 @@ def test_a_search_that_was_killed_ends_as_if_it_had_not_been(
 def test_a_higher_budget_adds_only_the_difference(search_of: SearchOf, source_of: SourceOf) -> None:
     assert len(play(source_of(search_of(ranges(configurations=2))), score).ran) == 2
     source = source_of(search_of(ranges(configurations=5)))
-    assert (to_run(source), source.settled) == (3, 2)
+    assert (to_run(source), source.settled_count) == (3, 2)
     assert len(play(source, score).ran) == 3
     assert over(source_of(search_of(ranges(configurations=5))))
 
@@ -126,7 +126,7 @@ def test_trials_of_another_protocol_do_not_count(
     play(source_of(search), score)
     monkeypatch.setattr("harness.trials.trial.PROTOCOL", PROTOCOL + 1)
     source = source_of(search)
-    assert (to_run(source), source.settled, sampled_of(search, store)) == (2, 0, [])
+    assert (to_run(source), source.settled_count, sampled_of(search, store)) == (2, 0, [])
     assert len(play(source, score).ran) == 2
     assert len(sampled_of(search, store)) == 2
     assert over(source_of(search))
@@ -230,7 +230,8 @@ def test_two_sweeps_of_one_search_share_its_study(
         claim = Claim(store.claim(first))
         claim.take()
         tasks.append(asyncio.create_task(two.run(pools[1].runs(store), lambda: 1)))
-        await asyncio.sleep(0.1)
+        while not pools[1].running:
+            await asyncio.sleep(0.01)
         [second] = pools[1].running  # the first one waits for the claim, and holds no slot
         assert second != first
         claim.release()

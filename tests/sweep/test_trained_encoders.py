@@ -46,7 +46,7 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Found:
 def test_a_search_names_the_one_that_trains_its_encoder(found: Found) -> None:
     plain, trained, simcse = found()
     assert trained.label == "pooling unsup tiny-bert trained by simcse"
-    assert (plain.starts_from, trained.starts_from) == (None, simcse)
+    assert (plain.pretraining_search, trained.pretraining_search) == (None, simcse)
     assert not implied([plain, trained, simcse])
     assert implied([trained]) == [simcse]
     assert not trained.ready
@@ -56,9 +56,9 @@ def test_the_key_contains_what_the_trial_starts_from(found: Found) -> None:
     plain, trained, simcse = found()
     keys = []
     for rate in (1e-3, 2e-3):
-        trainer = trained.trainer({**simcse.fixed, "learning_rate": rate})
+        trainer = trained.pretraining_trial({**simcse.fixed, "learning_rate": rate})
         assert (trainer.seed, trainer.role) == (3, "final")
-        on_trained = trained.started(trainer)
+        on_trained = trained.on_encoder_of(trainer)
         assert on_trained.ready
         [trial] = on_trained.trials([on_trained.fixed], "final")
         assert trial.start == key(trainer)
@@ -70,7 +70,7 @@ def test_the_key_contains_what_the_trial_starts_from(found: Found) -> None:
 def test_the_command_line_changes_the_encoder_of_both(found: Found) -> None:
     narrowed = found(methods=("pooling",), encoders=("mini-bert",), seeds=(7,))
     assert [each.config.encoder for each in narrowed] == ["mini-bert", "mini-bert"]
-    trainer = narrowed[1].starts_from
+    trainer = narrowed[1].pretraining_search
     assert trainer is not None
     assert trainer.config.encoder == "mini-bert"
     assert trainer.repeats["final"].seeds == [7]
@@ -78,7 +78,7 @@ def test_the_command_line_changes_the_encoder_of_both(found: Found) -> None:
 
 def test_a_method_that_is_not_in_the_space_has_its_published_values(found: Found) -> None:
     text = SPACE.partition("  simcse:\n")[0]
-    trainer = found(text)[1].starts_from
+    trainer = found(text)[1].pretraining_search
     assert trainer is not None
     assert trainer.config.model_dump()["learning_rate"] == 3e-5
 

@@ -19,11 +19,8 @@ from harness.evaluation import suites
 from harness.plugin import registry
 from harness.relocation import relocate
 from harness.sweeps.cluster.machine_check import digests_of
-from harness.sweeps.travelling import received_files
-from harness.sweeps.travelling.file_list import FileList
-from harness.sweeps.travelling.local_files import LocalFiles, file_list
-from harness.sweeps.travelling.received_files import brought
-from harness.sweeps.workers import worker
+from harness.sweeps.workers import files, worker
+from harness.sweeps.workers.files import FileList, LocalFiles, brought, file_list
 from harness.trials.trial import Trial, arrived, describe, key, portable
 
 PLUGIN = '''\
@@ -252,7 +249,7 @@ def test_file_that_has_changed_is_refused(trial: Trial, elsewhere: Callable[[], 
 
     with pytest.raises(UserError, match=r"words\.txt has changed since the sweep began; give the"):
         brought(found, changed)
-    assert not list((received_files.cache_folder() / "travelled").glob("*/__init__.py"))
+    assert not list((files.cache_folder() / "travelled").glob("*/__init__.py"))
 
 
 def test_too_much_is_refused_unless_it_is_there(
@@ -260,7 +257,7 @@ def test_too_much_is_refused_unless_it_is_there(
 ) -> None:
     found = file_list(trial)
     read = elsewhere()
-    monkeypatch.setattr(received_files, "LARGEST_TRAVELLING", 10_000)
+    monkeypatch.setattr(files, "LARGEST_TRAVELLING", 10_000)
     with pytest.raises(UserError) as refused:
         brought(found, read)
     assert "GiB of files would travel to " in str(refused.value)

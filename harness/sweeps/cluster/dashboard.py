@@ -1,4 +1,8 @@
-"""Ray's dashboard during a sweep: where it is, its trials by name, and their figures."""
+"""Ray's dashboard during a sweep: where it is, its trials by name, and their figures.
+
+The figures are metrics of Ray with fixed names, which `docs/grafana.json` shows. Ray exports them
+on every machine for Prometheus, with `ray_` in front of each name.
+"""
 
 import os
 import urllib.error
@@ -9,14 +13,37 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.util.metrics import Counter, Gauge
 
-from harness.sweeps.cluster.metrics import Metrics
 from harness.sweeps.cluster.trial_tasks import TrialTasks
 from harness.trials.trial import Trial
 
 MOST_RUNNING = 100_000
 """Trials that may run at a time; an asynchronous actor refuses further tasks"""
 PAGE_SECONDS = 5.0
+LABELS = ("method", "encoder", "trial")
+"""Labels of the figures of a trial; `trial` is its label, as in `harness watch`"""
+FIGURES = {
+    "loss": ("harness_loss", "Loss of the last step of a running trial"),
+    "dev": ("harness_dev_score", "Last dev score of a running trial"),
+    "sentences_per_second": ("harness_sentences_per_second", "Training speed of a running trial"),
+}
+"""Field of `Progress` -> metric and description"""
+RUNNING = ("harness_trials_running", "Trials that run now")
+ENDED = {
+    "finished": ("harness_trials_finished", "Trials that have finished"),
+    "failed": ("harness_trials_failed", "Trials that have failed"),
+    "pruned": ("harness_trials_pruned", "Trials that were stopped because of a low dev score"),
+}
+"""Status of a trial that has ended -> metric and description"""
+BUILT = ("harness_artefacts_built", "Artefacts and other shared parts that were built")
+SHARED = ("harness_artefacts_shared", "Trials that waited for an artefact and share it")
+
+
+def exported_names() -> set[str]:
+    """The names under which Prometheus finds the metrics."""
+    gauges, counters = [RUNNING, *FIGURES.values()], [*ENDED.values(), BUILT, SHARED]
+    return {f"ray_{name}" for name, _ in gauges} | {f"ray_{name}_total" for name, _ in counters}
 
 
 class Dashboard:
@@ -29,28 +56,39 @@ class Dashboard:
     def __init__(self) -> None:
         tasks = ray.remote(num_cpus=0, max_restarts=-1, max_concurrency=MOST_RUNNING)(TrialTasks)
         self._tasks = tasks.remote()
-        self._metrics = Metrics()
         self._numbers = count()
         self._running: dict[str, tuple[int, Any]] = {}
         """Name of what runs -> the number and the reference of its task"""
         self._trials: set[str] = set()
         """The labels of the trials among them; the others are parts that trials share"""
+        self._figures = {
+            field: Gauge(name, description, LABELS)
+            for field, (name, description) in FIGURES.items()
+        }
+        self._running_count = Gauge(*RUNNING)
+        self._ended = {status: Counter(*metric) for status, metric in ENDED.items()}
+        self._built, self._shared = Counter(*BUILT), Counter(*SHARED)
 
     def started(self, trial: Trial) -> None:
         """A worker has taken the trial."""
         self._begin(trial.label)
         self._trials.add(trial.label)
-        self._metrics.running(len(self._trials))
+        self._running_count.set(len(self._trials))
 
     def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """The trial has done more steps."""
-        self._metrics.progressed(trial, report)
-        self._metrics.running(len(self._trials))
+        """The trial has done more steps; figures that are None stay as they were."""
+        name, encoder = trial.plugin.name, trial.config.encoder
+        labels = {"method": name, "encoder": encoder, "trial": trial.label}
+        for field, gauge in self._figures.items():
+            if report.get(field) is not None:
+                gauge.set(report[field], labels)
+        # Ray forgets what it does not hear every few seconds.
+        self._running_count.set(len(self._trials))
 
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """The trial has finished or failed."""
         self._leave(trial, report["reason"] if report["status"] == "failed" else None)
-        self._metrics.ended(report["status"])
+        self._ended[report["status"]].inc()
 
     def postponed(self, trial: Trial, why: str) -> None:
         """The trial waits for another process."""
@@ -64,7 +102,9 @@ class Dashboard:
         """A part has been made, or cannot be."""
         self._end(title, reason)
         if reason is None:
-            self._metrics.made(waiting)
+            self._built.inc()
+            if waiting:
+                self._shared.inc(waiting)
 
     def stopping(self, running: int) -> None:
         """The sweep is interrupted."""
@@ -72,7 +112,7 @@ class Dashboard:
     def _leave(self, trial: Trial, reason: str | None) -> None:
         self._end(trial.label, reason)
         self._trials.discard(trial.label)
-        self._metrics.running(len(self._trials))
+        self._running_count.set(len(self._trials))
 
     def _begin(self, name: str) -> None:
         if name not in self._running:  # else its first worker was lost
@@ -93,22 +133,18 @@ def where_it_is(url: str, folder: Path) -> str:
     """
     if not url:
         return "This cluster has no dashboard; `ray start --head --include-dashboard=true` has one."
-    said = f"Ray dashboard: http://{url}"
+    address = f"Ray dashboard: http://{url}"
     if not os.environ.get("RAY_ADDRESS"):
         file = folder / "dashboard-token"
         file.touch(mode=0o600)
         file.write_text(os.environ["RAY_AUTH_TOKEN"], encoding="utf-8")
-        return f"{said} (this machine only; the page asks for a token, which is in {file})"
-    if _asks_for_token(url):
-        return f"{said} (it asks for the token of the cluster, which `ray get-auth-token` prints)"
-    return said
-
-
-def _asks_for_token(url: str) -> bool:
+        return f"{address} (this machine only; the page asks for a token, which is in {file})"
     try:
         urllib.request.urlopen(f"http://{url}/api/version", timeout=PAGE_SECONDS).close()
     except urllib.error.HTTPError as error:
-        return error.code in (401, 403)
+        if error.code in (401, 403):
+            token = "it asks for the token of the cluster, which `ray get-auth-token` prints"
+            return f"{address} ({token})"
     except OSError:
         pass  # it may be reached from elsewhere
-    return False
+    return address

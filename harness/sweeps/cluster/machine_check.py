@@ -13,10 +13,9 @@ from harness.errors import UserError, reason, shortened
 from harness.evaluation.suites import suite
 from harness.files import PACKAGE, digest_files
 from harness.plugin import registry
-from harness.sweeps.travelling.on_machines import on_every_machine
-from harness.sweeps.travelling.received_files import receive
-from harness.sweeps.workers.worker import given_trial  # with all that a machine needs for a trial
-from harness.trials.trial import Trial
+from harness.sweeps.workers.files import LocalFiles, on_every_machine, receive
+from harness.sweeps.workers.worker import trial_settings  # with all that a trial needs
+from harness.trials.trial import Trial, arrived
 
 ANSWER_SECONDS = 900.0
 """A machine starts a worker for its answer, and may download models and data before it"""
@@ -53,17 +52,17 @@ def digests_of(trial: Trial) -> Digests:
     }
 
 
-def check_machines(samples: Sequence[Mapping[str, Any]]) -> None:
+def check_machines(samples: Sequence[Trial], files: LocalFiles) -> None:
     """Let every machine of the cluster receive the files of trials, and compare its digests.
 
-    `samples`: a trial of each search, as `harness.sweeps.workers.worker.trial_settings` gives it.
-    Raises UserError, with the name of the machine, when its digests differ from those of this
-    machine, and when it cannot answer.
+    `samples`: a trial of each search. Raises UserError, with the name of the machine, when its
+    digests differ from those of this machine, and when it cannot answer.
     """
     here = digests_of_code()
     for sample in samples:
-        here |= digests_of(given_trial(sample))
-    for name, answer in on_every_machine(_answer, list(samples)):
+        here |= digests_of(sample)
+    sent = [trial_settings(sample, files) for sample in samples]
+    for name, answer in on_every_machine(_answer, sent):
         try:
             check_same(name, here, ray.get(answer, timeout=ANSWER_SECONDS))
         except ray.exceptions.RayError as error:
@@ -74,15 +73,15 @@ def check_machines(samples: Sequence[Mapping[str, Any]]) -> None:
 def _answer(samples: Sequence[Mapping[str, Any]]) -> Digests | str:
     """The digests on this machine, or why there are none."""
     try:
-        found = digests_of_code()
+        digests = digests_of_code()
         for sample in samples:
             receive(**sample["files"])
-            found |= digests_of(given_trial(sample))
+            digests |= digests_of(arrived(sample["trial"]))
     except PackageNotFoundError as error:
         return f"it does not have the package {error.name}"
     except UserError as error:
         return reason(error)
-    return found
+    return digests
 
 
 def check_same(name: str, here: Digests, there: Digests | str) -> None:

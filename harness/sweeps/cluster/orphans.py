@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from harness.files import PACKAGE
-from harness.sweeps.workers.process_memory import family, start_of
+from harness.sweeps.process_memory import family, start_of
 
 LOOK_SECONDS = 2.0
 """Time between two looks at what the driver has started"""
@@ -39,14 +39,14 @@ def no_orphans() -> Iterator[None]:
 
 def end_orphans_of(driver: int) -> None:
     """Wait until the driver, which is the parent of this process, has ended; then end the rest."""
-    known: dict[int, int] = {}
+    started: dict[int, int] = {}
     """Process -> when it started, because the number of one that has ended may be given again"""
     while os.getppid() == driver:
-        known |= {process: start_of(process) for process in family(driver)}
-        known = {process: start for process, start in known.items() if _runs(process, start)}
+        started |= {process: start_of(process) for process in family(driver)}
+        started = {process: start for process, start in started.items() if _runs(process, start)}
         time.sleep(LOOK_SECONDS)
     time.sleep(WAIT_SECONDS)
-    for process, start in known.items():
+    for process, start in started.items():
         if process != os.getpid() and _runs(process, start):
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)

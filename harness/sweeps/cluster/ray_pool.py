@@ -10,8 +10,8 @@ import os
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -42,29 +42,29 @@ import ray
 from ray import tune
 from ray.tune.execution import class_cache
 
-from harness.errors import shortened
+from harness.errors import UserError, shortened
 from harness.sweeps.cluster.dashboard import Dashboard, where_it_is
 from harness.sweeps.cluster.machine_check import check_machines
-from harness.sweeps.cluster.machines import Machine, affordable, all_machines, check_workers
 from harness.sweeps.cluster.ray_session import ray_session
-from harness.sweeps.cluster.room import check_fits, largest_room
-from harness.sweeps.cluster.tune_run import Awaited, Events, Jobs, NextInLine, trial_worker
+from harness.sweeps.cluster.tune_run import Awaited, Jobs, NextInLine, trial_worker
+from harness.sweeps.machines import Limits, Machine, Resources, this_machine
+from harness.sweeps.memory import check_fits, largest_room
 from harness.sweeps.pool import TURNS, Hearing, Job, Lanes, Report
-from harness.sweeps.resources import Limits, Resources
 from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher
-from harness.sweeps.stopping import Stopping
-from harness.sweeps.travelling.local_files import LocalFiles
 from harness.sweeps.workers import worker
+from harness.sweeps.workers.files import LocalFiles, on_every_machine
 from harness.sweeps.workers.gpu_share import GpuShares
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import Store
-from harness.trials.trial import Trial, commit
+from harness.trials.trial import Trial, arrived, commit
 
 # Tune sends these variables of the driver to its workers, and Ray logs what is sent: no secrets.
 # The AWS keys among them a worker has from where its Ray was started.
 class_cache.ENV_VARS_TO_PROPAGATE = {"RAY_CHDIR_TO_TRIAL_DIR"}
 
 
+REPLY_SECONDS = 180.0
+"""A machine starts a worker for its answer"""
 LOOK_SECONDS = 1.0
 """Time between two looks at the machines of a cluster, which may join and leave"""
 
@@ -114,7 +114,7 @@ class RayPool:
         if os.environ.get("RAY_ADDRESS"):
             node = ray.get_runtime_context().get_node_id()
             self._files = LocalFiles(session / "files", node)
-            check_machines([worker.trial_settings(each, self._files) for each in self._samples])
+            check_machines(self._samples, self._files)
         if self._show and self._watcher:
             self._watcher.notice(where_it_is(page, session))
             self._show(Dashboard())
@@ -135,9 +135,20 @@ class RayPool:
 
     @cached_property
     def _machines(self) -> list[Machine]:
-        """What the machines have. It connects to Ray, with the errors of that."""
+        """What each machine of Ray has; one that does not answer is left out.
+
+        It connects to Ray, with the errors of that.
+        """
         assert self._folder
-        return all_machines()
+        if not os.environ.get("RAY_ADDRESS"):
+            return [this_machine()]
+        asked = [answer for _, answer in on_every_machine(this_machine)]
+        answered, _ = ray.wait(asked, num_returns=len(asked), timeout=REPLY_SECONDS)
+        machines = []
+        for answer in answered:
+            with suppress(ray.exceptions.RayError):  # it was lost meanwhile, and runs no trial
+                machines.append(ray.get(answer))
+        return machines
 
     @cached_property
     def _shares(self) -> GpuShares:
@@ -154,8 +165,8 @@ class RayPool:
 
     @cached_property
     def _jobs(self) -> Jobs:
-        say = self._watcher.notice if self._watcher else lambda _: None
-        return Jobs(self.store, self.sweep, self._shares, self._files, say)
+        assert self._watcher  # whoever runs jobs has one
+        return Jobs(self.store, self.sweep, self._shares, self._files, self._watcher)
 
     async def run(self, job: Job, hearing: Hearing) -> Report:
         """Run a job in a slot that the caller holds; Tune gives it a worker."""
@@ -178,18 +189,12 @@ class RayPool:
             return sweep.done()
 
         lanes.open(lambda held: held < self.slots and not self._shares.waiting)
-        say = self._watcher.stopping if self._watcher else lambda _: None
-        stopping = Stopping(self.store, self.sweep, self._jobs.running, say)
+        stopping = self._jobs.stopping
         with stopping.heeded():
             while not sweep.done() and not stopping.asked:
-                self._tuner(turn, stopping).fit()
+                self._tuner(turn).fit()
         if stopping.asked:
             raise KeyboardInterrupt
-
-    def sent(self, trial: Trial) -> dict[str, Any]:
-        """A trial as `each` takes it to a worker, with the list of the files that travel."""
-        assert self._folder
-        return worker.trial_settings(trial, self._files)
 
     def each(
         self, call: Callable[[dict[str, Any], str, float], Any], given: Sequence[dict[str, Any]]
@@ -204,7 +209,8 @@ class RayPool:
         gpus = 1.0 if wanted == "auto" else wanted
         remote = ray.remote(num_cpus=self.resources.cpus, num_gpus=gpus, max_retries=1)(call)
         address, cpus = self.store.address, self.resources.cpus
-        running = {remote.remote(each, address, cpus): place for place, each in enumerate(given)}
+        sent = [{**each, **worker.trial_settings(each["trial"], self._files)} for each in given]
+        running = {remote.remote(each, address, cpus): number for number, each in enumerate(sent)}
         while running:
             [ended], _ = ray.wait(list(running), num_returns=1)
             try:
@@ -213,7 +219,7 @@ class RayPool:
                 found = shortened(" ".join(str(error).split()), 500)
             yield running.pop(ended), found
 
-    def _tuner(self, turn: Callable[[], bool], stopping: Stopping) -> tune.Tuner:
+    def _tuner(self, turn: Callable[[], bool]) -> tune.Tuner:
         """The run of Tune, which ends with the sweep. `turn`: lets the sweep's tasks go on."""
         bound = partial(
             worker.run_one,
@@ -238,17 +244,55 @@ class RayPool:
                 verbose=0,
                 # The trial of a lost worker is given to another one here.
                 failure_config=tune.FailureConfig(max_failures=0),
-                callbacks=[Events(self._jobs, stopping)],
+                callbacks=[self._jobs],
             ),
         )
 
 
 def _name(trial: Any) -> str:
     """The name of a trial for Tune, whose names are unique and have no spaces."""
-    return f"{worker.given_trial(trial.config).label} {trial.trial_id[-5:]}".replace(" ", "_")
+    return f"{arrived(trial.config['trial']).label} {trial.trial_id[-5:]}".replace(" ", "_")
 
 
 def _resources(settings: dict[str, Any], *, cpus: float) -> Any:
     """What a job occupies."""
     bundles = [{"CPU": cpus, "GPU": settings["gpus"]} for _ in range(settings["workers"])]
     return tune.PlacementGroupFactory(bundles)
+
+
+def affordable(wanted: Resources) -> Resources:
+    """The resources with the number of GPUs filled in; without GPUs, it is 0.
+
+    `auto` stays where there are GPUs. Raises UserError when no machine has as many CPUs and GPUs.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    there_are_gpus = any(node.get("GPU", 0) for node in nodes)
+    gpus = wanted.gpus
+    if gpus is None:
+        gpus = 1 if there_are_gpus else 0
+    elif gpus == "auto" and not there_are_gpus:
+        gpus = 0
+    least = 1 if gpus == "auto" else gpus
+    if any(node.get("CPU", 0) >= wanted.cpus and node.get("GPU", 0) >= least for node in nodes):
+        return Resources(wanted.cpus, gpus)
+    most = max(nodes, key=lambda node: (node.get("GPU", 0), node.get("CPU", 0)))
+    raise UserError(
+        f"no machine has {wanted.cpus:g} CPUs and {least:g} GPUs for one trial: the largest has "
+        f"{most.get('CPU', 0):g} and {most.get('GPU', 0):g}; lower --cpus-per-trial or "
+        f"--gpus-per-trial"
+    )
+
+
+def check_workers(trial: Trial, one: Resources, total: Mapping[str, float]) -> None:
+    """Raises UserError for a trial whose workers can never run all at the same time.
+
+    `one`: what one of them occupies; a trial of several has whole GPUs. `total`: of all machines.
+    """
+    count = trial.workers
+    gpus = count if one.gpus else 0
+    if count > 1 and (total.get("CPU", 0) < count * one.cpus or total.get("GPU", 0) < gpus):
+        raise UserError(
+            f"{trial.label} cannot run: its {count} workers need {count * one.cpus:g} CPUs and "
+            f"{gpus} GPUs, and all machines have {total.get('CPU', 0):g} and "
+            f"{total.get('GPU', 0):g}; lower workers or --cpus-per-trial"
+        )

@@ -22,7 +22,7 @@ from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
 from harness.sweeps.cluster.orphans import no_orphans
 from harness.sweeps.cluster.session_folder import session_folder
-from harness.sweeps.workers.process_memory import children
+from harness.sweeps.process_memory import children
 
 START_ATTEMPTS = 2
 """How often a local Ray is started that does not come up, which happens on a crowded machine"""

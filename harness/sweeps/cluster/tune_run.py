@@ -7,9 +7,11 @@ Tune asks a searcher for jobs, and tells a callback what becomes of them. Betwee
 import asyncio
 import shlex
 import shutil
+import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,19 +25,23 @@ from ray.tune.trainable import wrap_function
 
 from harness.errors import UserError
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
-from harness.sweeps.stopping import Stopping
-from harness.sweeps.travelling.local_files import LocalFiles
+from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.workers import worker
+from harness.sweeps.workers.files import LocalFiles
 from harness.sweeps.workers.gpu_share import GpuShares
-from harness.sweeps.workers.limits import stopped, with_log
+from harness.sweeps.workers.limits import stop_note, stopped, with_log
+from harness.training.interruption import handled, outside
+from harness.trials.run import GIVE_WAY
 from harness.trials.store import Store
 from harness.trials.store_folders import store_option
 from harness.trials.trial import failed
 
+PATIENCE_SECONDS = 60.0
+"""Longest wait for the checkpoints; schedulers kill a job some minutes after their first signal"""
 UNPLACED_SECONDS = 60.0
 """Time after which a job without a worker is said to wait for one"""
 RUNS = 2
-"""How often a job begins, if its worker dies"""
+"""How often a job begins, if its worker dies: a second death is the trial's own doing"""
 STARTS = 5
 """How often a job gets a worker that dies before it begins.
 
@@ -51,8 +57,8 @@ class Running:
     ended: asyncio.Future[Report]
 
 
-class Jobs:
-    """The jobs of a sweep that Tune does, or will ask for next."""
+class Jobs(tune.Callback):  # type: ignore[misc]
+    """The jobs of a sweep that Tune does, or will ask for next; Tune says what becomes of them."""
 
     def __init__(
         self,
@@ -60,24 +66,29 @@ class Jobs:
         sweep: str,
         shares: GpuShares,
         files: LocalFiles | None,
-        say: Callable[[str], None],
+        watcher: SweepWatcher,
     ) -> None:
-        """`sweep`: identifier of this run of a sweep. `files`: what travels to other machines.
+        """`sweep`: identifier of this run of a sweep. `files`: those for other machines.
 
-        `say`: hears of jobs that wait long for a worker.
+        `watcher`: hears of jobs that wait long for a worker, and of a sweep that stops.
         """
         self.store, self.sweep, self.shares, self.files = store, sweep, shares, files
-        self._say = say
+        self._watcher = watcher
         self.next: deque[Running] = deque()
         """The jobs for which Tune has not asked yet"""
         self.running: dict[str, Running] = {}
         """Key -> every job that has not ended"""
+        self.stopping = Stopping(store, sweep, self.running, watcher.stopping)
         self._begun: set[str] = set()
         """The keys of the jobs that have begun"""
         self._deaths: Counter[tuple[str, bool]] = Counter()
         """(key, whether it had begun) -> how often its worker has died"""
         self._unplaced: float | None = None
         """Since when no job has a worker"""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep nothing: Tune takes snapshots of its callbacks, but none is ever restored."""
+        return {}
 
     def give(self, job: Job, hearing: Hearing) -> asyncio.Future[Report]:
         """Give Tune a job; the result is the report of its end."""
@@ -86,56 +97,65 @@ class Jobs:
         self.next.append(given)
         return given.ended
 
-    def settings(self, given: Running) -> dict[str, Any]:
-        """A job as Tune hands it to a worker, with its share of a GPU."""
-        return worker.settings_of(given.job, self.shares.begun(given.job), self.files)
+    def next_settings(self) -> dict[str, Any]:
+        """The next job as Tune hands it to a worker, with its share of a GPU."""
+        job = self.next.popleft().job
+        return worker.settings_of(job, self.shares.begun(job), self.files)
 
-    def started(self, key: str) -> None:
+    # What Tune says
+
+    def on_step_end(self, iteration: int, trials: list[Any], **_: Any) -> None:
+        self.stopping.look()
+        self._look()
+        # Tune keeps 80 kB of every trial, and looks at all of them in every step.
+        trials[:] = [trial for trial in trials if not trial.is_finished()]
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """A worker has the job."""
+        key = trial.config["key"]
         self._begun.add(key)
         self.running[key].hearing.started()
 
-    def progressed(self, key: str, report: Report) -> None:
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
+    ) -> None:
         """A job trains; a trial that is to be pruned finds a note of it."""
-        if self.running[key].hearing.progressed(report):
+        key = trial.config["key"]
+        if "step" in result and self.running[key].hearing.progressed(result):
             self.store.leave_note(self.store.running(key) / worker.PRUNE)
 
-    def ended(self, key: str, report: Report, *, stopping: bool) -> None:
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """A worker has ended a job, or has put it off."""
-        given = self.running[key]
-        self.shares.ended(key, given.job.trial, report)
+        key, report = trial.config["key"], trial.last_result
+        job = self.running[key].job
+        self.shares.ended(key, job.trial, report)
         if (report.get("lost") and not self._runs_again(key)) or not report.get("recorded", True):
-            report = self._recorded_failure(given.job, report["reason"])
-        self._resolve(given, report, stopping=stopping)
+            report = self._recorded_failure(job, report["reason"])
+        self._resolve(key, report)
 
-    def died(self, key: str, error_file: str | None, *, stopping: bool) -> None:
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """The worker of a job has died."""
-        given = self.running[key]
-        self.shares.ended(key, given.job.trial, {})
-        running, why = self.store.running(key), death(error_file)
+        key = trial.config["key"]
+        job, running, why = self.running[key].job, self.store.running(key), death(trial.error_file)
+        self.shares.ended(key, job.trial, {})
         ended = stopped(running, self.sweep)
         if not ended and self._runs_again(key):
-            again = {"status": POSTPONED, "reason": f"{why}; it runs again", "waits_for": key}
-            self._resolve(given, again, stopping=stopping)
+            reason = f"{why}; it runs again"
+            self._resolve(key, {"status": POSTPONED, "reason": reason, "waits_for": key})
             return
-        reason = with_log(ended or why, self.store.log(key))
-        report = self._recorded_failure(given.job, reason)
-        if ended and not given.job.part:  # one that died by itself keeps its checkpoint
+        report = self._recorded_failure(job, with_log(ended or why, self.store.log(key)))
+        if ended and not job.part:  # one that died by itself keeps its checkpoint
             shutil.rmtree(running, ignore_errors=True)
-        self._resolve(given, report, stopping=stopping)
+        self._resolve(key, report)
 
-    def _resolve(self, given: Running, report: Report, *, stopping: bool) -> None:
-        key = given.job.key
-        del self.running[key]
+    def _resolve(self, key: str, report: Report) -> None:
+        given = self.running.pop(key)
         self._begun.discard(key)
         # A trial that gives way to the end of the sweep is not to begin again.
-        if given.ended.done() or (stopping and report["status"] == POSTPONED):
+        if given.ended.done() or (self.stopping.asked and report["status"] == POSTPONED):
             return
-        given.ended.set_result({**report, "logs": self._logs(key)})
-
-    def _logs(self, key: str) -> str:
-        """The command that prints the output of a trial."""
-        return shlex.join(["harness", "logs", key[:10], *store_option(self.store.place)])
+        logs = shlex.join(["harness", "logs", key[:10], *store_option(self.store.place)])
+        given.ended.set_result({**report, "logs": logs})
 
     def _runs_again(self, key: str) -> bool:
         """Whether a job whose worker has died gets another one."""
@@ -154,7 +174,7 @@ class Jobs:
             reason = f"{reason}; {error}"
         return {"status": "failed", "reason": reason, "dev": None}
 
-    def look(self) -> None:
+    def _look(self) -> None:
         """Say so where jobs have waited long for a worker, and no other job runs."""
         if not self.running or self.running.keys() & self._begun:
             self._unplaced = None
@@ -163,12 +183,80 @@ class Jobs:
         elif time.monotonic() - self._unplaced > UNPLACED_SECONDS:
             self._unplaced = float("inf")
             free, trial = ray.available_resources(), next(iter(self.running.values())).job.trial
-            self._say(
+            self._watcher.notice(
                 f"No worker has begun for {UNPLACED_SECONDS:.0f} s: {trial.label} wants "
                 f"{trial.workers} x --cpus-per-trial and GPUs: {self.shares.wanted}, and "
                 f"{free.get('CPU', 0):g} CPUs and {free.get('GPU', 0):g} GPUs are free. It begins "
                 f"when there are enough."
             )
+
+
+class Stopping:
+    """What Ctrl-C and SIGTERM do to a sweep whose trials run.
+
+    The first one asks the trials to give way; Tune goes on meanwhile, because a worker that reports
+    waits until it is heard. A trial that does not train at the moment, for example because it is
+    being tested, is not waited for longer than a minute. A second signal ends the sweep at once.
+    """
+
+    def __init__(
+        self, store: Store, sweep: str, running: Collection[str], say: Callable[[int], None]
+    ) -> None:
+        """`sweep`: identifier of this run of a sweep. `running`: the keys of the jobs that run now.
+
+        `say`: hears how many trials are asked.
+        """
+        self.store, self.running, self.say = store, running, say
+        self.note = stop_note(store.running_folder, sweep)
+        self._signals = 0
+        self._left: set[str] = set()
+        """The keys of the trials that are asked and have not given way"""
+        self._asked: set[str] = set()
+        self._until: float | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether the sweep is to end."""
+        return self._signals > 0 or outside.is_set()
+
+    @contextmanager
+    def heeded(self) -> Iterator[None]:
+        """In the block, Ctrl-C and SIGTERM are noted; `look` acts on them."""
+        try:
+            with handled(self._signalled, signal.SIGINT, signal.SIGTERM):
+                yield
+        finally:
+            self.store.remove_note(self.note)
+            with suppress(OSError):  # other sweeps run
+                self.note.parent.rmdir()
+
+    def look(self) -> None:
+        """Raise KeyboardInterrupt when the sweep is to end and its trials have given way."""
+        if not self.asked:
+            return
+        if self._until is None:
+            self._until = time.monotonic() + PATIENCE_SECONDS
+            self.store.leave_note(self.note)
+            self._ask()
+            self.say(len(self._left))
+        else:
+            self._ask()  # one may have begun in the moment before the note was there
+        if not self._left or time.monotonic() > self._until:
+            raise KeyboardInterrupt
+
+    def _ask(self) -> None:
+        """Ask the trials that run to give way, each once."""
+        self._left &= set(self.running)
+        for key in self.running:
+            if key not in self._asked and self.store.owner(key) is not None:
+                self.store.leave_note(self.store.running(key) / GIVE_WAY)
+                self._asked.add(key)
+                self._left.add(key)
+
+    def _signalled(self, *_: object) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            raise KeyboardInterrupt
 
 
 class Awaited(Searcher):  # type: ignore[misc]
@@ -189,7 +277,7 @@ class Awaited(Searcher):  # type: ignore[misc]
             return Searcher.FINISHED
         if not self.jobs.next or self.jobs.shares.waiting:
             return None
-        return self.jobs.settings(self.jobs.next.popleft())
+        return self.jobs.next_settings()
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -225,38 +313,6 @@ class NextInLine(FIFOScheduler):  # type: ignore[misc]
         # All slots but those of running trials and of the free worker may have a starting one.
         starting = max(0, self.slots() - running - 1)
         return waiting[min(starting, len(waiting) - 1)] if waiting else None
-
-
-class Events(tune.Callback):  # type: ignore[misc]
-    """Tells what Tune says of the jobs."""
-
-    def __init__(self, jobs: Jobs, stopping: Stopping) -> None:
-        self.jobs, self.stopping = jobs, stopping
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Keep nothing: Tune takes snapshots of its callbacks, but none is ever restored."""
-        return {}
-
-    def on_step_end(self, iteration: int, trials: list[Any], **_: Any) -> None:
-        self.stopping.look()
-        self.jobs.look()
-        # Tune keeps 80 kB of every trial, and looks at all of them in every step.
-        trials[:] = [trial for trial in trials if not trial.is_finished()]
-
-    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        self.jobs.started(trial.config["key"])
-
-    def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
-    ) -> None:
-        if "step" in result:
-            self.jobs.progressed(trial.config["key"], result)
-
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        self.jobs.ended(trial.config["key"], trial.last_result, stopping=self.stopping.asked)
-
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        self.jobs.died(trial.config["key"], trial.error_file, stopping=self.stopping.asked)
 
 
 _Method = Callable[..., Any]
@@ -303,11 +359,11 @@ def trial_worker(
 def death(error_file: str | None) -> str:
     """Why a worker died, from what Ray says about it."""
     try:
-        said = Path(error_file or "").read_text(encoding="utf-8", errors="replace")
+        text = Path(error_file or "").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        said = ""
-    if "running low on memory" in said or "memory pressure" in said:
+        text = ""
+    if "running low on memory" in text or "memory pressure" in text:
         return "the worker died: Ray ended it, because its machine ran out of memory"
-    if "node has died" in said:
+    if "node has died" in text:
         return "the worker died: its machine was lost"
     return "the worker died: it ended itself, or something killed it"

@@ -1,16 +1,137 @@
-"""The live view of sweeps: a row for each running trial with its dev curve, and what is left.
+"""How far a sweep is, as its own terminal and `harness watch` show it and the store keeps it."""
 
-A sweep's own terminal and `harness watch` show the same.
-"""
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
-from collections.abc import Iterable, Sequence
-
+from pydantic import TypeAdapter
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from harness.sweeps.screen.sweep_state import SweepState
+from harness.claims import claimed, owner_of
+from harness.errors import visible
+from harness.files import written_whole
+from harness.inputs import read_note
+from harness.owners import Owner
+from harness.trials.record_faults import LARGEST_SCORE
 from harness.trials.running import RunningTrial
+from harness.trials.store import Store
+from harness.trials.store_folders import CLAIM
+
+STATE = "state.json"
+"""The files in the folder of a sweep"""
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+LEAST_SECONDS = 1.0
+"""Time between two writes of a state, so that short trials do not wait for the disk"""
+
+
+@dataclass(frozen=True)
+class SweepState:
+    """How far a sweep is, without its running trials."""
+
+    title: str = ""
+    """The rounds that go on, in words"""
+    to_run: int | None = 0
+    """Trials that have ended, and those that are left of these rounds; None: not known"""
+    slots: int = 0
+    """Trials that run at a time"""
+    done: int = 0
+    """Trials that have ended, whatever came of them"""
+    failed: int = 0
+    pruned: int = 0
+    best: float | None = None
+    """The best dev score"""
+    best_label: str = ""
+    """The trial that has it"""
+    trial_seconds: float = 0.0
+    """The durations of the ended trials, added up"""
+
+    def spent(self, running: Iterable[RunningTrial]) -> float:
+        """Seconds that trials of this sweep have taken so far, added up."""
+        return self.trial_seconds + sum(trial.seconds for trial in running)
+
+    def left(self, running: Iterable[RunningTrial]) -> tuple[float, float] | None:
+        """Estimates of what is left of these rounds: seconds, and seconds of trials added up.
+
+        They follow from the mean over the trials so far, where the finished part of a running trial
+        counts as that part of a trial. None: nothing is known yet.
+        """
+        trials = list(running)
+        worked = self.done + sum(trial.share for trial in trials)
+        if not worked or self.to_run is None:
+            return None
+        more = self.spent(trials) / worked * max(0.0, self.to_run - worked)
+        return more / max(1, self.slots), more
+
+
+Publish = Callable[[SweepState], None]
+
+
+@contextmanager
+def publishing(store: Store) -> Iterator[Publish]:
+    """Yield what writes the state of this sweep into the store; it is removed afterwards.
+
+    Nothing is written before the first state.
+    """
+    folder, written = store.sweeps_folder / Owner().token, 0.0
+    with ExitStack() as stack:
+
+        def publish(state: SweepState) -> None:
+            nonlocal written
+            if not written:
+                _remove_ended(store)
+                stack.callback(_remove, folder)
+                stack.enter_context(claimed(folder / CLAIM, "this sweep"))
+            if (
+                time.monotonic() - written < LEAST_SECONDS
+                and state.done
+                and state.done != state.to_run
+            ):
+                return
+            written = time.monotonic()
+            with suppress(OSError), written_whole(folder / STATE) as file:  # the disk is full
+                file.write_text(json.dumps(asdict(state)), encoding="utf-8")
+
+        yield publish
+
+
+def _remove_ended(store: Store) -> None:
+    """Remove what killed sweeps have left."""
+    for folder in _sweeps(store):
+        if owner_of(folder / CLAIM) is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # other sweeps run
+        folder.parent.rmdir()
+
+
+def running_sweeps(store: Store) -> list[SweepState]:
+    """The states of the sweeps that processes of any machine run now on a store."""
+    states = []
+    for folder in _sweeps(store):
+        with suppress(OSError, ValueError):  # it ended this moment, or is damaged
+            state = TypeAdapter(SweepState).validate_json(read_note(folder / STATE))
+            numbers = state.trial_seconds, state.best or 0.0
+            sound = all(abs(value) < LARGEST_SCORE for value in numbers)
+            if sound and owner_of(folder / CLAIM) is not None:
+                title, best = visible(state.title), visible(state.best_label)
+                states.append(replace(state, title=title, best_label=best))
+    return states
+
+
+def _sweeps(store: Store) -> list[Path]:
+    """The folders of sweeps of a store; each has the name of a token."""
+    return [path for path in sorted(store.sweeps_folder.glob("*")) if _TOKEN.fullmatch(path.name)]
+
 
 BARS = "▁▂▃▄▅▆▇█"
 CURVE_WIDTH = 16

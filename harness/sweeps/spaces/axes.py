@@ -2,9 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -13,12 +13,16 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
+    TypeAdapter,
     field_validator,
     model_validator,
 )
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from harness.inputs import checked_number
+from harness.plugin.config import MethodConfig
+from harness.plugin.registry import Plugin
+from harness.plugin.resolution import resolve
 
 Values = dict[str, Any]
 """Hyperparameter -> value"""
@@ -236,3 +240,105 @@ def joined_ends(ends: Ends | None, axis: Any) -> Ends | None:
     except (TypeError, ValueError):
         return None
     return (min(values), max(values)) if all(map(math.isfinite, values)) else None
+
+
+Ranges = Mapping[str, SamplerRange | SamplerValues]
+"""Hyperparameter -> what a sampler draws its values from"""
+
+
+def applies(axis: SamplerRange | SamplerValues, values: Mapping[str, Any]) -> bool:
+    """Whether a range applies. `values`: what has been drawn for the ranges above it.
+
+    A range does not apply either when the one on which it depends does not.
+    """
+    return all(name in values and values[name] in among for name, among in axis.when.items())
+
+
+def drawn_params(ranges: Ranges, configuration: Values) -> Values:
+    """Those values of a configuration that a sampler has drawn for it."""
+    drawn: Values = {}
+    for name, axis in ranges.items():
+        if applies(axis, drawn):
+            drawn[name] = configuration[name]
+    return drawn
+
+
+def bound(plugin: Plugin, fixed: Values, ranges: Ranges) -> dict[str, SamplerRange | SamplerValues]:
+    """The ranges that apply beside the fixed values, with all values in the method's types.
+
+    A condition on a fixed value holds or does not, and is gone afterwards.
+    """
+    config = resolve(plugin, fixed)
+    kept: dict[str, SamplerRange | SamplerValues] = {}
+    for name, axis in ranges.items():
+        when = {other: _typed(config, other, among) for other, among in axis.when.items()}
+        given = {other: getattr(config, other) for other in when if other not in ranges}
+        if any(value not in when[other] for other, value in given.items()):
+            continue
+        left = {other: among for other, among in when.items() if other in ranges}
+        if not left.keys() <= kept.keys():
+            continue  # the range on which it depends does not apply
+        changed: Values = {"when": left}
+        if isinstance(axis, SamplerValues):
+            changed["values"] = _typed(config, name, axis.values)
+        elif is_whole(type(config), name):
+            axis = WholeRange(**axis.model_dump())
+        kept[name] = axis.model_copy(update=changed)
+    return kept
+
+
+def is_whole(config: type[MethodConfig], name: str) -> bool:
+    """Whether a hyperparameter is a whole number, or None."""
+    annotation: Any = config.model_fields[name].annotation
+    return {*get_args(annotation)} - {type(None)} == {int} or annotation is int
+
+
+def _typed(config: MethodConfig, name: str, values: list[Any]) -> list[Any]:
+    """The values in the type of a hyperparameter: the text "1e-5" becomes 1e-05."""
+    annotation: Any = type(config).model_fields[name].annotation
+    adapter = TypeAdapter[Any](annotation)
+    return [adapter.validate_python(value) for value in values]
+
+
+def condition_problem(ranges: Ranges) -> tuple[str, str] | None:
+    """The first range whose condition cannot be, and why."""
+    above: dict[str, SamplerRange | SamplerValues] = {}
+    for name, axis in ranges.items():
+        for other, among in axis.when.items():
+            if other not in above:
+                names = f"; above it are: {', '.join(above)}" if above else ""
+                return name, f'when names "{other}", which is no range above this one{names}'
+            for value in among:
+                if not _possible(above[other], value):
+                    return name, f"when: {other} is never {value!r}{_values(above[other])}"
+        above[name] = axis
+    return None
+
+
+def _possible(axis: SamplerRange | SamplerValues, value: Any) -> bool:
+    if isinstance(axis, SamplerValues):
+        return value in axis.values
+    return isinstance(value, int | float) and axis.low <= value <= axis.high
+
+
+def _values(axis: SamplerRange | SamplerValues) -> str:
+    if isinstance(axis, SamplerValues):
+        return f"; its values: {', '.join(map(str, axis.values))}"
+    return f"; its values: {axis.low:g} to {axis.high:g}"
+
+
+def axis_text(axis: Any) -> str:
+    """An axis of a round or a range of a sampler, as text."""
+    if isinstance(axis, SamplerRange | SamplerValues) and axis.when:
+        when = [f"{name} {axis_text(among)}" for name, among in axis.when.items()]
+        return f"{axis_text(axis.model_copy(update={'when': {}}))}, where {' and '.join(when)}"
+    if isinstance(axis, SamplerValues):
+        return axis_text(axis.values)
+    if isinstance(axis, Between):
+        return f"between the two best, step {axis.step:g}"
+    if isinstance(axis, SamplerRange):
+        step = "" if axis.step is None else f", step {axis.step:g}"
+        return f"{axis.low:g} to {axis.high:g}{', log' if axis.log else ''}{step}"
+    if isinstance(axis, Span):
+        return f"{axis.start:g} to {axis.stop:g}, step {axis.step:g}"
+    return ", ".join(map(str, axis))

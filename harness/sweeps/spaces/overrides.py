@@ -6,18 +6,20 @@ from itertools import product
 from typing import Any
 
 from harness.plugin import registry
-from harness.plugin.resolution import resolve
-from harness.sweeps.spaces.axes import MOST_TRIALS
-from harness.sweeps.spaces.conditions import bound
-from harness.sweeps.spaces.encoders import encoders_of, pretrained, trainers_of
-from harness.sweeps.spaces.named_corpora import replaced_names
-from harness.sweeps.spaces.sampling import Sampler
+from harness.sweeps.spaces.axes import MOST_TRIALS, Values, bound
+from harness.sweeps.spaces.document import Document
+from harness.sweeps.spaces.methods import encoders_of, locators_of, pretrained, trainers_of
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.spaces.space import MethodSpace, Repeats, Space, TrainedEncoder, rounds
-from harness.sweeps.spaces.space_methods import locators_of
-from harness.sweeps.spaces.space_values import check_command_line, check_shared, check_values
-from harness.sweeps.spaces.written_values import read_values
-from harness.sweeps.spaces.yaml_lines import Document
+from harness.sweeps.spaces.space import (
+    MethodSpace,
+    Repeats,
+    Sampler,
+    Space,
+    TrainedEncoder,
+    replaced_names,
+    rounds,
+)
+from harness.sweeps.spaces.values import check_command_line, check_shared, check_values, read_values
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class _Searches:
                 trainer = self._search(
                     encoder.trained_by, "", encoder.setting or setting, encoder.encoder
                 )
-                search = replace(search, starts_from=trainer)
+                search = replace(search, pretraining_search=trainer)
             yield search
 
     def _search(self, name: str, variant: str, setting: str, encoder: str) -> Search:
@@ -121,8 +123,8 @@ class _Searches:
         given = {"suite": space.suite, **space.set, **part.set, **varied, **overrides.values}
         given |= {"setting": setting, "encoder": encoder}
         fixed = {key: value for key, value in given.items() if key in fields}
-        resolve(plugin, fixed)  # it refuses a bad value now, before anything runs
         free = [overrides.without(axes) for axes in rounds(part)]
+        # It refuses a bad value now, before anything runs.
         ranges = bound(plugin, fixed, overrides.without(part.ranges or {}))
         return Search(
             method=locator,
@@ -135,7 +137,7 @@ class _Searches:
             limit=overrides.configurations,
             pruner=space.pruner,
             by_cost=space.select.cost,
-        ).settled()
+        ).simplified()
 
     def _sampler(self, part: MethodSpace) -> Sampler | None:
         limit = self.overrides.configurations
@@ -148,3 +150,37 @@ class _Searches:
             seeds=list(self.overrides.seeds) or self.space.final.seeds,
             subsets=list(self.overrides.subsets) or self.space.final.subsets,
         )
+
+
+FINAL_SEEDS, FINAL_SUBSETS = (0, 1, 2), (0, 1, 2, 3, 4)
+"""The final seeds, and the label subsets where a share of the labels is used (diffaug.md, section
+7)"""
+PLAIN = Overrides()
+"""A command line that changes nothing"""
+
+
+def published_search(
+    method: str, variant: str, values: Values, overrides: Overrides = PLAIN
+) -> Search:
+    """The search of a method's published values, and of the `values` in which it differs.
+
+    overrides: their values go before these, and their seeds and subsets before the usual ones.
+    Raises UserError for a value that the method refuses, and for an unknown corpus.
+    """
+    fields = registry.load(method).config_type.model_fields
+    changed = {name: value for name, value in overrides.values.items() if name in fields}
+    repeats = Repeats(
+        seeds=list(overrides.seeds or FINAL_SEEDS), subsets=list(overrides.subsets or FINAL_SUBSETS)
+    )
+    search = Search(
+        method=method,
+        variant=variant,
+        fixed={**values, **changed},
+        rounds=(),
+        ranges={},
+        sampler=None,
+        repeats={"search": repeats, "final": repeats},
+        limit=None,
+    )
+    search.declared.check()
+    return search

@@ -13,6 +13,7 @@ from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
 from harness.plugin.resolution import Configuration
 from harness.sweeps.spaces.axes import (
+    Ranges,
     Round,
     SamplerRange,
     SamplerValues,
@@ -20,9 +21,7 @@ from harness.sweeps.spaces.axes import (
     expand,
     most_configurations,
 )
-from harness.sweeps.spaces.conditions import Ranges
-from harness.sweeps.spaces.sampling import Pruner, Sampler
-from harness.sweeps.spaces.space import Repeats
+from harness.sweeps.spaces.space import Pruner, Repeats, Sampler
 from harness.trials.trial import Role, Trial, key, named
 
 
@@ -49,7 +48,7 @@ class Search:
     """What ends poor configurations early"""
     by_cost: bool = False
     """Whether the cheapest of the configurations nearly as good as the best is chosen"""
-    starts_from: "Search | None" = None
+    pretraining_search: "Search | None" = None
     """The search that trains its encoder first; None: the encoder is pretrained"""
 
     @cached_property
@@ -86,24 +85,24 @@ class Search:
     @property
     def label(self) -> str:
         """The search as people read it: method, setting, encoder, variant."""
-        if self.starts_from is None:
+        if self.pretraining_search is None:
             return named(self.declared, self.variant)
         encoder = short_name(parts_of(self.config.encoder)[0])
-        first = f" trained by {self.starts_from.name}"
+        first = f" trained by {self.pretraining_search.name}"
         shown = f" ({self.variant})" if self.variant else ""
         return f"{self.name} {self.config.setting} {encoder}{first}{shown}"
 
     @property
     def ready(self) -> bool:
         """Whether it is known from which encoder the trials start."""
-        return self.starts_from is None or parts_of(self.config.encoder)[1] is not None
+        return self.pretraining_search is None or parts_of(self.config.encoder)[1] is not None
 
-    def trainer(self, chosen: Values) -> Trial:
+    def pretraining_trial(self, chosen: Values) -> Trial:
         """The trial that trains the encoder: the chosen configuration on the first final seed."""
-        assert self.starts_from
-        return self.starts_from.trials([chosen], "final")[0]
+        assert self.pretraining_search
+        return self.pretraining_search.trials([chosen], "final")[0]
 
-    def started(self, trial: Trial, *, download: bool = True) -> "Search":
+    def on_encoder_of(self, trial: Trial, *, download: bool = True) -> "Search":
         """The search on the encoder that this trial trains.
 
         Raises NotHere when a file that its key needs is not on this machine.
@@ -151,7 +150,7 @@ class Search:
             tried = [tried[index] for index in chosen]
         return tried
 
-    def settled(self) -> "Search":
+    def simplified(self) -> "Search":
         """The search without its only round, where that has a single configuration.
 
         Then there is nothing to choose, and the configuration gets the final seeds at once.
@@ -218,7 +217,7 @@ def implied(searches: Iterable[Search]) -> list[Search]:
     """The searches that train an encoder for some of these and are not among them, each once."""
     listed, found = list(searches), list[Search]()
     for search in listed:
-        trainer = search.starts_from
+        trainer = search.pretraining_search
         if trainer is not None and trainer not in (*listed, *found):
             found.append(trainer)
     return found

@@ -1,5 +1,8 @@
 """A search space: the file that says which configurations are tried, and how one is chosen."""
 
+import math
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,24 +15,117 @@ from pydantic import (
     model_validator,
 )
 
+from harness.data.corpora import SOURCES
 from harness.data.shapes import CorpusName
-from harness.errors import UserError
+from harness.errors import UserError, suggest
 from harness.evaluation.suites import suite
 from harness.plugin.config import Setting
 from harness.sweeps.spaces.axes import (
+    MOST,
     Choice,
     Ends,
     Round,
     SpacePart,
     Values,
+    condition_problem,
     joined_ends,
     size_problem,
 )
-from harness.sweeps.spaces.conditions import condition_problem
-from harness.sweeps.spaces.named_corpora import with_whole_names
-from harness.sweeps.spaces.sampling import ONE_OBJECTIVE, SEEDS, Pruner, Sampler, Wilcoxon
-from harness.sweeps.spaces.yaml_lines import Document, Location, read_document
+from harness.sweeps.spaces.document import Document, Location, read_document
 
+SEEDS = 2**32
+"""Seeds and the numbers of label subsets are below this, which is the limit of numpy's seeds"""
+ONE_OBJECTIVE = ("cma-es",)
+"""Samplers that cannot search for a high dev score and a low cost at the same time"""
+
+
+class Sampler(SpacePart):
+    """An Optuna sampler with its budget: configurations, hours, or both."""
+
+    name: Literal["tpe", "random", "cma-es", "qmc", "gp", "nsga-ii", "nsga-iii"] = "tpe"
+    configurations: int | None = Field(None, ge=1, le=MOST)
+    """At most so many configurations"""
+    hours: float | None = Field(None, gt=0)
+    """No further configuration when the trials of the search have run for so long, all together"""
+    seed: int = Field(0, ge=0, lt=SEEDS)
+
+    @model_validator(mode="after")
+    def _has_a_budget(self) -> "Sampler":
+        if self.configurations is None and self.hours is None:
+            raise ValueError("a sampler needs a budget; write configurations, hours, or both")
+        return self
+
+
+class _Ranked(SpacePart):
+    """A pruner that compares a configuration with those that have finished."""
+
+    startup_configurations: int = Field(5, ge=1, le=MOST)
+    """Nothing is pruned before so many configurations have finished"""
+    first_evaluation: int = Field(1, ge=1, le=MOST)
+    """Nothing is pruned before this evaluation on dev, counted from 1"""
+
+
+class Median(_Ranked):
+    """Prunes what is worse than the median of the finished configurations."""
+
+    name: Literal["median"]
+
+
+class Percentile(_Ranked):
+    """Prunes what is not among the best of the finished configurations."""
+
+    name: Literal["percentile"]
+    keep_percent: float = Field(25, gt=0, lt=100)
+    """The share that goes on, in percent"""
+
+
+class Asha(SpacePart):
+    """Asynchronous successive halving (Li et al., MLSys 2020).
+
+    One in `reduction_factor` goes on after each rung. The rungs are at the evaluations
+    `first_evaluation` times 1, `reduction_factor`, `reduction_factor` squared, and so on.
+    """
+
+    name: Literal["asha"]
+    first_evaluation: int = Field(1, ge=1, le=MOST)
+    reduction_factor: int = Field(4, ge=2, le=MOST)
+
+
+class Wilcoxon(SpacePart):
+    """Stops the seeds of a configuration that is worse than the best one, by a paired test."""
+
+    name: Literal["wilcoxon"]
+    p_threshold: float = Field(0.1, gt=0, lt=1)
+
+    @property
+    def least_seeds(self) -> int:
+        """The least number of pairs with which the test can reach the threshold.
+
+        Of n pairs, the smallest one-sided p is 2 to the power of -n.
+        """
+        return math.floor(-math.log2(self.p_threshold)) + 1
+
+
+PRUNERS = ("median", "percentile", "asha", "wilcoxon")
+
+
+def _named(given: Any) -> Any:
+    pruner = {"name": given} if isinstance(given, str) else given
+    name = pruner.get("name") if isinstance(pruner, dict) else None
+    if name not in PRUNERS:
+        raise ValueError(f'unknown pruner "{name}"{suggest(str(name), PRUNERS)}')
+    return pruner
+
+
+Pruner = Annotated[
+    Annotated[Median, Tag("median")]
+    | Annotated[Percentile, Tag("percentile")]
+    | Annotated[Asha, Tag("asha")]
+    | Annotated[Wilcoxon, Tag("wilcoxon")],
+    Discriminator(lambda pruner: pruner["name"] if isinstance(pruner, dict) else pruner.name),
+    BeforeValidator(_named),
+]
+"""`pruner: asha` is short for `pruner: {name: asha}`"""
 DEV = "dev"
 """The name of whatever dev score a suite has, where a space selects by it"""
 
@@ -229,16 +325,16 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
         key, problem = wrong
         raise document.error((*location, "ranges", key), problem)
     _check_variants(part, (*location, "variants"), document)
-    known: dict[str, Ends | None] = {}
+    ends: dict[str, Ends | None] = {}
     for number, axes in enumerate(rounds(part)):
         where = (*location, "grid") if part.grid is not None else (*location, "rounds", number)
         if not axes:
             raise document.error(where, "the round is empty; name a hyperparameter")
         before = rounds(part)[number - 1] if number else {}
-        if found := size_problem(axes, {key: known[key] for key in before}):
+        if found := size_problem(axes, {key: ends[key] for key in before}):
             key, problem = found
             raise document.error((*where, key), problem)
-        known |= {key: joined_ends(known.get(key, ()), axis) for key, axis in axes.items()}
+        ends |= {key: joined_ends(ends.get(key, ()), axis) for key, axis in axes.items()}
 
 
 def _check_variants(part: MethodSpace, location: Location, document: Document) -> None:
@@ -254,3 +350,31 @@ def _check_variants(part: MethodSpace, location: Location, document: Document) -
 def rounds(part: MethodSpace) -> list[Round]:
     """The rounds of a method: a grid is one round; a single configuration and ranges have none."""
     return part.rounds or ([part.grid] if part.grid else [])
+
+
+def replaced_names(value: Any, corpora: Mapping[str, CorpusName]) -> Any:
+    """The value with what the short names stand for, also inside of lists and mappings.
+
+    The whole name of a corpus is what trials, keys and records have, so that it means the same in
+    all of them, and on the command line.
+    """
+    if isinstance(value, Mapping):
+        return {key: replaced_names(inner, corpora) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [replaced_names(inner, corpora) for inner in value]
+    return str(corpora[value]) if isinstance(value, str) and value in corpora else value
+
+
+def with_whole_names(document: Document, corpora: Mapping[str, CorpusName]) -> Document:
+    """The document of a space with whole names in place of the short ones.
+
+    Raises UserError for a short name that is one of a corpus that comes with harness.
+    """
+    for name in corpora:
+        if name in SOURCES:
+            raise document.error(
+                ("corpora", name),
+                "this is the name of a corpus that comes with harness; use another",
+            )
+    parts = {key: document.content[key] for key in ("set", "methods") if key in document.content}
+    return replace(document, content=document.content | replaced_names(parts, corpora))

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 
 from harness.data.revisions import parts_of
+from harness.sweeps.machines import Gpu
 from harness.sweeps.pool import Job
-from harness.sweeps.resources import Gpu
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 
@@ -52,24 +52,6 @@ def batch_tokens(configuration: Mapping[str, Any]) -> int:
     return items * int(configuration.get("max_length", 1))
 
 
-class MeasuredPeaks:
-    """The largest GPU memory that trials took, by their kind and the size of their batches."""
-
-    def __init__(self) -> None:
-        self._peaks: dict[Kind, dict[int, float]] = {}
-
-    def add(self, kind: Kind, tokens: int, peak_mib: float) -> None:
-        """Learn what a trial took."""
-        known = self._peaks.setdefault(kind, {})
-        known[tokens] = max(peak_mib, known.get(tokens, 0.0))
-
-    def peak(self, kind: Kind, tokens: int) -> float | None:
-        """The peak of trials with such batches, or of the next larger ones; None: not known."""
-        known = self._peaks.get(kind, {})
-        larger = [size for size in known if size >= tokens]
-        return known[min(larger)] if larger else None
-
-
 class GpuShares:
     """Says for each job of a sweep which share of a GPU it gets."""
 
@@ -85,7 +67,8 @@ class GpuShares:
         self._models = {gpu.name for gpu in gpus}
         self._gpu_mib = min((gpu.memory_mib for gpu in gpus), default=0)
         """A share must suffice on the smallest GPU"""
-        self._peaks = MeasuredPeaks()
+        self._peaks: dict[Kind, dict[int, float]] = {}
+        """Kind -> size of the batches -> the largest GPU memory that such trials took"""
         self._whole: set[Kind] = set()
         """Kinds of which a trial needed more than its share"""
         self._measuring: set[str] = set()
@@ -100,7 +83,18 @@ class GpuShares:
         for row in rows.to_pylist():
             kind = (row["method"], row["setting"], parts_of(row["encoder"])[0])
             tokens = batch_tokens(json.loads(row["configuration"]))
-            self._peaks.add(kind, tokens, row["peak_gpu_memory_mib"])
+            self._learn_peak(kind, tokens, row["peak_gpu_memory_mib"])
+
+    def _learn_peak(self, kind: Kind, tokens: int, peak_mib: float) -> None:
+        peaks = self._peaks.setdefault(kind, {})
+        peaks[tokens] = max(peak_mib, peaks.get(tokens, 0.0))
+
+    def _peak(self, kind: Kind, tokens: int) -> float | None:
+        """The peak of trials with such batches, or of the next larger ones; None: not known."""
+        peaks = self._peaks.get(kind, {})
+        return (
+            peaks[min(larger)] if (larger := [size for size in peaks if size >= tokens]) else None
+        )
 
     @property
     def least(self) -> float:
@@ -127,7 +121,7 @@ class GpuShares:
         if kind in self._whole or not self._gpu_mib:
             return 1.0
         # The peak of a trial says nothing about a part, which another trial may have made for it.
-        peak = None if job.part else self._peaks.peak(kind, tokens)
+        peak = None if job.part else self._peak(kind, tokens)
         if peak is None:
             self._measuring.add(job.key)
             return 1.0
@@ -140,7 +134,7 @@ class GpuShares:
         if report.get("needs_more"):
             self._whole.add(kind)
         elif report.get("peak_gpu_memory_mib") and report["device"] in self._models:
-            self._peaks.add(kind, tokens, report["peak_gpu_memory_mib"])
+            self._learn_peak(kind, tokens, report["peak_gpu_memory_mib"])
 
 
 def _described(trial: Trial) -> tuple[Kind, int]:

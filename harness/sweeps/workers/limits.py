@@ -18,9 +18,9 @@ import torch
 
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH
 from harness.processes import python_command
-from harness.sweeps.resources import Limits
+from harness.sweeps.machines import Limits
+from harness.sweeps.process_memory import adopt_orphans
 from harness.sweeps.workers.gpu_share import allowed_fraction
-from harness.sweeps.workers.process_memory import adopt_orphans
 from harness.sweeps.workers.watchdog import STOPPED
 from harness.trials.output import last_lines
 from harness.trials.record import Record
@@ -46,6 +46,7 @@ class Watchdog:
         adopt_orphans()
         read, self._pipe = os.pipe()
         self._process = subprocess.Popen(
+            # -S: without the installed packages it starts at once and takes 12 MiB.
             python_command(
                 "harness.sweeps.workers.watchdog", str(os.getpid()), str(read), options=("-S",)
             ),
@@ -105,6 +106,14 @@ def watched(running: Path, log: Path, sweep: str, limits: Limits) -> Iterator[No
         torch.cuda.set_per_process_memory_fraction(allowed_fraction(limits.gpus, total))
     with Watchdog.here().watching(running, log, sweep, limits):
         yield
+
+
+def stop_note(running: Path, sweep: str) -> Path:
+    """The file that keeps workers from beginning with further trials.
+
+    `running`: the folder of the running trials. `sweep`: identifier of this run of a sweep.
+    """
+    return running / f"stop-{sweep}"
 
 
 def stopped(running: Path, sweep: str) -> str | None:

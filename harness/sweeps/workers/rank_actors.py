@@ -14,7 +14,7 @@ from ray.util import get_current_placement_group, get_node_ip_address
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from harness.errors import WorkerLost
-from harness.sweeps.travelling.received_files import receive
+from harness.sweeps.workers.files import receive
 from harness.trials.follower import follow
 from harness.trials.lookup import provide
 from harness.trials.remote_store import store_at
@@ -32,13 +32,13 @@ class Rank:
         self.trial = arrived(trial)
         provide(store_at(store), self.trial.config.encoder)
 
-    def follow(self, place: Place) -> None:
+    def follow(self, rank: Place) -> None:
         """Be the rank until the trial ends. Raises whatever ends it before its time."""
-        if place.address.startswith("file:"):
+        if rank.address.startswith("file:"):
             with on_loopback():
-                follow(self.trial, place)
+                follow(self.trial, rank)
         else:
-            follow(self.trial, place)
+            follow(self.trial, rank)
 
 
 class _Actors:

@@ -9,7 +9,7 @@ import torch
 
 from harness.errors import UserError
 from harness.evaluation.suites import suite
-from harness.sweeps.travelling.received_files import receive
+from harness.sweeps.workers.files import receive
 from harness.sweeps.workers.limits import stopped, watched, with_log
 from harness.trials.evaluate import Measurement, evaluations
 from harness.trials.lookup import MeasuredModel, provide
@@ -29,30 +29,30 @@ def measure_model(settings: Mapping[str, Any], store: str, cpus: float) -> list[
         return str(error)
 
 
-def _limited(settings: Mapping[str, Any], found: Store) -> list[Record] | str:
+def _limited(settings: Mapping[str, Any], store: Store) -> list[Record] | str:
     """The record of each suite, or why the watchdog has stopped this model."""
     name, sweep = f"{settings['key']}-suites", settings["sweep"]
-    running, log = found.running(name), found.log_here(name)
+    running, log = store.running(name), store.log_here(name)
     try:
         if why := stopped(running, sweep):  # Ray asks another worker then
             return with_log(why, log)
         running.mkdir(parents=True, exist_ok=True)
         with watched(running, log, sweep, settings["limits"]):
-            return _records(settings, found)
+            return _records(settings, store)
     finally:
         shutil.rmtree(running, ignore_errors=True)
         log.unlink(missing_ok=True)
         with suppress(OSError):  # trials run
-            found.running_folder.rmdir()
+            store.running_folder.rmdir()
 
 
-def _records(settings: Mapping[str, Any], found: Store) -> list[Record]:
+def _records(settings: Mapping[str, Any], store: Store) -> list[Record]:
     """The record of each suite."""
     if settings["files"]:
         receive(**settings["files"])
     trial = arrived(settings["trial"])
-    provide(found, trial.config.encoder)
+    provide(store, trial.config.encoder)
     model = MeasuredModel(settings["name"], trial, settings["record"])
     wanted = [(suite(name), tests) for name, tests in settings["suites"].items()]
     suites = [each if tests else each.dev_alone for each, tests in wanted]
-    return list(evaluations(Measurement(model, found), suites))
+    return list(evaluations(Measurement(model, store), suites))

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.sweeps.workers.process_memory import (
+from harness.sweeps.process_memory import (
     children,
     family,
     machine_memory,
@@ -143,12 +143,12 @@ def _begun(worker: int, line: bytes) -> tuple[Watch | None, BoundedLog | None]:
 
 def _read(pipe: int) -> bytes:
     """What is in the pipe at this moment, at most 1 MiB of it."""
-    found = b""
+    output = b""
     with suppress(BlockingIOError):
         # A worker that prints without end must not keep its watchdog from looking at the clock.
-        while len(found) < 1 << 20 and (data := os.read(pipe, 1 << 16)):
-            found += data
-    return found
+        while len(output) < 1 << 20 and (data := os.read(pipe, 1 << 16)):
+            output += data
+    return output
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ The worker writes a record into the store itself.
 
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -16,13 +16,11 @@ from ray import tune
 
 from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError, WorkerLost
 from harness.locks import postponing
+from harness.sweeps.machines import Limits
 from harness.sweeps.pool import POSTPONED, Job, report_of, unstored_report
-from harness.sweeps.resources import Limits
-from harness.sweeps.stopping import stop_note
-from harness.sweeps.travelling.local_files import LocalFiles
-from harness.sweeps.travelling.received_files import receive
+from harness.sweeps.workers.files import LocalFiles, receive
 from harness.sweeps.workers.gpu_share import NEEDS_MORE
-from harness.sweeps.workers.limits import limited, stopped, watched
+from harness.sweeps.workers.limits import limited, stop_note, stopped, watched
 from harness.sweeps.workers.rank_actors import in_this_group
 from harness.training.memory import give_back
 from harness.training.progress import Progress
@@ -58,11 +56,6 @@ def settings_of(job: Job, gpus: float, files: LocalFiles | None) -> dict[str, An
     return {"key": job.key, "part": part, "gpus": gpus, "workers": workers, **sent}
 
 
-def given_trial(settings: Mapping[str, Any]) -> Trial:
-    """The trial that Tune hands to a worker."""
-    return arrived(settings["trial"])
-
-
 def run_one(
     settings: dict[str, Any],
     *,
@@ -79,33 +72,42 @@ def run_one(
     """
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
-    found = store_at(store)
     limits = replace(limits, gpus=settings["gpus"])
     launch = in_this_group(store, cpus, settings["gpus"], settings["files"])
-    crowded = False
     do = _make_part if settings["part"] else partial(_run_trial, commit=commit, launch=launch)
-    try:
-        if settings["files"]:
-            _arrive(settings)
-        if found.has_note(stop_note(found.running_folder, sweep)):
-            raise Interrupted("the sweep ends")
-        with postponing():
-            tune.report(do(settings, found, sweep, limits))
-    except (Postponed, Interrupted) as why:
-        tune.report({"status": POSTPONED, "reason": str(why), "dev": None})
-    except WorkerLost as why:
-        tune.report({"status": POSTPONED, "reason": str(why), "dev": None, "lost": True})
-    except torch.OutOfMemoryError:
-        if not limits.shares_gpu:
-            raise
-        crowded = True
-    except UserError as why:
-        tune.report({"status": "failed", "reason": str(why), "dev": None, "recorded": False})
-    if crowded:
+    report = _report_of(do, settings, store_at(store), sweep, limits)
+    if report.get("needs_more"):
         # This process may wait for its next job beside others. Only now is the error gone, whose
         # traceback kept the model and the optimiser.
         give_back()
-        tune.report({"status": POSTPONED, "reason": NEEDS_MORE, "dev": None, "needs_more": True})
+    tune.report(report)
+
+
+def _report_of(
+    do: Callable[..., dict[str, Any]],
+    settings: Mapping[str, Any],
+    store: Store,
+    sweep: str,
+    limits: Limits,
+) -> dict[str, Any]:
+    """Do a job, if it can be done now; the report of its end, or of why it is put off."""
+    try:
+        if settings["files"]:
+            _arrive(settings)
+        if store.has_note(stop_note(store.running_folder, sweep)):
+            raise Interrupted("the sweep ends")
+        with postponing():
+            return do(settings, store, sweep, limits)
+    except (Postponed, Interrupted) as why:
+        return {"status": POSTPONED, "reason": str(why), "dev": None}
+    except WorkerLost as why:
+        return {"status": POSTPONED, "reason": str(why), "dev": None, "lost": True}
+    except torch.OutOfMemoryError:
+        if not limits.shares_gpu:
+            raise
+        return {"status": POSTPONED, "reason": NEEDS_MORE, "dev": None, "needs_more": True}
+    except UserError as why:
+        return {"status": "failed", "reason": str(why), "dev": None, "recorded": False}
 
 
 def _arrive(settings: Mapping[str, Any]) -> None:
@@ -115,7 +117,7 @@ def _arrive(settings: Mapping[str, Any]) -> None:
     The machines that joined the cluster later have not been compared before the first trial.
     """
     receive(**settings["files"])
-    if not settings["part"] and key_of(given_trial(settings)) != settings["key"]:
+    if not settings["part"] and key_of(arrived(settings["trial"])) != settings["key"]:
         raise UserError(
             f"{platform.node()} has other models or data than the machine where the sweep began, "
             f"under the same names: give both the same HARNESS_HUB"
@@ -129,7 +131,7 @@ def _make_part(
     key, why = settings["key"], None
     running = store.running(key)
     try:
-        trial = given_trial(settings)
+        trial = arrived(settings["trial"])
         provide(store, trial.config.encoder)
         part = part_of(trial, key)
         if part and not (why := stopped(running, sweep)):
@@ -147,7 +149,7 @@ def _make_part(
 
 def _run_trial(
     settings: Mapping[str, Any],
-    found: Store,
+    store: Store,
     sweep: str,
     limits: Limits,
     *,
@@ -158,8 +160,8 @@ def _run_trial(
 
     The record is written before Tune is informed, so that an interruption cannot lose it.
     """
-    trial, key = given_trial(settings), settings["key"]
-    running = found.running(key)
+    trial, key = arrived(settings["trial"]), settings["key"]
+    running = store.running(key)
 
     made: list[Record] = []
 
@@ -172,19 +174,19 @@ def _run_trial(
     def run() -> Record:
         (running / PRUNE).unlink(missing_ok=True)  # of an earlier process that died
         try:
-            provide(found, trial.config.encoder)
+            provide(store, trial.config.encoder)
         except UserError as why:  # the trial that trains the encoder has failed
             return failed(trial, str(why))
-        weights, shared = found.weights(key), limits.shares_gpu
+        weights, shared = store.weights(key), limits.shares_gpu
         made.append(attempt(trial, report, weights, running, shares_gpu=shared, launch=launch))
         return made[0]
 
     def of_commit() -> Record:
-        with found.logging(key) as log:
+        with store.logging(key) as log:
             return replace(limited(trial, running, log, sweep, limits, run), commit=commit)
 
     try:
-        record = found.finished_or_run(key, trial.label, of_commit, trial.search)
+        record = store.finished_or_run(key, trial.label, of_commit, trial.search)
     except UserError as why:
         return unstored_report(why, made)
     return report_of(record)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.sweeps.spaces.bounded_yaml import DEEPEST, LARGEST, MOST_VALUES
+from harness.sweeps.spaces.document import DEEPEST, LARGEST, MOST_VALUES
 
 pytestmark = pytest.mark.slow
 

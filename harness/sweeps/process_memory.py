@@ -46,11 +46,11 @@ def family(process: int) -> list[int]:
 
 def children(process: int) -> list[int]:
     """The processes that a process has started."""
-    found: list[int] = []
+    processes: list[int] = []
     for listed in (_PROC / str(process) / "task").glob("*/children"):
         with suppress(OSError):
-            found += map(int, listed.read_text().split())
-    return found
+            processes += map(int, listed.read_text().split())
+    return processes
 
 
 def parent(process: int) -> int:
@@ -63,12 +63,12 @@ def start_of(process: int) -> int:
     return _number(process, 19)
 
 
-def _number(process: int, place: int) -> int:
+def _number(process: int, index: int) -> int:
     """What the system says of a process at this place behind the name of its program."""
     with suppress(OSError):
         # The name, in brackets, may have spaces.
         stat = (_PROC / str(process) / "stat").read_text()
-        return int(stat.rpartition(")")[2].split()[place])
+        return int(stat.rpartition(")")[2].split()[index])
     return 0
 
 

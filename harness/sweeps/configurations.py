@@ -15,10 +15,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from harness.errors import UserError
 from harness.sweeps.pool import Report, Slot
-from harness.sweeps.searching.scored import tried_of
-from harness.sweeps.searching.study import KEYS, Study
+from harness.sweeps.scored import tried_of
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.study import KEYS, Study
 from harness.sweeps.trial_runs import TrialRuns
 from harness.trials.record import Record
 from harness.trials.store import Store
@@ -88,7 +88,7 @@ class Configurations:
         """Bring the study of a sampler and the store together."""
         stored = tried_of(self.search, self.store)
         settled = self.store.finished_keys()  # also what another search has finished
-        settled |= {record.key for each in stored for record in each.records}
+        settled |= {record.key for tried in stored for record in tried.records}
         seconds = self.store.read(
             ("search", "wall_seconds"), pc.field("search") == self.search.id
         ).table["wall_seconds"]
@@ -105,9 +105,9 @@ class Configurations:
                 # On other data or under another protocol, its trials had other keys.
                 if names <= settled and names == self._keys({**self.search.fixed, **trial.params}):
                     self._count(names)
-        for each in stored:
-            if each.records[0].key not in known:
-                self._begin(None, each.values)
+        for tried in stored:
+            if tried.records[0].key not in known:
+                self._begin(None, tried.values)
         self._join()
 
     def _join(self) -> list[Configuration]:
@@ -128,12 +128,12 @@ class Configurations:
 
     def _take_up(self, listed: Iterable[Values]) -> None:
         """Find the configurations of a grid that are not settled, and their numbers."""
-        known: dict[frozenset[str], FrozenTrial] = {
+        by_keys: dict[frozenset[str], FrozenTrial] = {
             _names(trial): trial for trial in self.study.trials() if trial.state != TrialState.FAIL
         }
         for values in listed:
             names = self._keys(values)
-            trial = known.get(names)
+            trial = by_keys.get(names)
             running = trial is not None and trial.state == TrialState.RUNNING
             if trial is None or running or not all(map(self._settled, names)):
                 self._waiting.append((trial.number if trial and running else None, values))
@@ -161,15 +161,15 @@ class Configurations:
 
     def more(self) -> int | None:
         """The number of further trials that may be asked for; None: hours decide it."""
-        known = len(self._waiting) * self._repeats
+        listed = len(self._waiting) * self._repeats
         if not self._may_ask():
-            return known
+            return listed
         assert self._budget
         most = self._budget.configurations
-        return None if most is None else known + (most - len(self._asked)) * self._repeats
+        return None if most is None else listed + (most - len(self._asked)) * self._repeats
 
     @property
-    def settled(self) -> int:
+    def settled_count(self) -> int:
         """The number of trials of configurations that are finished or pruned."""
         running = {each.first for each in self._open}  # one may be suggested twice
         return (len(self._asked) - len(running)) * self._repeats
@@ -191,10 +191,10 @@ class Configurations:
         `slots`: the most that are open without a score; a sampler learns from the others.
         """
         tasks = [asyncio.create_task(self._run(runs, each)) for each in self._open]
-        here = set(tasks)
+        ours = set(tasks)
         while self._waiting or self._may_ask():
-            if len(here) >= slots():
-                ended, here = await asyncio.wait(here, return_when=asyncio.FIRST_COMPLETED)
+            if len(ours) >= slots():
+                ended, ours = await asyncio.wait(ours, return_when=asyncio.FIRST_COMPLETED)
                 await asyncio.gather(*ended)  # where one has raised an error, so does this
                 continue
             # What is suggested later is suggested better, so nothing is before a slot is free.
@@ -206,7 +206,7 @@ class Configurations:
                 slot.free()
                 continue
             task = asyncio.create_task(self._run(runs, begun, slot))
-            here.add(task)
+            ours.add(task)
             tasks.append(task)
             await asyncio.sleep(0)  # its other seeds wait for slots before the next configuration
         await asyncio.gather(*tasks)

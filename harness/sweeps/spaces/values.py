@@ -1,20 +1,21 @@
-"""Checks the values of a search space against the methods that they are for."""
+"""The values of a search space and of `--set`: reading them, and checks against their methods."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin
 from harness.plugin.resolution import resolve
-from harness.sweeps.spaces.axes import Between, SamplerRange, SamplerValues, Span, Values
-from harness.sweeps.spaces.conditions import is_whole
-from harness.sweeps.spaces.encoders import pretrained
+from harness.sweeps.spaces.axes import Between, SamplerRange, SamplerValues, Span, Values, is_whole
+from harness.sweeps.spaces.document import BadYaml, Document, Location, read_value
+from harness.sweeps.spaces.methods import located, pretrained
 from harness.sweeps.spaces.space import MethodSpace, Space, rounds
-from harness.sweeps.spaces.space_methods import located
-from harness.sweeps.spaces.yaml_lines import Document, Location
 
 OF_THE_SPACE = {
     "encoder": "write `encoders:` for the whole space, or for one method",
@@ -32,14 +33,10 @@ def check_shared(space: Space, document: Document, plugins: list[Plugin]) -> Non
     Raises UserError for a hyperparameter that no method has.
     """
     fields = _fields(plugins)
-    every = {key for name in space.methods for key in _fields_of(name, document)} | fields
+    fields |= {key for name in space.methods for key in _fields_of(name, document)}
     for key in space.set:
-        if key in REPEAT_KEYS:
-            raise document.error(("set", key), _repeated(key))
-        if key not in every:
-            raise document.error(
-                ("set", key), f'no method here has a hyperparameter "{key}"{suggest(key, every)}'
-            )
+        if problem := _problem(key, fields, "no method here has a"):
+            raise document.error(("set", key), problem)
 
 
 def check_command_line(values: Mapping[str, Any], plugins: Iterable[Plugin]) -> None:
@@ -49,12 +46,19 @@ def check_command_line(values: Mapping[str, Any], plugins: Iterable[Plugin]) -> 
     """
     fields = _fields(plugins)
     for key in values:
-        if key in REPEAT_KEYS:
-            raise UserError(f"--set {key}: {_repeated(key)}; here, use --{REPEAT_KEYS[key]}")
-        if key not in fields:
-            raise UserError(
-                f'--set {key}: no method here has a hyperparameter "{key}"{suggest(key, fields)}'
-            )
+        if problem := _problem(key, fields, "no method here has a"):
+            option = f"; here, use --{REPEAT_KEYS[key]}" if key in REPEAT_KEYS else ""
+            raise UserError(f"--set {key}: {problem}{option}")
+
+
+def _problem(key: str, fields: Iterable[str], owner: str) -> str | None:
+    """Why a key is not a hyperparameter. `owner`: who has none, as the beginning of a sentence."""
+    if key in REPEAT_KEYS:
+        where = f"write `{REPEAT_KEYS[key]}:` under search and final"
+        return f"the {key} is not a hyperparameter; {where}"
+    if key not in fields:
+        return f'{owner} hyperparameter "{key}"{suggest(key, fields)}'
+    return None
 
 
 def check_values(plugin: Plugin, name: str, space: Space, document: Document) -> None:
@@ -100,23 +104,19 @@ def _check_key(plugin: Plugin, location: Location, document: Document) -> None:
     key, fields = str(location[-1]), plugin.config_type.model_fields
     if key in OF_THE_SPACE:
         raise document.error(location, f"{key} is not a hyperparameter; {OF_THE_SPACE[key]}")
-    if key in REPEAT_KEYS:
-        raise document.error(location, _repeated(key))
-    if key not in fields:
-        raise document.error(
-            location, f'method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}'
-        )
+    if problem := _problem(key, fields, f"method {plugin.name} has no"):
+        raise document.error(location, problem)
 
 
-def _check_together(plugin: Plugin, base: Values, given: Located, document: Document) -> Values:
+def _check_together(plugin: Plugin, base: Values, written: Located, document: Document) -> Values:
     """Check values that a method gets together, and return them by their hyperparameters."""
-    values = {str(location[-1]): value for location, value in given.items()}
+    values = {str(location[-1]): value for location, value in written.items()}
     try:
         resolve(plugin, {**base, **values})
     except UserError:
-        for location, value in given.items():  # where one of them is wrong by itself
+        for location, value in written.items():  # where one of them is wrong by itself
             resolve(plugin, {**base, str(location[-1]): value}, document.where(location))
-        resolve(plugin, {**base, **values}, document.where(next(iter(given))[:-1]))
+        resolve(plugin, {**base, **values}, document.where(next(iter(written))[:-1]))
     return values
 
 
@@ -134,10 +134,6 @@ def _fields_of(name: str, document: Document) -> Iterable[str]:
     return registry.load(locator).config_type.model_fields
 
 
-def _repeated(key: str) -> str:
-    return f"the {key} is not a hyperparameter; write `{REPEAT_KEYS[key]}:` under search and final"
-
-
 def _axes(
     where: Location, part: MethodSpace, config: type[MethodConfig]
 ) -> Iterable[tuple[Location, list[Any]]]:
@@ -147,27 +143,82 @@ def _axes(
         for key, axis in axes.items():
             yield (*place, key), _known_values(axis)
     for key, span in (part.ranges or {}).items():
-        if isinstance(span, SamplerRange) and key in config.model_fields and is_whole(config, key):
-            yield (*where, "ranges", key), _whole_values(span)
-        else:
-            yield (*where, "ranges", key), _known_values(span)
+        whole = key in config.model_fields and is_whole(config, key)
+        yield (*where, "ranges", key), _known_values(span, whole=whole)
 
 
-def _whole_values(span: SamplerRange) -> list[Any]:
-    """The ends of a range of whole numbers, and the value that its step leads to."""
-    return [span.low, min(span.low + (span.step or 1), span.high), span.high]
+def _known_values(axis: Any, *, whole: bool = False) -> list[Any]:
+    """The values of an axis that are known before anything has run.
 
-
-def _known_values(axis: Any) -> list[Any]:
-    """The values of an axis that are known before anything has run."""
+    `whole`: whether the axis is of a hyperparameter that is a whole number.
+    """
     if isinstance(axis, Span):
         if axis.count > 1000:  # what a method refuses, it refuses at an end or for not being whole
             return [axis.start, axis.start + axis.step, axis.stop]
         return list(axis.values())
     if isinstance(axis, SamplerRange):
         # A value inside the range, which is not a whole number unless all values are.
-        inner = axis.low + (axis.step or (axis.high - axis.low) / math.pi)
-        return [axis.low, min(inner, axis.high), axis.high]
+        step = axis.step or (1 if whole else (axis.high - axis.low) / math.pi)
+        return [axis.low, min(axis.low + step, axis.high), axis.high]
     if isinstance(axis, SamplerValues):
         return axis.values
     return [] if isinstance(axis, Between) else list(axis)
+
+
+_WHOLE = re.compile(r"[-+]?[0-9]{1,30}")
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def read_values(texts: Mapping[str, Any], plugins: Iterable[Plugin]) -> dict[str, Any]:
+    """The values, with each text read as the field of the first method that has it.
+
+    A field of text takes the text as it is written, so that a path may have any characters. A
+    field of numbers takes a number, a switch `true` or `false`, and a field that may be empty
+    `null`. Any other field, such as a list, takes YAML. Raises UserError for a text that is none.
+    """
+    fields: dict[str, Any] = {}
+    for plugin in plugins:
+        fields = {**plugin.config_type.model_fields, **fields}
+    return {
+        name: _read(name, value, _kinds(fields[name].annotation))
+        if isinstance(value, str) and name in fields
+        else value
+        for name, value in texts.items()
+    }
+
+
+def _read(name: str, text: str, kinds: set[Any]) -> Any:
+    if NoneType in kinds and text == "null":
+        return None
+    if kinds <= {str, Path, NoneType}:
+        return text
+    if kinds <= {int, float, bool, str, NoneType}:
+        return _number(text, kinds)
+    try:
+        return read_value(text)
+    except BadYaml as error:
+        raise UserError(f"--set {name}={text}: the value is not valid YAML: {error}") from None
+
+
+def _number(text: str, kinds: set[Any]) -> Any:
+    """The number or the switch that a text says, or the text, which the field then refuses."""
+    if bool in kinds and text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """The types of the values that a field takes."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kinds(parts[0])
+    if origin is Literal:
+        return {type(value) for value in parts}
+    if origin in (Union, UnionType):
+        return {kind for part in parts for kind in _kinds(part)}
+    return {annotation}

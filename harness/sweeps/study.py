@@ -7,21 +7,32 @@ the suggestions, the curves, and what was running. `optuna-dashboard FILE` shows
 import logging
 import re
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import optuna
+from optuna import distributions, pruners, samplers
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from harness.errors import UserError
-from harness.sweeps.searching.samplers import distribution, pruner_of, sampler_of, suggested
-from harness.sweeps.spaces.axes import SamplerValues, Values
-from harness.sweeps.spaces.conditions import Ranges, applies, drawn_params
-from harness.sweeps.spaces.sampling import Wilcoxon
+from harness.files import digest_of
+from harness.sweeps.spaces.axes import (
+    Ranges,
+    SamplerRange,
+    SamplerValues,
+    Values,
+    WholeRange,
+    applies,
+    drawn_params,
+)
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.space import Asha, Median, Pruner, Sampler, Wilcoxon
 from harness.trials.store import Store
 
 KEYS, TO_PRUNE = "trials", "stopped"
@@ -194,3 +205,73 @@ def _end_with_a_line(path: Path) -> None:
             file.truncate(content.rfind(b"\n") + 1)
     finally:
         lock.release()
+
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+# These are in Optuna to stay, and say on every start that they are new.
+warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+
+# A range that applies only sometimes is drawn at random by the samplers that cannot model it.
+SAMPLERS: Mapping[str, Callable[..., samplers.BaseSampler]] = {
+    "tpe": samplers.TPESampler,
+    "random": samplers.RandomSampler,
+    "cma-es": partial(samplers.CmaEsSampler, warn_independent_sampling=False),
+    "qmc": partial(samplers.QMCSampler, warn_independent_sampling=False),
+    "gp": partial(samplers.GPSampler, warn_independent_sampling=False),
+    "nsga-ii": samplers.NSGAIISampler,
+    "nsga-iii": samplers.NSGAIIISampler,
+}
+
+
+SEED_DIGITS = 8
+"""Hexadecimal digits of a sampler's seed, which has to be below 2**32"""
+
+
+def sampler_of(sampler: Sampler, search: str, number: int) -> samplers.BaseSampler:
+    """The sampler that suggests configuration `number` of the study of a search.
+
+    What it knows is in the study. Its random numbers follow from the seed of the space, the label
+    of the search and the number alone. So searches do not try the same places of their ranges, what
+    runs beside a search changes nothing, and one that was stopped goes on as if it had not been.
+    """
+    seed = int(digest_of([sampler.seed, search, number], SEED_DIGITS), 16)
+    return SAMPLERS[sampler.name](seed=seed)
+
+
+def pruner_of(pruner: Pruner | None) -> pruners.BasePruner:
+    """The pruner; without one, a pruner that prunes nothing."""
+    if pruner is None:
+        return pruners.NopPruner()
+    if isinstance(pruner, Asha):
+        first, factor = pruner.first_evaluation, pruner.reduction_factor
+        return pruners.SuccessiveHalvingPruner(min_resource=first, reduction_factor=factor)
+    if isinstance(pruner, Wilcoxon):
+        return pruners.WilcoxonPruner(p_threshold=pruner.p_threshold)
+    keep = 50.0 if isinstance(pruner, Median) else pruner.keep_percent
+    return pruners.PercentilePruner(
+        keep,
+        n_startup_trials=pruner.startup_configurations,
+        n_warmup_steps=pruner.first_evaluation,
+    )
+
+
+def distribution(axis: SamplerRange | SamplerValues) -> distributions.BaseDistribution:
+    """The distribution of Optuna for a range of a search space."""
+    if isinstance(axis, SamplerValues):
+        return distributions.CategoricalDistribution(axis.values)
+    numbers = (axis.low, axis.high, axis.step or 0.5)
+    if isinstance(axis, WholeRange) or all(float(number).is_integer() for number in numbers):
+        low, step = int(axis.low), int(axis.step or 1)
+        high = low + (int(axis.high) - low) // step * step  # the last value that a step reaches
+        return distributions.IntDistribution(low, high, log=axis.log, step=step)
+    return distributions.FloatDistribution(axis.low, axis.high, log=axis.log, step=axis.step)
+
+
+def suggested(trial: optuna.Trial, name: str, axis: SamplerRange | SamplerValues) -> Any:
+    """A value of one range for a trial of a study."""
+    space = distribution(axis)
+    if isinstance(space, distributions.CategoricalDistribution):
+        return trial.suggest_categorical(name, space.choices)
+    if isinstance(space, distributions.IntDistribution):
+        return trial.suggest_int(name, space.low, space.high, step=space.step, log=space.log)
+    return trial.suggest_float(name, space.low, space.high, step=space.step, log=space.log)

@@ -1,7 +1,7 @@
-"""The least memory that each worker of a trial needs, known before it runs."""
+"""The least memory that each worker of a trial needs, known before it runs, and whether it fits."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import ceil
@@ -14,7 +14,11 @@ from harness.errors import NotHere, UserError
 from harness.plugin.config import EngineConfig, TrainingConfig
 from harness.plugin.declared import Declared
 from harness.plugin.stage import Stage
+from harness.sweeps.machines import Machine
+from harness.trials.trial import Trial
 
+ZERO_STAGES = (1, 2, 3)
+_GIB = 2**30
 FLOAT32, BF16 = 4, 2
 """Bytes of a number. Weights and losses are float32, and bf16 is used for products; only a frozen
 encoder that is stored in bf16 stays so"""
@@ -138,34 +142,85 @@ def _trains_encoder(declared: Declared, stage: Stage) -> bool:
 def _of_stage(declared: Declared, stage: Stage, weights: int, engine: EngineConfig) -> LeastMemory:
     trained = weights if _trains_encoder(declared, stage) else 0
     states = 1 if stage.optimisation.optimiser == "lars" else 2
-    kept = _kept(engine)
+    # The shares that a worker keeps on its own device, as the table above says.
+    kept, gradients, kept_states = 1.0, 1.0, 1.0
+    if engine.engine == "deepspeed":
+        shard = 1 / engine.workers
+        kept_states = 0 if engine.offload_optimiser else shard
+        gradients = 1 if engine.zero == 1 else kept_states
+        if engine.zero == 3:
+            kept = 0 if engine.offload_parameters else shard
     # A corpus may have fewer items than a batch; where its size is not known, none are certain.
     sizes = [min(size, declared.items(name) or 0) for name, size in stage.streams.items()]
     items = min(sizes) if "contrastive" in stage.losses else 0
-    whole = weights * kept.weights + trained * (kept.gradients + states * kept.states)
     return LeastMemory(
-        weights=ceil(whole),
-        batch=ceil(weights * kept.weights) + 2 * FLOAT32 * items**2,
+        weights=ceil(weights * kept + trained * (gradients + states * kept_states)),
+        batch=ceil(weights * kept) + 2 * FLOAT32 * items**2,
         items=items,
     )
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """The shares that a worker keeps on its own device, from 0 to 1."""
+class Room:
+    """The most memory that a worker of a trial can have."""
 
-    weights: float = 1
-    gradients: float = 1
-    states: float = 1
+    owner: str
+    """Who has it, as the beginning of a sentence"""
+    size: float
+    """Bytes"""
 
 
-def _kept(engine: EngineConfig) -> _Kept:
-    if engine.engine != "deepspeed":
-        return _Kept()
-    shard = 1 / engine.workers
-    offloaded = 0 if engine.offload_optimiser else shard
-    return _Kept(
-        weights=(0 if engine.offload_parameters else shard) if engine.zero == 3 else 1,
-        gradients=1 if engine.zero == 1 else offloaded,
-        states=offloaded,
-    )
+def largest_room(machines: Sequence[Machine], *, on_gpu: bool, limit: float | None) -> Room | None:
+    """The most memory that any machine has for a worker of a trial; None: not known.
+
+    `on_gpu`: whether trials compute on GPUs. `limit`: bytes of host memory that a trial may take.
+    """
+    if on_gpu:
+        gpus = {gpu.memory_mib: gpu.name for machine in machines for gpu in machine.gpus}
+        return Room(f"the largest GPU ({gpus[max(gpus)]}) has", max(gpus) * 2**20) if gpus else None
+    if limit is not None:
+        return Room("--memory-per-trial allows", limit)
+    most = max((machine.memory_bytes for machine in machines), default=0)
+    return Room("the largest machine has", most) if most else None
+
+
+def check_fits(trial: Trial, room: Room | None) -> None:
+    """Raises UserError for a trial that certainly needs more memory than there is.
+
+    The sentence names the first ZeRO stage with which the trial would fit.
+    """
+    if room is None:
+        return
+    workers = engine_of(trial.declared).workers
+    in_each = f" in each of its {workers} workers" if workers > 1 else ""
+    has = f"and {room.owner} {room.size / _GIB:.1f} GiB"
+    for least in least_memory(trial.declared):
+        if least.weights > room.size:
+            raise UserError(
+                f"{trial.label} cannot run: the weights of its encoder and what their training "
+                f"needs take {least.weights / _GIB:.1f} GiB{in_each}, {has}; "
+                f"{_remedy(trial.declared, room)}"
+            )
+        if least.batch > room.size:
+            raise UserError(
+                f"{trial.label} cannot run: the similarities of a batch of {least.items} items "
+                f"and the encoder take {least.batch / _GIB:.1f} GiB{in_each}, {has}; choose a "
+                f"smaller batch_size"
+            )
+
+
+def _remedy(declared: Declared, room: Room) -> str:
+    """What would let a trial fit whose weights and their training do not."""
+    engine = engine_of(declared)
+    if not declared.stages:
+        return "choose a smaller encoder"
+    if engine.workers == 1:
+        return "no ZeRO stage helps a single worker: set workers, or choose a smaller encoder"
+    if any(stage.needs_whole_gradients for stage in declared.stages):
+        return "it needs whole gradients, so no ZeRO stage can be used: choose a smaller encoder"
+    for zero in ZERO_STAGES:
+        sharded = engine.model_copy(update={"engine": "deepspeed", "zero": zero})
+        most = max(least.weights for least in least_memory(declared, sharded))
+        if most <= room.size:
+            return f"engine=deepspeed with zero={zero} would need at least {most / _GIB:.1f} GiB"
+    return "no ZeRO stage would fit: set more workers, or choose a smaller encoder"

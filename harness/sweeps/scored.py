@@ -18,7 +18,8 @@ from harness.trials.trial import key
 Scored = list[tuple[Values, float]]
 """Configurations, each with the mean of its dev scores"""
 COST_MARGIN = 0.5
-"""Where cost selects, too: the points on dev by which the chosen configuration may be worse"""
+"""Where cost selects, too: the points on dev (Spearman x100) by which the chosen configuration may
+be worse, about a standard deviation over seeds (`TYPICAL` in `resolution.py`)"""
 _logger = logging.getLogger(__name__)
 _FINISHED = pc.field("status") == "finished"
 
@@ -29,7 +30,7 @@ class Tried:
 
     values: Values
     records: list[Record]
-    complete: bool
+    finished: bool
     """Whether every search seed and label subset of it has finished"""
 
     @property
@@ -38,9 +39,9 @@ class Tried:
         return any(record.status == "pruned" for record in self.records)
 
     @property
-    def settled(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing of it is left to run."""
-        return self.complete or self.pruned
+        return self.finished or self.pruned
 
 
 def scored_of(search: Search, configurations: list[Values], store: Store) -> Scored:
@@ -79,7 +80,7 @@ def tried_of(search: Search, store: Store) -> list[Tried]:
         # Each label subset is a trial of its own, but not a configuration of its own.
         values[repr(tried)] = tried
         records[repr(tried)].append(record)
-    found = []
+    configurations = []
     # In a fixed order, because of equal scores the first configuration is chosen.
     for name in sorted(records):
         try:
@@ -92,8 +93,8 @@ def tried_of(search: Search, store: Store) -> list[Tried]:
         own = [record for record in records[name] if record.key in keys]
         if own:
             complete = sum(record.finished for record in own) == len(keys)
-            found.append(Tried(values[name], own, complete))
-    return found
+            configurations.append(Tried(values[name], own, complete))
+    return configurations
 
 
 def sampled_of(search: Search, store: Store) -> Scored:
@@ -104,7 +105,7 @@ def sampled_of(search: Search, store: Store) -> Scored:
     return [
         (each.values, fmean(record.dev_score or 0.0 for record in each.records))
         for each in tried_of(search, store)
-        if each.complete
+        if each.finished
     ]
 
 
@@ -118,13 +119,13 @@ def _means(
     asked = pc.field("key").isin([name for names in keys for name in names])
     columns = ("selected_by", "dev", "training_seconds")
     rows = store.read(columns, asked & _FINISHED).table.to_pylist()
-    found = {
+    by_key = {
         row["key"]: (dict(row["dev"] or ()).get(row["selected_by"]), row["training_seconds"] or 0.0)
         for row in rows
     }
     means = []
     for values, names in zip(configurations, keys, strict=True):
-        known = [found[name] for name in names if name in found]
+        known = [by_key[name] for name in names if name in by_key]
         scores = [dev for dev, _ in known if dev is not None]
         if len(scores) == len(names):
             means.append((values, sum(scores) / len(scores), fmean(cost for _, cost in known)))

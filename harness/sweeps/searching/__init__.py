@@ -1,1 +1,0 @@
-"""The searches while they run: samplers, studies, scores, and the course of each."""

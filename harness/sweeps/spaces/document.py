@@ -1,0 +1,215 @@
+"""YAML of users, read safely and within bounds, with the line of every key.
+
+A few lines of YAML can stand for billions of values (aliases of aliases), and deeply nested
+brackets end the process in some parsers; here no text costs more than about a second.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from harness.errors import UserError, suggest
+from harness.inputs import read_text
+
+LARGEST = 2**20
+"""Bytes of a file"""
+DEEPEST = 50
+"""Mappings and lists inside one another"""
+MOST_VALUES = 50_000
+"""Keys and values of a text, as they are written and with each alias replaced"""
+_HUGE = re.compile(r"[-+]?(0[bx][0-9a-fA-F_]{100,}|[0-9_:]{100,})")
+"""A whole number that is so long that Python may refuse to print it"""
+# libyaml is ten times faster, where PyYAML was built with it.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Location = tuple[str | int, ...]
+"""The keys and list indices that lead from the root of the file to a part of it"""
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class BadYaml(Exception):
+    """A text is no YAML, or beyond the bounds; the message is the reason."""
+
+    def __init__(self, problem: str, line: int | None = None) -> None:
+        """line: where it is, counted from 1; None: not known."""
+        super().__init__(problem)
+        self.line = line
+
+
+@dataclass(frozen=True)
+class Document:
+    """The content of a YAML file, and the line of each of its parts."""
+
+    path: Path
+    content: dict[str, Any]
+    lines: dict[Location, int]
+    """Location -> its line, counted from 1"""
+
+    def where(self, location: Location) -> str:
+        """The beginning of an error message: `file, line n: a.b.c: `.
+
+        The line is that of the part itself, or of the nearest part around it that is in the file.
+        """
+        known = location
+        while known and known not in self.lines:
+            known = known[:-1]
+        line = f", line {self.lines[known]}" if known in self.lines else ""
+        dotted = ".".join(str(part) for part in location)
+        return f"{self.path}{line}: {dotted}: " if dotted else f"{self.path}{line}: "
+
+    def error(self, location: Location, problem: str) -> UserError:
+        """The error about a part of the file."""
+        return UserError(self.where(location) + problem)
+
+    def parse(self, model: type[_Model]) -> _Model:
+        """The content as a pydantic model.
+
+        Raises UserError with the file and the line, for an unknown key also with the nearest valid
+        one.
+        """
+        try:
+            return model.model_validate(self.content)
+        except ValidationError as error:
+            # A misspelt key is unknown, and the right key is missing: the first message helps more.
+            first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+            location: Location = ()
+            for part in first["loc"]:  # pydantic adds parts for the members of a union
+                if (*location, part) in self.lines:
+                    location = (*location, part)
+            problem = first["msg"].removeprefix("Value error, ")
+            if first["type"] == "missing":
+                location = (*location, first["loc"][-1])
+            elif first["type"] == "extra_forbidden":
+                problem = f"unknown key{suggest(str(location[-1]), _siblings(model, location))}"
+            raise self.error(location, problem) from None
+
+
+def read_document(path: Path) -> Document:
+    """Read a YAML file, with the safe loader and within bounds.
+
+    Raises UserError for a missing file, broken YAML, a key that is written twice, or a file that
+    does not hold a mapping.
+    """
+    text = read_text(path, at_most=LARGEST)
+    lines: dict[Location, int] = {}
+    try:
+        root = _composed(text)
+        if not isinstance(root, yaml.MappingNode):
+            raise UserError(f"{path}: the file must be a mapping of keys to values")
+        _walk(root, (), lines, path)  # first, because construction merges `<<` into its mapping
+        return Document(path, _constructed(root), lines)
+    except BadYaml as error:
+        line = "" if error.line is None else f", line {error.line}"
+        raise UserError(f"{path}{line}: not valid YAML: {error}") from None
+
+
+def read_value(text: str) -> Any:
+    """The value that a text of YAML stands for. Raises BadYaml."""
+    return _constructed(_composed(text))
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """The root of a text's tree of nodes, which know their lines; None: the text is empty."""
+    try:
+        _check_bounds(text)
+        return yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise _bad(error) from None
+
+
+def _constructed(root: yaml.Node | None) -> Any:
+    """The value that a tree of nodes stands for."""
+    if root is None:
+        return None
+    loader = _Loader("")
+    try:
+        return loader.construct_document(root)
+    # An impossible date is a ValueError, an empty `!!int` an IndexError, and so on.
+    except Exception as error:
+        raise _bad(error) from None
+    finally:
+        loader.dispose()
+
+
+def _bad(error: Exception) -> BadYaml:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+    return BadYaml(problem, mark.line + 1 if mark else None)
+
+
+def _check_bounds(text: str) -> None:
+    """Refuse what is too deep or too much from the events, before nodes or values are made."""
+    written, open_parts, sizes = 0, list[tuple[str | None, int]](), dict[str, int | None]()
+    """sizes: anchor -> its values with each alias replaced; None: it has not ended"""
+    total = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        assert event.start_mark is not None  # every event of a text has a place
+        line = event.start_mark.line + 1
+        anchor = getattr(event, "anchor", None)
+        written += isinstance(event, yaml.NodeEvent)
+        total += isinstance(event, yaml.NodeEvent)
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_parts.append((anchor, total - 1))
+            if anchor:
+                sizes[anchor] = None
+        elif isinstance(event, yaml.CollectionEndEvent):
+            name, before = open_parts.pop()
+            if name:
+                sizes[name] = total - before
+        elif isinstance(event, yaml.AliasEvent) and anchor in sizes:
+            if (size := sizes[anchor]) is None:
+                raise BadYaml("a part of the text contains itself", line)
+            total += size - 1
+        elif isinstance(event, yaml.ScalarEvent):
+            if anchor:
+                sizes[anchor] = 1
+            if _HUGE.fullmatch(event.value):
+                digits = len(event.value)
+                raise BadYaml(f"a whole number of {digits} digits is beyond 64 bits", line)
+        if len(open_parts) > DEEPEST:
+            raise BadYaml(f"more than {DEEPEST} levels of nesting", line)
+        if written > MOST_VALUES:
+            raise BadYaml(f"more than {MOST_VALUES} keys and values", line)
+        if total > MOST_VALUES:
+            raise BadYaml(f"its aliases stand for more than {MOST_VALUES} values", line)
+
+
+def _walk(node: Any, location: Location, lines: dict[Location, int], path: Path) -> None:
+    """Add the lines of a node and of all parts inside it to `lines`."""
+    lines.setdefault(location, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise BadYaml("a key must be a word or a number", line)
+            inner = (*location, key.value)
+            if inner in lines:  # yaml.safe_load keeps the last value without a message
+                raise UserError(f"{path}, line {line}: {key.value} is written twice")
+            lines[inner] = line
+            _walk(value, inner, lines, path)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _walk(value, (*location, index), lines, path)
+
+
+def _siblings(model: Any, location: Location) -> list[str]:
+    """The valid keys beside the last part of `location`."""
+    models = [model]
+    for part in location[:-1]:
+        inner = [
+            owner.model_fields[part].annotation
+            for owner in models
+            if isinstance(part, str) and part in owner.model_fields
+        ]
+        models = _models(inner[0]) if inner else models
+    return [name for owner in models for name in owner.model_fields]
+
+
+def _models(annotation: Any) -> list[Any]:
+    """The models of an annotation; of a union, a list or a mapping all of them."""
+    if hasattr(annotation, "model_fields"):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models(part)]

@@ -1,0 +1,159 @@
+"""The methods that a search space names, by name or by the path of a plugin."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from harness.errors import UserError, suggest
+from harness.inputs import kind_of
+from harness.plugin import registry
+from harness.plugin.resolution import resolve
+from harness.sweeps.spaces.document import Document, Location, read_document
+from harness.sweeps.spaces.space import MethodSpace, Space, TrainedEncoder
+from harness.trials.lookup import IN_A_METHOD
+
+
+def plain_name(named: str) -> str:
+    """The name of a method that a space names: of a path, that of its file or folder."""
+    return registry.name_of(Path(named)) if _is_path(named) else named
+
+
+def located(named: str, document: Document, where: Location) -> str:
+    """Where to load a method from that stands in a space: its name, or an absolute path.
+
+    A path starts at the folder of the space, or else at the working directory. `where`: the place
+    in the space. Raises UserError with its line for a method that is not there.
+    """
+    shipped = registry.names()
+    if named in shipped:
+        return named
+    if not _is_path(named):
+        raise document.error(where, f'unknown method "{named}"{suggest(named, shipped)}')
+    beside = document.path.parent / named
+    try:
+        return str(registry.locate(str(beside) if kind_of(beside) != "nothing" else named))
+    except UserError as error:
+        if kind_of(beside) != "nothing" or kind_of(Path(named)) != "nothing":
+            raise document.error(where, str(error)) from None
+        near = suggest(named, (*_plugins_near(named, beside), *shipped))
+        raise document.error(where, f'unknown method "{named}"{near}') from None
+
+
+def locators_of(space: Space, document: Document, wanted: tuple[str, ...]) -> dict[str, str]:
+    """Method as the space names it -> where to load it from, for those that are wanted.
+
+    wanted: names or paths of the command line, which go before the paths of the space; empty: all.
+    """
+    by_name: dict[str, str] = {}
+    for named in space.methods:
+        if by_name.setdefault(plain_name(named), named) != named:
+            raise document.error(
+                ("methods", named), f'two methods of the space are called "{plain_name(named)}"'
+            )
+    chosen = {} if wanted else {named: _in_space(named, document) for named in space.methods}
+    for given in wanted:
+        named = by_name.get(given, given)
+        if named in space.methods and _is_path(named):
+            chosen[named] = _in_space(named, document)
+            continue
+        name = registry.name_of(registry.locate(given))
+        if name not in by_name:
+            raise UserError(f'{document.path} has no method "{name}"{suggest(name, by_name)}')
+        chosen[by_name[name]] = given
+    return {named: chosen[named] for named in space.methods if named in chosen}
+
+
+def plugin_in_spaces(name: str, folders: Iterable[Path]) -> str | None:
+    """The path of the plugin that a search space in these folders names by a path.
+
+    None when no space has a plugin with this name.
+    """
+    for file in (file for folder in folders for file in sorted(folder.glob("*.yaml"))):
+        with suppress(UserError):  # another file, or a space with a mistake
+            document = read_document(file)
+            methods = document.content.get("methods")
+            for named in methods if isinstance(methods, dict) else ():
+                if isinstance(named, str) and _is_path(named) and plain_name(named) == name:
+                    return _in_space(named, document)
+    return None
+
+
+def _in_space(named: str, document: Document) -> str:
+    return located(named, document, ("methods", named))
+
+
+def _is_path(named: str) -> bool:
+    return "/" in named or named.endswith(".py")
+
+
+def _plugins_near(named: str, beside: Path) -> Iterable[str]:
+    """The plugins in the folder in which a path does not exist, written as the path is."""
+    folder, slash, _ = named.rpartition("/")
+    for place in {beside.parent, Path(folder)}:
+        for file in (*place.glob("*.py"), *place.glob("*/__init__.py")):
+            name = file.parent.name if file.name == "__init__.py" else file.name
+            yield f"{folder}{slash}{name}"
+
+
+def encoders_of(
+    part: MethodSpace, space: Space, wanted: Sequence[str]
+) -> list[str | TrainedEncoder]:
+    """The encoders of a method.
+
+    wanted: those of the command line; a method that trains an encoder starts from them, too.
+    """
+    encoders = part.encoders or space.encoders
+    if not wanted:
+        return encoders
+    trained = [encoder for encoder in encoders if isinstance(encoder, TrainedEncoder)]
+    trainers = {(encoder.trained_by, encoder.setting): encoder for encoder in trained}
+    return [
+        *(wanted if len(trained) < len(encoders) else ()),
+        *(
+            encoder.model_copy(update={"encoder": name})
+            for encoder in trainers.values()
+            for name in wanted
+        ),
+    ]
+
+
+def trainers_of(
+    name: str, locators: Mapping[str, str], space: Space, document: Document
+) -> dict[str, str]:
+    """The methods that train an encoder for the method `name`: method -> where to load it from.
+
+    locators: the same for the methods of the sweep. Raises UserError with the line of the encoder.
+    """
+    part, trainers = space.methods[name] or MethodSpace(), dict[str, str]()
+    where: Location = ("methods", name, "encoders") if part.encoders else ("encoders",)
+    for number, encoder in enumerate(part.encoders or space.encoders):
+        if isinstance(encoder, TrainedEncoder):
+            method, place = encoder.trained_by, (*where, number, "trained_by")
+            trainers[method] = locators.get(method) or located(method, document, place)
+            for setting in part.setting or space.setting:
+                whole = encoder.model_copy(update={"setting": encoder.setting or setting})
+                _check_trained(whole, (*where, number), trainers[method], space, document)
+    return trainers
+
+
+def _check_trained(
+    encoder: TrainedEncoder, where: Location, locator: str, space: Space, document: Document
+) -> None:
+    method = encoder.trained_by
+    if (space.methods.get(method) or MethodSpace()).variants:
+        raise document.error(
+            (*where, "trained_by"),
+            f"{method} has variants, and only one can train the encoder",
+        )
+    plugin = registry.load(locator)
+    values = {"setting": encoder.setting, "suite": space.suite, "encoder": encoder.encoder}
+    stages = plugin.declare(resolve(plugin, values, document.where(where))).stages
+    trained = [pattern for stage in stages for pattern in stage.trains]
+    if not any(fnmatchcase(f"{IN_A_METHOD}weight", pattern) for pattern in trained):
+        raise document.error((*where, "trained_by"), f"{method} does not train its encoder")
+
+
+def pretrained(encoder: str | TrainedEncoder) -> str:
+    """The name of the pretrained model behind an encoder of a space."""
+    return encoder.encoder if isinstance(encoder, TrainedEncoder) else encoder

@@ -1,1 +1,0 @@
-"""The files that travel from the driver to the machines of a cluster."""
