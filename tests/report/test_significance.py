@@ -77,7 +77,7 @@ def test_p_values_of_shapes_that_are_broadcast() -> None:
 
 
 def test_holm_is_that_of_statsmodels() -> None:
-    table = RANDOM.uniform(0, 0.1, (6, 8))  # statsmodels collects garbage for each row
+    table = RANDOM.uniform(0, 0.1, (2, 12))  # statsmodels collects garbage for each row
     expected = [multipletests(row, method="holm")[1] for row in table]
     assert holm(table) == pytest.approx(np.array(expected))
     turned = holm(table.T, axis=0).T
@@ -164,7 +164,7 @@ def brute_groups(rows: Sequence[Sequence[float]]) -> list[int]:
 
 
 def test_groups_are_those_of_brute_force() -> None:
-    for _ in range(3):
+    for _ in range(2):
         centres = RANDOM.choice([70.0, 72.0, 75.0, 75.2, 80.0], 8)
         rows = [RANDOM.normal(centre, 0.2, 5) for centre in centres]
         expected = brute_groups(rows)
