@@ -326,7 +326,12 @@ def test_a_trial_is_found_by_the_first_characters_of_its_key(store: Store) -> No
         store.find("c")
 
 
+@pytest.mark.slow
 def test_one_line_reads_it_elsewhere(store: Store) -> None:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
     for number in range(3):
         store.write(record(number))
     store.compact(at_least=1)
@@ -335,10 +340,6 @@ def test_one_line_reads_it_elsewhere(store: Store) -> None:
     for beside in (store.weights(record(3).key), store.running(record(5).key) / "log.parquet"):
         beside.parent.mkdir(parents=True)
         beside.write_bytes(b"anything")
-    import duckdb
-    import pandas as pd
-    import polars as pl
-
     folder, files = str(store.folder), f"{store.folder}/*.parquet"
     assert sorted(pd.read_parquet(folder)["seed"]) == [0, 1, 2, 3, 4]
     assert sorted(pl.read_parquet(files)["seed"]) == [0, 1, 2, 3, 4]
@@ -489,6 +490,7 @@ def test_trial_in_a_small_and_a_large_file_is_one_trial(store: Store) -> None:
     assert keys_of(store) == [0, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finished_in", ["compact-a.parquet", "compact-b.parquet", None])
 def test_what_finished_wins_over_a_failure_whatever_file_it_is_in(
     finished_in: str | None, store: Store
