@@ -5,6 +5,7 @@ The fixtures that import torch are in the modules of FIXTURES.
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,10 @@ LONGEST = (
     "test_resume.py", "test_eval.py", "test_sts.py",
 )  # fmt: skip
 """Files and folders of tests that take minutes; they begin first, so that no worker ends alone"""
+QUICK_TESTS = "not slow and not process"
+"""The expression behind `-m` for the quick tests, as bootstrap.py has it"""
+NONE_QUICK = re.compile(r"^pytestmark = .*pytest\.mark\.(slow|process)", re.MULTILINE)
+"""The line of a file that has no quick test"""
 ALLOWED = {"fc-list", "git", "ldconfig", "lscpu", "nvidia-smi"}
 """Programs that a quick test may start: what matplotlib asks about fonts, the commit of a record,
 what joblib asks about cores, and what a plan and torch for CUDA ask about GPUs"""
@@ -40,6 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
         gc.disable()  # until all is imported, of which nothing is garbage
         for name in FIXTURES:
             config.pluginmanager.import_plugin(name)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """For the quick tests alone, import no file that has none of them: some import seconds."""
+    if config.getoption("markexpr") != QUICK_TESTS or collection_path.suffix != ".py":
+        return None
+    return bool(NONE_QUICK.search(collection_path.read_text(encoding="utf-8"))) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,8 +8,6 @@ import threading
 import time
 from pathlib import Path
 
-import nbclient
-import nbformat
 import pytest
 
 import harness
@@ -94,6 +92,9 @@ def test_mistakes_are_the_sentences_of_the_command_line(call: object, sentence: 
 @pytest.mark.slow
 def test_a_sweep_in_a_notebook(tmp_path: Path) -> None:
     """The kernel has a loop of its own, and the table is shown as HTML."""
+    import nbclient
+    import nbformat
+
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(NOTEBOOK)])
     kernel = nbclient.NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}

@@ -8,12 +8,13 @@ import pytest
 
 from harness.evaluation.suites import suite
 
+pytestmark = pytest.mark.slow
+
 Harness = Callable[..., Any]
 ONE_PERCENT = 6
 """Pairs, of the 600 of the test"""
 
 
-@pytest.mark.slow
 def test_a_score_is_marked_from_one_percent_on(
     harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

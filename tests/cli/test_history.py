@@ -9,6 +9,8 @@ import pytest
 from harness.trials.store import Store
 from tests.sweeping import write_few_pairs
 
+pytestmark = pytest.mark.slow
+
 ANALYSIS = {
     "sentences": "graded-sentences", "triplets": "graded-triplets", "analysis": "true",
     "stage1_steps": 4, "stage1_batch_size": 8, "batch_size": 8, "auxiliary_batch_size": 8,
@@ -16,7 +18,6 @@ ANALYSIS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_an_analysed_run_stores_its_curves(harness: Any, tmp_path: Path) -> None:
     values = {**ANALYSIS, "suite": write_few_pairs(tmp_path)}
     settings = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]

@@ -88,8 +88,8 @@ def test_follow_goes_on_until_the_trial_ends(harness: Any, tmp_path: Path) -> No
     def run() -> None:
         with store.claimed(KEY, "a trial"):
             claimed.set()
-            for number in range(5):
-                time.sleep(0.2)
+            for number in range(3):
+                time.sleep(0.1)
                 with path.open("ab") as file:
                     file.write(f"line {number}\n".encode())
 
@@ -98,7 +98,7 @@ def test_follow_goes_on_until_the_trial_ends(harness: Any, tmp_path: Path) -> No
     claimed.wait()
     answer = harness("logs", KEY[:4], "--follow", "--store", store.folder)
     runs.join()
-    assert answer.out.endswith("first\n" + "".join(f"line {number}\n" for number in range(5)))
+    assert answer.out.endswith("first\n" + "".join(f"line {number}\n" for number in range(3)))
 
 
 def test_clean_removes_logs_of_no_trial(

@@ -100,6 +100,7 @@ def test_a_suite_of_the_hub_has_a_commit(tmp_path: Path, monkeypatch: pytest.Mon
     assert revisions(trial, suite("sts")) == {f"datasets/{SIMCSE}": THIRD, **commits}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("name", ["mteb:STS12", "mteb:BIOSSES", "mteb:STS22?dev=train"])
 def test_data_that_mteb_reads_have_a_commit(

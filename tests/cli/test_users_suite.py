@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SUITE = """\
 from harness.evaluation.suites import Scores, SuiteCard, register
 
@@ -27,7 +29,6 @@ def count(task, data, vectors):
 """
 
 
-@pytest.mark.slow
 def test_the_table_prints_its_average_as_an_average(harness: Any, tmp_path: Path) -> None:
     path, store = tmp_path / "fruit.py", tmp_path / "store"
     path.write_text(SUITE, encoding="utf-8")

@@ -363,6 +363,7 @@ def test_run_that_fails_is_stored_with_its_reason_and_tried_again(
     assert (now.status, now.reason, now.key) == ("finished", None, row.key)
 
 
+@pytest.mark.slow
 def test_run_whose_loss_is_not_finite_fails(
     harness: Any, plugin: Callable[..., Path], tmp_path: Path
 ) -> None:

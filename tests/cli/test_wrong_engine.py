@@ -111,6 +111,7 @@ def made_from(wrong: Record, number: int, *, protocol: int | None = 5, **more: A
     return record(number, **common, **(more or evaluation))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize("protocol", [None, 5])
 def test_what_was_made_from_a_wrong_trial_counts_as_failed(

@@ -218,6 +218,7 @@ def test_a_packed_file_holds_at_most_its_bound(
         read(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_a_parquet_file_holds_at_most_its_bound(
     tmp_path: Path, dictionary: bool, monkeypatch: pytest.MonkeyPatch

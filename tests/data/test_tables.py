@@ -274,6 +274,7 @@ def test_a_card_names_files_of_its_own_folder_only(
             read(f"some/texts{number}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offline", [True, False])
 def test_what_was_downloaded_is_read_without_a_network(
     offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

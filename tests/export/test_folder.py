@@ -27,6 +27,8 @@ from harness.training.saved_state import SavedState
 from tests.kits import WORDS
 from tests.method_cases import values_of
 
+pytestmark = pytest.mark.slow  # sentence-transformers takes seconds to import
+
 KitFor = Callable[..., Kit]
 EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("simcse", {"masked_language_weight": 0.1}),
@@ -106,7 +108,6 @@ def exported(kit: Kit, folder: Path) -> bool:
     return plain
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), EXPORTED, ids=str)
 def test_every_method(
     kit_for: KitFor,
@@ -126,7 +127,6 @@ def test_all_methods_are_here() -> None:
     assert {name for name, _ in EXPORTED} | beside == set(registry.sources())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", ["tiny_roberta", "byte_roberta"])
 @pytest.mark.parametrize("name", ["simcse", "promptbert"])
 def test_other_tokenizers(kit_for: KitFor, tmp_path: Path, name: str) -> None:
@@ -134,7 +134,6 @@ def test_other_tokenizers(kit_for: KitFor, tmp_path: Path, name: str) -> None:
     assert exported(kit_for(name), tmp_path / "model") == (name == "simcse")
 
 
-@pytest.mark.slow
 def test_an_encoder_that_a_trial_has_trained(
     kit_for: KitFor, tiny_encoder: Path, tmp_path: Path
 ) -> None:
@@ -168,7 +167,6 @@ def test_word_vectors(kit_for: KitFor, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, [[0.5, 0, 2.25], [0, 2, 0], [0, 0, 0]], atol=1e-6)
 
 
-@pytest.mark.slow
 def test_a_folder_of_the_library(kit_for: KitFor, tiny_encoder: Path, tmp_path: Path) -> None:
     """It leaves as it is, with its own card beside ours; so does one that was exported before."""
     modules = [Transformer(str(tiny_encoder)), Pooling(32, "mean"), Normalize()]
@@ -201,7 +199,6 @@ def test_sentence_transformers_itself(folder: Path) -> None:
         SentenceTransformer(str(folder))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "pooling"),
     [
@@ -231,7 +228,6 @@ def test_names_that_older_versions_load(
         assert json.loads(dense.read_text()).keys() == keys
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), [("simcse", {}), ("promptbert", {})])
 def test_no_folder_of_this_machine_is_named(
     kit_for: KitFor, tiny_encoder: Path, tmp_path: Path, name: str, options: dict[str, Any]
@@ -272,7 +268,6 @@ def test_another_code_is_said(folder: Path, caplog: pytest.LogCaptureFixture) ->
     assert "the code of the method pooling is not that of" in caplog.text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("content", ["[]", "{}", "no JSON"])
 def test_a_damaged_folder(folder: Path, content: str) -> None:
     (folder / "config.json").write_text(content)

@@ -106,6 +106,7 @@ def test_a_lost_file_and_a_cut_one_are_built_again(
         assert {found: found.read_bytes() for found in derived(cached)} == kept
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_the_cache_and_not_the_trial(
     kit: Kit, cached: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

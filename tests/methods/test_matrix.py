@@ -7,6 +7,8 @@ import pytest
 from tests.architectures import ARCHITECTURES
 from tests.matrix import PAGE, Cells, found_in, page_part
 
+pytestmark = pytest.mark.slow
+
 FIRST, LAST = "| method | setting | ", "## One paragraph for each method"
 
 
@@ -15,14 +17,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cells]:
     return found_in(tmp_path_factory.mktemp("matrix"))
 
 
-@pytest.mark.slow
 def test_the_page_has_the_matrix(found: dict[str, Cells]) -> None:
     text = PAGE.read_text(encoding="utf-8")
     part = text[text.index("## Methods and architectures") : text.index(LAST)]
     assert part[part.index(FIRST) :].strip() == page_part(found).strip()
 
 
-@pytest.mark.slow
 def test_every_architecture_has_methods_and_every_refusal_is_a_sentence(
     found: dict[str, Cells],
 ) -> None:

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer import losses, modules
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
@@ -85,8 +83,12 @@ def test_torch_is_shown_where_a_chunk_lies(
     assert all(found)
 
 
+@pytest.mark.slow
 def test_the_gradients_of_sentence_transformers(tiny_encoder: Path) -> None:
     """Its cached loss is GradCache by another implementation."""
+    from sentence_transformers import SentenceTransformer  # for a second
+    from sentence_transformers.sentence_transformer import losses, modules
+
     body = modules.Transformer(str(tiny_encoder))
     theirs = SentenceTransformer(modules=[body, modules.Pooling(32, pooling_mode="cls")])
     loss = losses.CachedMultipleNegativesRankingLoss(theirs, scale=20.0, mini_batch_size=2)

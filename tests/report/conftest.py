@@ -62,7 +62,12 @@ def typed(values: dict[str, Any]) -> Record:
 
 @pytest.fixture
 def add_trial(store: Store) -> Callable[..., str]:
-    """add_trial(...): write a finished final trial and return its key.
+    """add_trial(...): write a finished final trial and return its key."""
+    return adding(store)
+
+
+def adding(store: Store) -> Callable[..., str]:
+    """A function that writes a finished final trial and returns its key.
 
     It is one of unsupervised SimCSE on BERT base, unless the arguments change it. `score`: Spearman
     x100 on each of the seven tests.

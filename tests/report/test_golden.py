@@ -18,6 +18,7 @@ from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
 from tests.report.conftest import METHODS, TASKS, record, typed
 
+Tables = dict[str, list[Sheet]]
 GOLDEN = Path(__file__).parent / "golden"
 PLACE = "results/of-mine"
 """The name of the store in commands"""
@@ -61,28 +62,28 @@ def known_store(folder: Path) -> Store:
     return store
 
 
-def sheets(what: str, store: Store) -> list[Sheet]:
+def all_sheets(store: Store) -> Tables:
     reading = store.read()
-    if what == "own":
-        return [own_sheet(reading, PLACE, ("method", "prompt_length"), ("stsb", "avg", "dev"))]
-    if what == "paper":
-        return paper_sheets(reading, "diffaug", Commands(METHODS, Path(PLACE)), "1")
-    return store_sheets(reading, PLACE)
+    return {
+        "own": [own_sheet(reading, PLACE, ("method", "prompt_length"), ("stsb", "avg", "dev"))],
+        "paper": paper_sheets(reading, "diffaug", Commands(METHODS, Path(PLACE)), "1"),
+        "store": store_sheets(reading, PLACE),
+    }
 
 
-def printed(name: str, store: Store) -> bytes:
+def printed(name: str, tables: Tables) -> bytes:
     what, kind = FILES[name]
     width = 80 if "narrow" in name else 180
-    return render_sheets(sheets(what, store), kind, width, bold="bold" in name)
+    return render_sheets(tables[what], kind, width, bold="bold" in name)
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return known_store(tmp_path_factory.mktemp("known") / "store")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    return all_sheets(known_store(tmp_path_factory.mktemp("known") / "store"))
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_table_is_printed_as_in_its_golden_file(name: str, known: Store) -> None:
+def test_a_table_is_printed_as_in_its_golden_file(name: str, known: Tables) -> None:
     assert printed(name, known).decode() == (GOLDEN / name).read_text(encoding="utf-8")
 
 
@@ -90,7 +91,7 @@ def test_every_golden_file_is_of_a_table() -> None:
     assert {path.name for path in GOLDEN.iterdir()} == {*FILES}
 
 
-def test_what_is_best_has_a_sign_in_every_format(known: Store) -> None:
+def test_what_is_best_has_a_sign_in_every_format(known: Tables) -> None:
     """Bold in a terminal; a sign with its explanation in a pipe; a column in CSV; a LaTeX note."""
     signed = [line for line in printed("store.txt", known).decode().splitlines() if "★" in line]
     assert any(
@@ -108,9 +109,9 @@ def main() -> None:
     """Write all files anew."""
     GOLDEN.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        store = known_store(Path(folder) / "store")
+        tables = all_sheets(known_store(Path(folder) / "store"))
         for name in FILES:
-            (GOLDEN / name).write_bytes(printed(name, store))
+            (GOLDEN / name).write_bytes(printed(name, tables))
 
 
 if __name__ == "__main__":

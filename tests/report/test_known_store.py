@@ -16,6 +16,7 @@ from harness.report.sheets.rows import SheetCell
 from harness.report.sheets.sheet import Sheet
 from harness.report.stores.store_tables import store_sheets
 from harness.trials.store import Store
+from tests.report.conftest import adding
 
 AddTrial = Callable[..., str]
 
@@ -28,8 +29,9 @@ def scores(*values: float, average: float | None = None) -> dict[str, float]:
     return found if average is None else found | {"avg": average}
 
 
-@pytest.fixture
-def known(store: Store, add_trial: AddTrial) -> Store:
+def fill(store: Store) -> AddTrial:
+    """Write the trials; what adds further ones."""
+    add_trial = adding(store)
     # simcse: averages of 71, 73 and 75 within the trials, so 73±2; STS12 is 60, 60 and 90.
     for seed, (first, mean) in enumerate(((60.0, 71.0), (60.0, 73.0), (90.0, 75.0))):
         rest = [(7 * mean - first) / 6] * 6
@@ -62,12 +64,14 @@ def known(store: Store, add_trial: AddTrial) -> Store:
     # A duplicate: the same record in a file of another name.
     first = sorted(store.folder.glob("0*.parquet"))[0]
     copy(first, store.folder / "compacted-copy.parquet")
-    return store
+    return add_trial
 
 
-@pytest.fixture
-def sheet(known: Store) -> Sheet:
-    (found,) = store_sheets(known.read(), Path("somewhere"))
+@pytest.fixture(scope="module")
+def sheet(tmp_path_factory: pytest.TempPathFactory) -> Sheet:
+    store = Store(tmp_path_factory.mktemp("known") / "store")
+    fill(store)
+    (found,) = store_sheets(store.read(), Path("somewhere"))
     return found
 
 
@@ -141,11 +145,12 @@ def test_subsets_have_the_std_of_all_runs_and_both_components(sheet: Sheet) -> N
     ]
 
 
-def test_groups_that_cannot_be_told_apart(known: Store, add_trial: AddTrial) -> None:
+def test_groups_that_cannot_be_told_apart(store: Store) -> None:
     """With five rows there are groups. simcse (73±2) cannot be told from promptbert (66±0.1)."""
+    add_trial = fill(store)
     for seed, mean in enumerate((65.9, 66.0, 66.1)):
         add_trial(score=mean, seed=seed, method="promptbert")
-    (sheet,) = store_sheets(known.read(), Path("somewhere"))
+    (sheet,) = store_sheets(store.read(), Path("somewhere"))
     groups = {
         method: cell(sheet, method, "avg").group
         for method in ("diffcse", "simcse", "promptbert", "d2cse", "pooling", "esimcse", "consert")

@@ -71,7 +71,7 @@ def test_the_p_value_counts_the_resamples_as_far_as_the_difference(
     assert paired_p_value(store.folder, "graded", scores[::-1], "graded") == pytest.approx(found)
     kept = [kept_pairs(pairs_file(store.weights(key), "graded"))["graded"] for key, _ in scores]
     random, differences = np.random.default_rng(1), []
-    for _ in range(400):
+    for _ in range(200):
         drawn = random.integers(0, 200, 200)
         one, two = (correlation(*each[:, drawn]).spearman for each in kept)
         differences.append(one - two)

@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
 from harness.report.statistics.significance import (
     Samples,
@@ -76,8 +75,11 @@ def test_p_values_of_shapes_that_are_broadcast() -> None:
     assert found == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_holm_is_that_of_statsmodels() -> None:
-    table = RANDOM.uniform(0, 0.1, (6, 8))  # statsmodels collects garbage for each row
+    from statsmodels.stats.multitest import multipletests  # for a second
+
+    table = RANDOM.uniform(0, 0.1, (3, 8))  # statsmodels collects garbage for each row
     expected = [multipletests(row, method="holm")[1] for row in table]
     assert holm(table) == pytest.approx(np.array(expected))
     turned = holm(table.T, axis=0).T
@@ -152,6 +154,8 @@ def test_a_row_alone_is_not_the_best() -> None:
 
 def brute_groups(rows: Sequence[Sequence[float]]) -> list[int]:
     """The groups by scipy and statsmodels: a border where all pairs across it differ."""
+    from statsmodels.stats.multitest import multipletests
+
     order = sorted(range(len(rows)), key=lambda row: -float(np.mean(rows[row])))
     pairs = [(a, b) for at, a in enumerate(order) for b in order[at + 1 :]]
     values = [stats.ttest_ind(rows[a], rows[b], equal_var=False).pvalue for a, b in pairs]
@@ -163,8 +167,9 @@ def brute_groups(rows: Sequence[Sequence[float]]) -> list[int]:
     return [found[row] for row in range(len(rows))]
 
 
+@pytest.mark.slow
 def test_groups_are_those_of_brute_force() -> None:
-    for _ in range(3):
+    for _ in range(2):
         centres = RANDOM.choice([70.0, 72.0, 75.0, 75.2, 80.0], 8)
         rows = [RANDOM.normal(centre, 0.2, 5) for centre in centres]
         expected = brute_groups(rows)

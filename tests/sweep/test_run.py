@@ -159,6 +159,7 @@ def test_no_worker_is_idle_while_a_search_may_suggest(
     assert len(played.play(scenario)) == 3 + 9 + 4 + 3
 
 
+@pytest.mark.slow
 def test_searches_share_the_workers_evenly(sweep_of: SweepOf) -> None:
     """As long as each of them may suggest, none has two workers more than another."""
     names = ["simcse", "esimcse", "promptbert"]

@@ -292,6 +292,7 @@ def test_a_stage_after_one_that_ended_early_has_all_of_its_steps(kit_for: KitFor
     assert (outcome.steps, outcome.best_step) == (13, 13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [3, 5, 8])
 @pytest.mark.parametrize("stages", [1, 2])
 def test_a_resumed_stage_keeps_its_patience(

@@ -30,6 +30,8 @@ from harness.trials.run import CHECKPOINT, GIVE_WAY, attempt
 from harness.trials.trial import Trial
 from tests.sweeping import write_few_pairs
 
+pytestmark = pytest.mark.slow
+
 OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib"}
 SMALL = {
     **TINY,
@@ -169,7 +171,6 @@ def seldom(generator: random.Random) -> Callable[..., bool]:
     return lambda _self, *, ends: ends or generator.random() < 0.4
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "values"), list(settings()))
 def test_killed_twice_and_resumed_it_is_the_same_trial(
     name: str,
@@ -191,7 +192,6 @@ def test_killed_twice_and_resumed_it_is_the_same_trial(
     same_weights(tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 3, 4, 5, 6, 9])
 def test_a_shared_stage_may_be_killed_anywhere(
     step: int, run: Run, trial_of: TrialOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -227,7 +227,6 @@ class Method(SimCSE):
 '''
 
 
-@pytest.mark.slow
 def test_random_numbers_of_every_source_go_on(run: Run, trial_of: TrialOf, tmp_path: Path) -> None:
     plugin = tmp_path / "drawing.py"
     plugin.write_text(DRAWING, encoding="utf-8")
@@ -241,7 +240,6 @@ def test_random_numbers_of_every_source_go_on(run: Run, trial_of: TrialOf, tmp_p
     same_weights(tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "setting"), [("simcse", "unsup"), ("diffaug", "semisup")])
 def test_thinned_curves_are_those_of_an_undisturbed_trial(
     name: str, setting: str, run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
@@ -260,7 +258,6 @@ def test_thinned_curves_are_those_of_an_undisturbed_trial(
     assert last == ([1, 4] if name == "simcse" else [1, 2, 4, 6, 9])
 
 
-@pytest.mark.slow
 def test_training_goes_on_from_the_last_checkpoint_and_its_seconds_add_up(
     run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,7 +273,6 @@ def test_training_goes_on_from_the_last_checkpoint_and_its_seconds_add_up(
     assert (record.steps, record.training_seconds) == (7, 7.0)
 
 
-@pytest.mark.slow
 def test_asked_to_give_way_it_saves_and_goes_on_later(
     run: Run, trial_of: TrialOf, tmp_path: Path
 ) -> None:
@@ -304,7 +300,6 @@ def test_asked_to_give_way_it_saves_and_goes_on_later(
     same_weights(tmp_path)
 
 
-@pytest.mark.slow
 def test_a_short_trial_writes_no_checkpoint(
     run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,7 +318,6 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1000])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", [flipped, cut, lambda path: path.write_bytes(b"")])
 def test_a_damaged_checkpoint_is_reported_and_the_trial_begins_anew(
     damage: Callable[[Path], object],
@@ -345,7 +339,6 @@ def test_a_damaged_checkpoint_is_reported_and_the_trial_begins_anew(
     assert "cannot be read" in line
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("other", ["configuration", "threads"])
 def test_a_checkpoint_of_another_trial_or_machine_is_not_used(
     other: str,
@@ -370,7 +363,6 @@ def test_a_checkpoint_of_another_trial_or_machine_is_not_used(
     assert f" is of {'trial' if other == 'configuration' else other} " in line
 
 
-@pytest.mark.slow
 def test_a_full_disk_costs_the_checkpoint_alone(
     run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -386,7 +378,6 @@ def test_a_full_disk_costs_the_checkpoint_alone(
     assert "No space left on device" in caplog.text
 
 
-@pytest.mark.slow
 def test_minutes_that_are_no_number_are_one_sentence(
     run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,6 +112,7 @@ ELSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 """What differs -> options of the stage and of the run"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "values"), ELSE.values(), ids=ELSE)
 def test_a_stage_is_shared_by_trials_that_train_it_alike(
     run: Any,

@@ -13,10 +13,11 @@ from harness.trials.lookup import model
 from harness.trials.record import Record
 from harness.trials.store import Store
 
+pytestmark = pytest.mark.slow
+
 # A suite's dev score without its tests.
 
 
-@pytest.mark.slow
 def test_dev_alone_is_a_record_of_its_own(tmp_path: Path) -> None:
     """It embeds and scores dev only, and does not stand for the whole suite."""
     store, whole = Store(tmp_path / "store"), suite("graded")

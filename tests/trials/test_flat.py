@@ -4,9 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import duckdb
 import pandas
-import polars
 import pyarrow as pa
 import pytest
 
@@ -46,7 +44,11 @@ def test_a_data_frame(store: Store) -> None:
     assert not [name for name in frame if isinstance(frame[name].iloc[0], list | dict)]
 
 
+@pytest.mark.slow
 def test_the_file_opens_anywhere(store: Store) -> None:
+    import duckdb
+    import polars
+
     write_flat(store)
     path = store.flat_file
     query = f"""select avg("test.avg"), max("config.learning_rate") from '{path}'"""

@@ -50,6 +50,7 @@ def test_encoders_of_two_stores_are_those_of_their_weights(
     provide(Store(tmp_path / "a store without the trial"), name)  # the cache is enough
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "corpus", "options"),
     [("clsr", "pairs", {}), ("flow", "corpus", {"vector_dropout": False})],

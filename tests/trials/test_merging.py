@@ -120,6 +120,7 @@ def damage(store: Store, number: int) -> None:
     pq.write_table(table.set_column(index, "configuration", pa.array(['{"a": 1'])), path)
 
 
+@pytest.mark.slow
 def test_a_damaged_record_of_a_source_is_named(stores: Callable[..., Store]) -> None:
     one = stores("one", *(record(number) for number in range(3)))
     damage(one, 1)
@@ -132,6 +133,7 @@ def test_a_damaged_record_of_a_source_is_named(stores: Callable[..., Store]) -> 
     assert states(into) == {0: "finished", 2: "finished"}
 
 
+@pytest.mark.slow
 def test_a_sound_record_takes_the_place_of_a_damaged_one(stores: Callable[..., Store]) -> None:
     into, one = stores("into", record(1), record(2)), stores("one", record(1), record(2))
     damage(into, 1)

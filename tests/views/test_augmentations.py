@@ -116,6 +116,7 @@ def test_nothing_is_changed_by_none() -> None:
 NAMES: tuple[Augmentation, ...] = ("shuffle", "token-cutoff", "feature-cutoff", "dropout")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
 def test_it_reaches_the_encoder(

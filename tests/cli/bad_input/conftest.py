@@ -15,6 +15,10 @@ import pytest
 from harness.data.hub import EMBEDDED
 
 Sentence = Callable[..., None]
+Refused = Callable[..., None]
+SpaceFile = Callable[..., Path]
+LineOf = Callable[[Path, str], str]
+Model = Callable[[], Path]
 WITHOUT_STORE = {"check", "new"}
 """Verbs that have no `--store`"""
 HANGING = 120
@@ -94,7 +98,7 @@ def line_of() -> Callable[[Path, str], str]:
     """line_of(path, text): `FILE, line N` for the first line that has this text."""
 
     def find(path: Path, text: str) -> str:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         number = next(number for number, line in enumerate(lines, 1) if text in line)
         return f"{path}, line {number}"
 

@@ -1,27 +1,158 @@
-"""A plugin that cannot be used."""
+"""Plugins and suites that cannot be used, or whose declarations are of the wrong kind."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.cli.bad_input.conftest import Refused, SpaceFile
+
 pytestmark = pytest.mark.slow
 
-Refused = Callable[..., None]
-SpaceFile = Callable[..., Path]
-LineOf = Callable[[Path, str], str]
+PLUGIN = """\
+from pathlib import Path
+from typing import ClassVar
 
-METHOD = """\
 from harness import plugin
+from harness.plugin import Stage
 
 
-class Config(plugin.MethodConfig):
-    pass
+class Config(plugin.TrainingConfig):
+    encoder: str = "tiny-bert"
+    suite: str = "graded"
+    sentences: str = "graded-sentences"
+    # fields
+
+
+def stage(**values):
+    return Stage("s", **({"trains": {"*": "learning_rate"}, "streams": {"s": 8},
+                          "losses": {"s": 1.0}} | values))
 
 
 class Method(plugin.Method[Config]):
-    config_type = Config
+    @classmethod
+    def corpora(cls, config):
+        return {"s": config.sentences}
+
+    @classmethod
+    def stages(cls, config):
+        return [config.stage("s")]
+
+    # more
 """
+
+
+def declared(name: str, value: str) -> str:
+    """The plugin with one more class method, which returns `value`."""
+    return PLUGIN.replace(
+        "    # more\n", f"    @classmethod\n    def {name}(cls, config):\n        return {value}\n"
+    )
+
+
+@pytest.fixture
+def refused_plugin(refused: Refused, tmp_path: Path) -> Callable[..., None]:
+    """refused_plugin(source, part, ...): check that `harness run` refuses the plugin."""
+
+    def call(source: str, *parts: str) -> None:
+        path = tmp_path / "mine.py"
+        path.write_text(source, encoding="utf-8")
+        refused(["run", path, "--set", "max_steps=2"], "mine", *parts)
+
+    return call
+
+
+@pytest.mark.parametrize("value", ["3", "None", "dict", "'Config'", "Config()", "lambda: Config"])
+def test_config_type(value: str, refused_plugin: Refused) -> None:
+    source = PLUGIN.replace("    # more\n", f"    config_type = {value}\n")
+    refused_plugin(source, "config_type of class Method must be a class that derives from")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("stages", value) for value in ("None", "3", "'s'", "{}", "[3]", "['s']", "[None]")),
+        *(("stages", value) for value in ("stage()", "(stage(),)", "[[stage()]]", "iter([])")),
+        *(("corpora", value) for value in ("None", "[]", "3", "{3: 'a'}", "{'s': None}")),
+        ("corpora", "{'s': Path('graded-sentences')}"),
+        *(("models", value) for value in ("None", "3", "'tiny-bert'", "[3]", "{}")),
+        *(("files", value) for value in ("None", "'x'", "['x']", "Path('x')")),
+        *(("artefacts", value) for value in ("None", "3", "[3]", "{}")),
+    ],
+)
+def test_answer_of_another_kind(name: str, value: str, refused_plugin: Refused) -> None:
+    refused_plugin(declared(name, value), f"{name}() must return a ", "but it returned")
+
+
+@pytest.mark.parametrize("name", ["stages", "files"])
+@pytest.mark.parametrize(
+    ("value", "part"),
+    [("1 / 0", "ZeroDivisionError"), ("config.nosuch", "nosuch"), ("exit(3)", "SystemExit: 3")],
+)
+def test_answer_that_is_an_error(name: str, value: str, part: str, refused_plugin: Refused) -> None:
+    refused_plugin(declared(name, value), f"{name}() raises", part)
+
+
+def test_plan_refuses_a_plugin(refused: Refused, space: SpaceFile, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(declared("stages", "[3]"), encoding="utf-8")
+    for verb in ("plan", "sweep"):
+        refused([verb, path, space("  simcse:", "  mine:")], "method mine: stages() must return")
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ("streams={}", "streams"),
+        ("streams=[8]", "streams"),
+        ("streams={'s': 0}", "streams.s = 0"),
+        ("streams={'s': -3}", "streams.s = -3"),
+        ("streams={'s': True}", "streams.s = True"),
+        ("streams={'s': '8'}", "streams.s = '8'"),
+        ("streams={'other': 8}", 'the stream "other"'),
+        ("losses=3", "losses = 3"),
+        ("losses={'s': 'b'}", "losses.s"),
+        ("losses={'s': float('nan')}", "losses.s"),
+        ("trains=['*']", "trains"),
+        ("trains={'*': 3}", "trains.* = 3"),
+        ("trains={'*': 'learning_rat'}", 'did you mean "learning_rate"?'),
+        ("epochs=None", "without an end"),
+        ("epochs=0", "epochs = 0"),
+        ("epochs='1'", "epochs = '1'"),
+        ("epochs=float('inf')", "epochs = inf"),
+        ("max_steps=0", "max_steps = 0"),
+        ("max_steps=1.5", "max_steps = 1.5"),
+        ("accumulation=0", "accumulation = 0"),
+    ],
+)
+def test_field_of_a_stage(fields: str, part: str, refused_plugin: Refused) -> None:
+    refused_plugin(declared("stages", f"[stage({fields})]"), 'stage "s"', part)
+
+
+@pytest.mark.parametrize(
+    ("field", "part"),
+    [
+        ("published: ClassVar = 3", "AttributeError"),
+        ("published: ClassVar = {('unsup', '*'): [1]}", "its configuration raises"),
+        ("dependent_defaults = classmethod(lambda cls, given: 1 / 0)", "ZeroDivisionError"),
+        ("dependent_defaults = classmethod(lambda cls, given: None)", "TypeError"),
+        ("needed: int", "needed"),
+        ("sentences: str = 3", "sentences = 3"),
+        ("rate: float = float('nan')", "rate = nan"),
+        ("rate: int = 2**70", "beyond 64 bits"),
+    ],
+)
+def test_configuration(field: str, part: str, refused_plugin: Refused) -> None:
+    refused_plugin(PLUGIN.replace("# fields", field), part)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["raise ValueError('a\\nb\\nc')\n", "raise ValueError('x' * 100_000)\n", "x = 1\0\n",
+     "def f(): f()\nf()\n", "def Method(): pass\n"],
+    ids=["lines", "long", "zero-byte", "recursion", "function"],
+)  # fmt: skip
+def test_source(source: str, refused_plugin: Refused) -> None:
+    refused_plugin(source)
 
 
 @pytest.mark.parametrize("verb", ["run", "check", "sweep", "plan"])
@@ -30,16 +161,6 @@ def test_unknown_method_is_answered_with_the_nearest(
 ) -> None:
     arguments = ["simcze", space()] if verb in ("sweep", "plan") else ["simcze"]
     refused([verb, *arguments], 'unknown method "simcze"', 'did you mean "simcse"?')
-
-
-def test_unknown_method_in_a_space(refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
-    path = space("  simcse:", "  simcze:")
-    refused(
-        ["sweep", path],
-        line_of(path, "simcze"),
-        'unknown method "simcze"',
-        'did you mean "simcse"?',
-    )
 
 
 def test_method_that_the_space_does_not_have(refused: Refused, space: SpaceFile) -> None:
@@ -81,7 +202,7 @@ def test_plugin_that_fails_to_import(
     "source",
     [
         "",
-        METHOD.replace("class Method", "class Methods"),
+        PLUGIN.replace("class Method", "class Methods"),
         "from harness.plugin import Method\n",
         "Method = 3\n",
     ],
@@ -91,3 +212,55 @@ def test_plugin_without_class_method(source: str, refused: Refused, tmp_path: Pa
     plugin = tmp_path / "hollow.py"
     plugin.write_text(source)
     refused(["run", plugin], plugin, "holds no method", "class Method")
+
+
+SUITE = """\
+from pathlib import Path
+
+from harness.evaluation.suites import Scores, SuiteCard, register
+
+
+class Data:
+    texts = ["a b", "c d", "e f"]
+
+
+CARD = SuiteCard("mine", dev_tasks=("mine-dev",))
+DATA = {"mine": Data, "mine-dev": Data}
+FILES = list
+# changes
+
+
+@register(CARD, data=DATA, files=FILES)
+def score(task, data, vectors):
+    return Scores({task: 1.0})
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(f"DATA = {value}" for value in ("None", "3", "[]", "{}", "Data", "{3: Data}")),
+        *(f"DATA = {{'mine': {value}}}" for value in ("3", "Data")),
+        *(
+            f"DATA = dict.fromkeys(DATA, lambda: {value})"
+            for value in ("3", "None", "1 / 0", "['a b']")
+        ),
+        *(f"Data.texts = {value}" for value in ("None", "3", "'abc'", "[]", "[1]", "('a', 'b')")),
+        *(f"FILES = {value}" for value in ("None", "3", "[]", "lambda: None", "lambda: ['x']")),
+        *(f"FILES = lambda: {value}" for value in ("1 / 0", "[Path('nosuch')]", "[Path('.')]")),
+        *(f"CARD = {value}" for value in ("3", "None", "''", "'sts'", "SuiteCard(3)")),
+        "CARD = SuiteCard('mine', dev_tasks=3)",
+        "CARD = SuiteCard('mine', dev_tasks='mine-dev')",
+        "CARD = SuiteCard('mine', dev_tasks=('nosuch',))",
+        "CARD = SuiteCard('mine', headings=3)",
+        "raise RuntimeError('of no use')",
+        "import sys; sys.exit(3)",
+        "def (",
+    ],
+)
+def test_suite(change: str, refused: Refused, tmp_path: Path) -> None:
+    path = tmp_path / "suite.py"
+    path.write_text(SUITE.replace("# changes", change), encoding="utf-8")
+    run = ["run", "simcse", "--encoder", "tiny-bert", "--set", "sentences=graded-sentences"]
+    refused(["eval", "tiny-bert", "--suite", path])
+    refused([*run, "--set", f"suite={path}"])

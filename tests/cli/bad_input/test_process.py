@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-Sentence = Callable[..., None]
-SpaceFile = Callable[..., Path]
-LineOf = Callable[[Path, str], str]
+from tests.cli.bad_input.conftest import LineOf, Sentence, SpaceFile
 
 
 @pytest.fixture

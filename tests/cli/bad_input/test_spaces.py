@@ -1,0 +1,396 @@
+"""A search space that is no search space: each mistake is named with its line.
+
+`harness plan` finds them all; `harness sweep` reads the space by the same function.
+"""
+
+import pytest
+
+from tests.cli.bad_input.conftest import LineOf, Refused, SpaceFile
+
+GRID = "    grid:\n      learning_rate: [1e-4, 5e-4]\n"
+VALUES = "[1e-4, 5e-4]"
+MANY = "more than 10000 configurations"
+NEW = "the first line of the new text"
+
+
+def of_key(key: str, value: str) -> str:
+    return f"    {key}: {value}\n"
+
+
+def rounds(*axes: str) -> str:
+    return "    rounds:\n" + "".join(f"      - {axis}\n" for axis in axes)
+
+
+def ranges(choice: str, sampler: str = "{configurations: 2}") -> str:
+    return f"    ranges:\n      {choice}\n    sampler: {sampler}\n"
+
+
+def below(choice: str, sampler: str = "{configurations: 2}", first: str = "") -> str:
+    """A number, a word, and a third range that may depend on them."""
+    return (
+        f"    ranges:\n      temperature: {{low: 0.01, high: 0.1{first}}}\n"
+        f"      head: [tanh, batchnorm]\n      learning_rate: {choice}\n    sampler: {sampler}\n"
+    )
+
+
+def hundred(key: str, last: float = 0.101) -> str:
+    return f"      {key}: {{from: 0.001, to: {last}, step: 0.001}}\n"
+
+
+ANY = "{low: 1.0e-5, high: 1.0e-3}"
+TWO = "learning_rate: [0.1, 0.2]"
+TRAINED = "    encoders: [{encoder: tiny-bert, trained_by: sbert, setting: sup}]\n    grid:"
+TEXTS = [
+    # Keys
+    ("encoders:", "encoder:", NEW, 'encoder: unknown key; did you mean "encoders"?'),
+    ("    grid:", "    gird:", NEW, 'did you mean "grid"?'),
+    ("metric: graded-dev", "metrik: graded-dev", NEW, 'did you mean "metric"?'),
+    ("final: {seeds", "final: {seed", NEW, 'did you mean "seeds"?'),
+    ("suite: graded\n", "suite: graded\nsuite: graded \n", "graded \n", "is written twice"),
+    ("encoders:", "suite: sts\nencoders:", NEW, "suite is written twice"),
+    (GRID, f"{GRID}      learning_rate: [1e-3]\n", "[1e-3]", "is written twice"),
+    ("  simcse:\n", "  simcse: {}\n  simcse: \n", "simcse: \n", "simcse is written twice"),
+    ("encoders: [tiny-bert]\n", "", "", "encoders: Field required"),
+    # What selects
+    ("metric: graded-dev", "metric: accuracy", NEW, 'no dev score "accuracy"; valid: graded-dev'),
+    ("metric: graded-dev", "metric: graded-dev, mode: min", NEW, "mode", "'max'"),
+    ("suite: graded\n", "suite: grated\n", NEW, 'unknown suite "grated"; did you mean "graded"?'),
+    # Axes
+    (GRID, "    grid: {}\n", NEW, "the grid is empty"),
+    (VALUES, "[]", NEW, "learning_rate", "at least 1 item"),
+    (VALUES, "{from: 0.2, to: 0.1, step: 0.01}", NEW, "there is no value from"),
+    (VALUES, "{between: best_two, step: 0.01}", NEW, "between needs a round before it"),
+    (GRID, "    grid: [1]\n", NEW, "valid dictionary"),
+    (GRID, "    grid: learning_rate\n", NEW, "valid dictionary"),
+    (VALUES, "{from: .nan, to: 1, step: 1}", NEW, "finite number"),
+    (VALUES, "{from: 0.1, to: .inf, step: 1}", NEW, "finite number"),
+    (VALUES, "{from: 0.1, to: 1, step: -.inf}", NEW, "finite number"),
+    (VALUES, "{from: 0.1, to: 1.0e+400, step: 1}", NEW, "finite number"),
+    (VALUES, "{from: 0.1, to: 1, step: 0}", NEW, "greater than 0"),
+    (VALUES, "{from: 0.1, to: 1, step: true}", NEW, "a number is expected, not true"),
+    (VALUES, "{from: a, to: 1, step: 1}", NEW, "valid number"),
+    (VALUES, "{from: 0.1, to: 1}", NEW, "required"),
+    (VALUES, "{from: 0.1, to: 1, step: 1, by: 2}", NEW, "unknown key"),
+    (VALUES, "{from: 0.1, to: 1, step: 1.0e-9}", NEW, MANY),
+    (VALUES, "{from: 1.0e-300, to: 1.0e+300, step: 1.0e-308}", NEW, MANY),
+    (VALUES, "{between: best_three, step: 1}", NEW, "best_two"),
+    (VALUES, "{}", NEW, "required"),
+    (VALUES, "null", NEW, "list"),
+    (VALUES, "[[0.1]]", NEW, "valid number"),
+    (VALUES, "[{a: 1}]", NEW, "valid number"),
+    (VALUES, "[true]", NEW, "a number is expected, not true"),
+    (VALUES, "[2020-01-01]", NEW, "valid number"),
+    # Rounds
+    (GRID, rounds("learning_rate: {from: 1, to: 2, step: 1.0e-9}"), "1.0e-9", MANY),
+    (GRID, rounds(TWO, "learning_rate: {between: best_two, step: 1.0e-12}"), "1.0e-12", MANY),
+    (
+        GRID,
+        rounds(TWO, *(f"learning_rate: {{between: best_two, step: {s}}}" for s in (0.01, 1e-13))),
+        "1e-13",
+        MANY,
+    ),
+    (
+        GRID,
+        rounds("precision: [fp32, bf16]", "precision: {between: best_two, step: 0.1}"),
+        "step: 0.1",
+        "between needs numbers",
+    ),
+    (
+        GRID,
+        rounds(TWO, "temperature: [0.1]", "learning_rate: {between: best_two, step: 0.01}"),
+        "best_two",
+        "between needs a round before it",
+    ),
+    (GRID, "    rounds: []\n", NEW, "at least 1 item"),
+    (GRID, "    rounds: [{}]\n", NEW, "the round is empty"),
+    (GRID, "    rounds: [null]\n", NEW, "valid dictionary"),
+    (GRID, "    rounds: {a: 1}\n", NEW, "valid list"),
+    # Ranges and samplers
+    ("    grid:", ranges("temperature: {low: 0.1, high: 0.2}") + "    grid:", "simcse", "exclude"),
+    (GRID, of_key("ranges", f"{{learning_rate: {ANY}}}"), "simcse", "ranges need a sampler"),
+    (GRID, ranges("learning_rate: {low: 0.1, high: 0.01}"), "low:", "learning_rate"),
+    (GRID, ranges("learning_rate: []"), "learning_rate", "learning_rate"),
+    (GRID, ranges("learning_rate: {low: 0.0, high: 0.01, log: true}"), "low:", "learning_rate"),
+    (GRID, ranges("learning_rate: {low: 1e-3, high: 1e-2, log: true, step: 1e-3}"), "low:", ""),
+    (GRID, ranges("batch_size: {low: 8.5, high: 64}"), "low:", "batch_size"),
+    (GRID, ranges("batch_size: {low: 8, high: 64, step: 0.5}"), "low:", "batch_size"),
+    (GRID, ranges("learning_rat: {low: 0.1, high: 0.2}"), "low:", 'did you mean "learning_rate"?'),
+    (GRID, ranges("learning_rate: {low: -1, high: 0.2}"), "low:", "greater than 0"),
+    (GRID, ranges("learning_rate: {low: .nan, high: 1}"), "low:", "finite"),
+    (GRID, ranges("learning_rate: {low: 0.1, high: .inf}"), "low:", "finite"),
+    (GRID, ranges("learning_rate: {low: true, high: 2}"), "low:", "not true"),
+    (GRID, ranges("learning_rate: {low: 0.1, high: 1, step: .inf}"), "low:", "finite"),
+    (GRID, ranges("learning_rate: {low: 0.1, high: 1, log: 2}"), "low:", "methods.simcse"),
+    (GRID, ranges("learning_rate: [true, false]"), "true, false", "methods.simcse"),
+    (GRID, ranges("learning_rate: [[1]]"), "[[1]]", "methods.simcse"),
+    (GRID, ranges("learning_rate: 3"), "rate: 3", "methods.simcse"),
+    *(
+        (GRID, below(ANY, sampler), "sampler:", reason)
+        for sampler, reason in (
+            ("{name: tpe}", "a sampler needs a budget; write configurations, hours, or both"),
+            ("{hours: 0}", "hours: Input should be greater than 0"),
+            ("{hours: .inf}", "finite number"),
+            ("{hours: true}", "a number is expected, not true"),
+            ("{configuration: 2}", 'did you mean "configurations"?'),
+            ("{name: cmaes, configurations: 2}", "'cma-es'"),
+            ("{configurations: 0}", "methods.simcse"),
+            ("{configurations: true}", "methods.simcse"),
+            ("{configurations: 1.5}", "methods.simcse"),
+            ("{configurations: .inf}", "methods.simcse"),
+            ("{configurations: 99999999999999999999999}", "methods.simcse"),
+            ("{configurations: 1, seed: -1}", "methods.simcse"),
+            ("{}", "methods.simcse"),
+            ("[]", "methods.simcse"),
+        )
+    ),
+    *(
+        (GRID, below(choice), choice, reason)
+        for choice, reason in (
+            (
+                "{low: 1.0e-5, high: 1.0e-3, when: {hed: tanh}}",
+                'when names "hed", which is no range above this one; above it are: temperature, ',
+            ),
+            ("{values: [1.0e-5], when: {head: relu}}", "head is never 'relu'; its values: tanh, "),
+            ("{values: [1.0e-5], when: {temperature: 7}}", "is never 7; its values: 0.01"),
+            ("{values: [1.0e-5], when: {temperature: low}}", "temperature is never 'low'"),
+            ("{values: [1.0e-5], when: {head: []}}", "at least 1 item"),
+            ("{values: [1.0e-5], when: head}", "valid dictionary"),
+            ("{values: [], when: {head: tanh}}", "at least 1 item"),
+            ("{values: [fast], when: {head: tanh}}", "learning_rate = 'fast'"),
+            ("{low: 1.0e-5, high: 1.0e-3, wen: {head: tanh}}", 'did you mean "when"?'),
+        )
+    ),
+    (GRID, below(ANY, first=", when: {head: tanh}"), "when", 'when names "head", which is no'),
+    # Pruners and objectives
+    *(
+        ("encoders:", f"pruner: {pruner}\nencoders:", NEW, reason)
+        for pruner, reason in (
+            ("ash", 'unknown pruner "ash"; did you mean "asha"?'),
+            ("{name: hyperband}", 'unknown pruner "hyperband"; valid: asha, median'),
+            ("{keep_percent: 25}", 'unknown pruner "None"'),
+            ("3", "unknown pruner"),
+            ("{name: asha, reduction_facto: 2}", 'did you mean "reduction_factor"?'),
+            ("{name: asha, reduction_factor: 1}", "greater than or equal to 2"),
+            ("{name: asha, reduction_factor: 2.5}", "valid integer"),
+            ("{name: median, first_evaluation: 0}", "greater than or equal to 1"),
+            ("{name: percentile, keep_percent: 100}", "less than 100"),
+            ("{name: wilcoxon, p_threshold: 0}", "greater than 0"),
+            ("wilcoxon", "wilcoxon cannot decide before 4 seeds with a p_threshold of 0.1"),
+        )
+    ),
+    *(
+        ("select: {metric: graded-dev}", f"select: {select}", NEW, reason)
+        for select, reason in (
+            ("[dev]", "a list of objectives is [dev, cost]"),
+            ("[dev, price]", "a list of objectives is [dev, cost]"),
+            ("[cost, dev]", "a list of objectives is [dev, cost]"),
+            ("[]", "a list of objectives is [dev, cost]"),
+            ("[graded, cost]", '"graded" is a test score'),
+        )
+    ),
+    (
+        "select: {metric: graded-dev}",
+        "select: [dev, cost]\npruner: asha",
+        "pruner",
+        "a pruner looks at dev alone",
+    ),
+    # Values of a method
+    ("learning_rate", "learning_rat", NEW, '"learning_rat"', 'did you mean "learning_rate"?'),
+    ("max_steps", "max_step", NEW, '"max_step"', 'did you mean "max_steps"?'),
+    (VALUES, "[1e-4, fast]", NEW, "learning_rate = 'fast'", "valid number"),
+    (VALUES, "[1e-4, -5e-4]", NEW, "learning_rate = '-5e-4'", "greater than 0"),
+    (VALUES, "[.nan]", NEW, "learning_rate = nan", "finite number"),
+    ("batch_size: 8", "batch_size: 1", NEW, "batch_size = 1", "greater than or equal to 2"),
+    ("batch_size: 8", "batch_size: 8.5", NEW, "batch_size = 8.5", "integer"),
+    ("batch_size: 8", "batch_size: true", NEW, "batch_size = True"),
+    ("precision: fp32", "precision: fp8", NEW, "precision = 'fp8'", "'bf16'"),
+    ("max_steps: 2", "max_steps: 18446744073709551616", NEW, "beyond 64 bits"),
+    ("max_steps: 2", "epochs: .inf", NEW, "epochs = inf"),
+    (f"learning_rate: {VALUES}", "encoder: [tiny-bert]", NEW, "for the whole space"),
+    ("  simcse:", "  simcze:", NEW, 'unknown method "simcze"', 'did you mean "simcse"?'),
+    *(
+        (old, new.replace("KEY", key), f"{key}:", f"the {key} is not a hyper", f"`{key}s:`")
+        for key in ("seed", "subset")
+        for old, new in (
+            (f"learning_rate: {VALUES}", "KEY: [0, 1]"),
+            (GRID, rounds("KEY: [0, 1]")),
+            (GRID, ranges("KEY: {low: 0, high: 4, step: 1}")),
+            ("    grid:", "    set:\n      KEY: 1\n    grid:"),
+            ("set: {", "set: {KEY: 1, "),
+        )
+    ),
+    *(
+        ("final: {seeds: [0, 1]}", f"final: {{{axes}}}", "final", "seeds" if axis else "subsets")
+        for numbers in ("[]", "[one]", "[-1]", f"[{2**32}]")
+        for axis, axes in ((1, f"seeds: {numbers}"), (0, f"seeds: [0], subsets: {numbers}"))
+    ),
+    # Settings, encoders and variants
+    ("setting: unsup", "setting: unsupervised", NEW, "'unsup'"),
+    ("setting: unsup", "setting: [unsup, super]", NEW, "'unsup'"),
+    ("setting: unsup", "setting: []", NEW, "at least 1 item"),
+    ("    grid:", "    setting: supper\n    grid:", NEW, "'unsup'"),
+    ("methods:\n", "methods:\n  diffaug: {setting: unsup}\n", "diffaug", "setting = 'unsup'"),
+    ("    grid:", "    encoders: []\n    grid:", NEW, "at least 1 item"),
+    ("    grid:", "    encoders: tiny-bert\n    grid:", NEW, "list"),
+    *(
+        (GRID, f"    {variants}\n", NEW, part)
+        for variants, part in (
+            ("variants: {}", "at least 1 item"),
+            ("variants: [a, b]", "dictionary"),
+            ("variants: {a: 3}", "dictionary"),
+            ("variants: {64: {batch_size: 64}}", 'write "64" in quotes'),
+            ("variants: {'': {batch_size: 64}}", "the name of a variant is a text"),
+            ("variants: {a: {batch_siz: 64}}", 'did you mean "batch_size"?'),
+            ("variants: {a: {batch_size: many}}", "batch_size = 'many'"),
+            ("variants: {a: {batch_size: 0}}", "greater than or equal to 2"),
+            ("variants: {a: {setting: sup}}", "setting is not a hyperparameter"),
+            ("variants: {a: {encoder: x}}", "write `encoders:`"),
+            ("variants: {a: {seed: 1}}", "the seed is not a hyperparameter"),
+            ("variants: {a: {head: round}}", "head = 'round'"),
+            ("variant: {a: {batch_size: 64}}", 'did you mean "variants"?'),
+        )
+    ),
+    (
+        GRID,
+        "    variants:\n      good: {epochs: 2}\n      bad:\n        epochs: 0\n",
+        "epochs: 0",
+        "variants.bad.epochs",
+        "greater than 0",
+    ),
+    (
+        "  simcse:\n" + GRID,
+        "  diffcse:\n    variants:\n      next: {objective: none, contrastive: false}\n",
+        "next:",
+        "methods.diffcse.variants.next",
+        "discriminator",
+    ),
+    (
+        "    grid:",
+        "    variants: {a: {learning_rate: 1e-3}}\n    grid:",
+        NEW,
+        "learning_rate is searched as well",
+    ),
+    (
+        "    grid:",
+        "    variants:\n      a: {}\n      a: {epochs: 2}\n    grid:",
+        "a: {epochs",
+        "a is written twice",
+    ),
+    *(
+        ("    grid:", TRAINED.replace(old, new), NEW, part)
+        for old, new, part in (
+            ("trained_by: sbert", "trained_by: sbet", 'did you mean "sbert"?'),
+            ("trained_by: sbert", "traned_by: sbert", 'did you mean "trained_by"?'),
+            ("setting: sup", "setting: unsup", "sbert: setting = 'unsup'"),
+            ("setting: sup", "setting: super", "'unsup'"),
+            ("setting: sup", "sting: sup", 'did you mean "setting"?'),
+            ("sbert, setting: sup", "pooling", "pooling does not train its encoder"),
+            ("sbert, setting: sup", "dcpcse", "dcpcse does not train its encoder"),
+            ("tiny-bert, trained_by", "3, trained_by", "valid string"),
+        )
+    ),
+]  # fmt: skip
+"""A text of a valid space, what is in its place, the line that the sentence names, and its parts"""
+
+
+@pytest.mark.parametrize("case", TEXTS, ids=lambda case: case[1].strip()[:40])
+def test_a_mistake_is_named_with_its_line(
+    case: tuple[str, ...], refused: Refused, space: SpaceFile, line_of: LineOf
+) -> None:
+    old, new, line, *parts = case
+    path = space(old, new)
+    text = new.partition("\n")[0].strip() if line is NEW else line
+    refused(["plan", path], line_of(path, text) if text else path, *parts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        *(("[42]", seeds) for seeds in ("[true]", "[1.5]", "[.inf]", "[[1]]", "null", "{a: 1}")),
+        *(("setting: unsup", f"setting: {kind}") for kind in ("[[unsup]]", "true", "!!binary Y")),
+        *(("setting: unsup", f"{key}: unsup") for key in ("3", "null", "2020-01-01")),
+        *(("suite: graded\n", f"suite: {kind}\n") for kind in ("[graded]", "null")),
+        *(("{metric: graded-dev}", kind) for kind in ("graded-dev", "{metric: 3}")),
+        *(("[tiny-bert]", kind) for kind in ("tiny-bert", "[3]", "[null]", "[true]", "[]")),
+        *(("  simcse:", f"  {key}:") for key in ("3", "null", "../simcse", "m" * 1000)),
+        (GRID, "    - 1\n"),
+        ("sentences: graded-sentences", "sentences: 3"),
+        (f"learning_rate: {VALUES}", "3: [1]"),
+    ],
+)  # fmt: skip
+def test_part_of_another_kind(old: str, new: str, refused: Refused, space: SpaceFile) -> None:
+    path = space(old, new)
+    refused(["plan", path], path)
+
+
+@pytest.mark.parametrize(
+    ("suite", "metric", "dev"),
+    [("graded", "graded", "graded-dev"), ("sts", "stsb", "stsb-dev"), ("sts", "avg", "stsb-dev")],
+)
+def test_test_score_as_selector(
+    suite: str, metric: str, dev: str, refused: Refused, space: SpaceFile, line_of: LineOf
+) -> None:
+    path = space("suite: graded\n", f"suite: {suite}\n", "metric: graded-dev", f"metric: {metric}")
+    parts = f'"{metric}" is a test score', "never select", f'"{dev}"'
+    for verb in ("plan", "sweep"):
+        refused([verb, path], line_of(path, "metric"), *parts)
+
+
+def test_a_sampler_with_one_objective(refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
+    sampler = below(ANY, "{name: cma-es, configurations: 2}")
+    path = space(GRID, sampler, "select: {metric: graded-dev}", "select: [dev, cost]")
+    refused(["plan", path], line_of(path, "sampler"), "cma-es has one objective", "use nsga-ii")
+
+
+def test_an_encoder_of_a_method_with_variants(
+    refused: Refused, space: SpaceFile, line_of: LineOf
+) -> None:
+    sbert = "methods:\n  sbert: {setting: sup, variants: {a: {epochs: 1}}}\n"
+    path = space("    grid:", TRAINED, "methods:\n", sbert)
+    refused(["plan", path], line_of(path, "{encoder"), "only one can train the encoder")
+
+
+def test_an_encoder_of_a_trial_that_is_not_there(refused: Refused) -> None:
+    arguments = ["run", "pooling", "--encoder", f"tiny-bert@{'0' * 32}", "--set", "suite=graded"]
+    refused(arguments, "trial 0000000000, which trains it, has not finished")
+
+
+def test_configurations_of_a_grid(refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
+    keys = ("learning_rate", "temperature", "weight_decay")
+    path = space(GRID, "    grid:\n" + "".join(map(hundred, keys)))
+    refused(["plan", path], line_of(path, "temperature"), MANY)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("setting: unsup\n", "setting: [unsup, sup]\n"),
+        ("search: {seeds: [42]}", "search: {seeds: [1, 2, 3]}"),
+        ("final: {seeds: [0, 1]}", f"final: {{seeds: {[*range(150)]}, subsets: {[*range(150)]}}}"),
+    ],
+    ids=["settings", "seeds", "subsets"],
+)
+def test_trials_of_a_space(
+    old: str, new: str, refused: Refused, space: SpaceFile, line_of: LineOf
+) -> None:
+    grid = "".join(hundred(key, 0.1) for key in ("learning_rate", "temperature"))
+    more = {"setting: unsup\n": ("search: {seeds: [42]}", "search: {seeds: [1, 2]}")}.get(old, ())
+    path = space(GRID, f"    grid:\n{grid}", old, new, *more)
+    refused(["plan", path], line_of(path, "simcse:"), "at most 20000 can be planned")
+
+
+def test_verbs_that_read_a_space(refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
+    """The same sentence from both, and nothing of a missing file."""
+    path = space("learning_rate", "learning_rat")
+    for verb in ("plan", "sweep"):
+        refused([verb, path], line_of(path, "learning_rat"), 'did you mean "learning_rate"?')
+        refused([verb, path.with_name("none.yaml")], "none.yaml", "no such file")
+        refused([verb, "simcse"], '"simcse" is not a search space', ".yaml")
+    refused(["plan", "simcse", "quickstrat"], '"quickstrat"', 'did you mean "quickstart"?')
+
+
+@pytest.mark.parametrize("name", ["a/../tiny-bert", "tiny-bert/..", "a\\nb", ""])
+def test_a_name_that_no_model_can_have(name: str, refused: Refused, space: SpaceFile) -> None:
+    """A model that is only missing is named under the plan."""
+    refused(["plan", space("[tiny-bert]", f'["{name}"]')], "cannot be the name of a model")
