@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness.report.formats.render import render_sheets
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published.commands import Commands
-from harness.report.sheets.sheet import Sheet
-from harness.report.stores.own_tables import own_sheet
-from harness.report.stores.store_tables import store_sheets
+from harness.report.formats import rendered
+from harness.report.matching import Commands
+from harness.report.paper_tables import paper_tables
+from harness.report.store_tables import own_table, store_tables
+from harness.report.tables import Table
 from harness.trials.store import Store
 from tests.report.conftest import METHODS, TASKS, record, typed
 
@@ -61,19 +60,19 @@ def known_store(folder: Path) -> Store:
     return store
 
 
-def sheets(what: str, store: Store) -> list[Sheet]:
+def sheets(what: str, store: Store) -> list[Table]:
     reading = store.read()
     if what == "own":
-        return [own_sheet(reading, PLACE, ("method", "prompt_length"), ("stsb", "avg", "dev"))]
+        return [own_table(reading, PLACE, ("method", "prompt_length"), ("stsb", "avg", "dev"))]
     if what == "paper":
-        return paper_sheets(reading, "diffaug", Commands(METHODS, Path(PLACE)), "1")
-    return store_sheets(reading, PLACE)
+        return paper_tables(reading, "diffaug", Commands(METHODS, Path(PLACE)), "1")
+    return store_tables(reading, PLACE)
 
 
 def printed(name: str, store: Store) -> bytes:
     what, kind = FILES[name]
     width = 80 if "narrow" in name else 180
-    return render_sheets(sheets(what, store), kind, width, bold="bold" in name)
+    return rendered(sheets(what, store), kind, width, bold="bold" in name)
 
 
 @pytest.fixture(scope="module")

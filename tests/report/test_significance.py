@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from harness.report.statistics.significance import (
+from harness.report.significance import (
     Samples,
     agrees,
     best_cells,
