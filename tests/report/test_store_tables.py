@@ -109,3 +109,18 @@ def test_an_empty_store_says_what_to_run(store: Store, add_trial: AddTrial) -> N
     )
     add_trial(role="search", test={})
     assert "(of 1 trial none is final and finished)" in printed(store.read())
+
+
+def test_a_users_file_stands_in_a_table_by_its_name(store: Store, add_trial: AddTrial) -> None:
+    """The digest of the data is left out; where two files share a name, all is shown."""
+    for folder, name, data in (("a", "news", "1"), ("a", "web", "2")):
+        add_trial({"sentences": f"/{folder}/{name}.txt"}, data_digest=data)
+    (table,) = store_tables(store.read(), store.folder)
+    assert [row.names[-1] for row in table.rows] == ["sentences=news.txt", "sentences=web.txt"]
+    add_trial({"sentences": "/b/news.txt"}, data_digest="3")
+    (table,) = store_tables(store.read(), store.folder)
+    assert sorted(row.names[-1] for row in table.rows) == [
+        "data_digest=1, sentences=/a/news.txt",
+        "data_digest=3, sentences=/b/news.txt",
+        "sentences=web.txt",
+    ]
