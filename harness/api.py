@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 from harness.errors import UserError
 from harness.plugin import registry
+from harness.report import tables
 from harness.report.formats import html_table, rendered
 from harness.report.measured_trials import TABLE_COLUMNS
-from harness.report.tables import Table
 from harness.shared_cache import check_caches
 from harness.sweeps.plan import Plan, plan_sweep
 from harness.sweeps.resources import Limits, Resources
@@ -44,7 +44,7 @@ LINE = 180
 class Table:
     """Tables of results, as `harness table` prints them."""
 
-    sheets: Sequence[Table]
+    sheets: Sequence[tables.Table]
 
     def render(self, format: str) -> bytes:
         """The tables as `terminal`, `markdown`, `latex`, `html`, `csv`, `json` or `parquet`."""

@@ -159,7 +159,7 @@ class Cell:
     @property
     def agrees(self) -> bool | None:
         """Whether the published number lies within the spread of our seeds; None: unknown."""
-        difference, number = self.difference, self.published and self.published.number
+        difference, number = self.difference, self.published.number if self.published else None
         if difference is None or number is None or self.ours is None:
             return None
         if not self.ours.trained:  # the same every time, so only rounding may differ

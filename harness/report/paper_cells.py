@@ -266,8 +266,8 @@ def citations(table: ReportedTable) -> dict[str, str]:
     sources = (
         name
         for row in table.rows
-        for origin in row.origins or [row.origin] * len(row.values)
-        for name in (row.origin or THIS_PAPER, origin or THIS_PAPER)
+        for origin in row.origins or [row.origin or THIS_PAPER] * len(row.values)
+        for name in (row.origin or THIS_PAPER, origin)
     )
     return {name: f"[{number}]" for number, name in enumerate(dict.fromkeys(sources), 1)}
 
