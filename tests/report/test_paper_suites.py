@@ -55,7 +55,7 @@ DIFFCSE = {
 def test_each_column_is_a_metric(paper: str, table: str, metrics: list[str]) -> None:
     compared = Comparer(no_rows(TABLE_COLUMNS)).table(load_paper(paper), table)
     row = next(compared.rows)
-    assert [each.metric.name for each in row if each.metric] == metrics
+    assert [each.metric.name for each in row.cells if each.metric] == metrics
 
 
 def test_transfer_beside_the_published(
