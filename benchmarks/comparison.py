@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.evaluation.bootstrap import replicates
-from harness.report.statistics.difference import (
+from harness.report.difference import (
     Difference,
     Scored,
     over_both,

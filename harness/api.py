@@ -18,10 +18,9 @@ from typing import Any, TypeVar
 
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.report.formats.html import html_table
-from harness.report.formats.render import render_sheets
-from harness.report.measured.measured_trials import TABLE_COLUMNS
-from harness.report.sheets.sheet import Sheet
+from harness.report import tables
+from harness.report.formats import html_table, rendered
+from harness.report.measured_trials import TABLE_COLUMNS
 from harness.shared_cache import check_caches
 from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.plan import Plan, plan_sweep
@@ -45,11 +44,11 @@ LINE = 180
 class Table:
     """Tables of results, as `harness table` prints them."""
 
-    sheets: Sequence[Sheet]
+    sheets: Sequence[tables.Table]
 
     def render(self, format: str) -> bytes:
         """The tables as `terminal`, `markdown`, `latex`, `html`, `csv`, `json` or `parquet`."""
-        return render_sheets(self.sheets, format, LINE)
+        return rendered(self.sheets, format, LINE)
 
     def __str__(self) -> str:
         return self.render("terminal").decode()
@@ -272,22 +271,22 @@ def table(
     if paper is not None:
         if rows or columns or where:
             raise UserError("rows, columns and where make a table of your own; leave paper out")
-        from harness.report.measured.quantities import PAPER_COLUMNS
-        from harness.report.papers.paper_tables import paper_sheets
-        from harness.report.published.commands import Commands
+        from harness.report.matching import Commands
+        from harness.report.paper_tables import paper_tables
+        from harness.report.quantities import PAPER_COLUMNS
 
         commands = Commands(registry.names(), results.place)
         shown = None if number is None else str(number)
         reading = results.read(PAPER_COLUMNS)
-        return Table(paper_sheets(reading, paper, commands, shown, encoder=encoder))
+        return Table(paper_tables(reading, paper, commands, shown, encoder=encoder))
     reading = results.read(TABLE_COLUMNS)
     if rows or columns:
-        from harness.report.stores.own_tables import own_sheet
+        from harness.report.store_tables import own_table
 
-        return Table([own_sheet(reading, results.place, tuple(rows), tuple(columns), where)])
-    from harness.report.stores.store_tables import store_sheets
+        return Table([own_table(reading, results.place, tuple(rows), tuple(columns), where)])
+    from harness.report.store_tables import store_tables
 
-    return Table(store_sheets(reading, results.place, where))
+    return Table(store_tables(reading, results.place, where))
 
 
 def _store(place: Path | str | None) -> Store:

@@ -55,7 +55,7 @@ def copied(tmp_path: Path) -> Path:
         ("harness/training/loop.py", "harness.evaluation.sts", "only packages below its own"),
         (
             "harness/sweeps/run.py",
-            "harness.report.measured.groups",
+            "harness.report.groups",
             "only packages below its own",
         ),
         ("harness/plugin/kit.py", "harness.plugin.method", "no circles"),

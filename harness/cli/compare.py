@@ -17,9 +17,8 @@ from harness.shared_cache import check_caches
 from harness.steps import prefixed
 
 if TYPE_CHECKING:
-    from harness.report.measured.groups import Group
-    from harness.report.statistics.compared_systems import System
-    from harness.report.stores.chosen_rows import Row
+    from harness.report.comparison import Row, System
+    from harness.report.groups import Group
     from harness.trials.store import Store
 
 SystemArgument = Annotated[
@@ -69,9 +68,9 @@ def compare(
 
 def _rows(a: str, b: str, store: "Store") -> "list[tuple[Row, Row]] | None":
     """The rows of the store that are meant; None where one of the two names no row."""
-    from harness.report.measured.groups import comparable_groups
-    from harness.report.measured.measured_trials import TABLE_COLUMNS
-    from harness.report.stores.chosen_rows import rows_named
+    from harness.report.comparison import rows_named
+    from harness.report.groups import comparable_groups
+    from harness.report.measured_trials import TABLE_COLUMNS
 
     return rows_named((a, b), comparable_groups(store.read(TABLE_COLUMNS).table))
 
@@ -80,7 +79,7 @@ def _compare_rows(
     one: "Row", two: "Row", suite: str | None, store: "Store", console: Console
 ) -> bool:
     """Print the comparison of two rows; False where their models must be asked instead."""
-    from harness.report.statistics.compared_systems import shared_metrics, stored_systems
+    from harness.report.comparison import shared_metrics, stored_systems
 
     groups = (one[1], two[1])
     measured = [{str(part.suite): part for part in group.parts} for group in groups]
@@ -126,8 +125,8 @@ def _models(
     from harness.evaluation.kept import test_scores as scores_of
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called
-    from harness.report.statistics.compared_systems import System
-    from harness.report.statistics.difference import Scored
+    from harness.report.comparison import System
+    from harness.report.difference import Scored
     from harness.trials.lookup import named
 
     check_caches()
@@ -168,7 +167,7 @@ def _print(systems: "Sequence[System]", about: Sequence[str], console: Console) 
     """Print a table with a line for each test, then what is known of the main one, in words."""
 
     from harness.evaluation.bootstrap import RESAMPLES
-    from harness.report.statistics.compared_systems import Compared, main_metric, shared_metrics
+    from harness.report.comparison import Compared, main_metric, shared_metrics
 
     first, second = systems
     table = Table("test", box=box.SIMPLE_HEAD)

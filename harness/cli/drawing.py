@@ -18,9 +18,9 @@ from harness.report.figures.report_figure import ReportFigure
 from harness.report.figures.sweep_figures import sweep_figures
 from harness.report.figures.sweep_trials import FIGURE_COLUMNS, SweepSearch, sweep_searches
 from harness.report.figures.writing import FigureFormat, write_figures
-from harness.report.measured.quantities import PAPER_COLUMNS
-from harness.report.published.commands import Commands
-from harness.report.published.comparison import Comparer
+from harness.report.matching import Commands
+from harness.report.paper_cells import Comparer
+from harness.report.quantities import PAPER_COLUMNS
 from harness.shared_cache import check_caches
 from harness.steps import Steps, prefixed
 from harness.sweeps.spaces.named_spaces import shipped_spaces, space_file, space_name

@@ -20,7 +20,7 @@ from harness.steps import Steps
 
 if TYPE_CHECKING:
     from harness.export.exportable import Exportable
-    from harness.report.measured.groups import Group
+    from harness.report.groups import Group
     from harness.trials.store import Store
 
 TrialArgument = Annotated[
@@ -144,8 +144,8 @@ def write(
 
 def _group(model: "Exportable", store: "Store") -> "Group | None":
     """The trials that can be compared with a trial; None where the store does not have it."""
-    from harness.report.measured.groups import comparable_groups
-    from harness.report.measured.measured_trials import TABLE_COLUMNS
+    from harness.report.groups import comparable_groups
+    from harness.report.measured_trials import TABLE_COLUMNS
 
     groups = comparable_groups(store.read(TABLE_COLUMNS).table)
     return next((group for group in groups if model.facts["key"] in group.keys), None)

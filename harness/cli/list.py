@@ -14,7 +14,7 @@ from harness.cli.output import echo
 from harness.errors import NotHere, UserError, headline, one_line
 from harness.evaluation.catalogue import CARDS
 from harness.inputs import read_text
-from harness.report.published.reported import load_paper, papers
+from harness.report.published import load_paper, papers
 from harness.sweeps.spaces.named_spaces import shipped_spaces
 
 NEWEST = 50
@@ -119,9 +119,9 @@ def _papers(store: str | None, encoder: str | None) -> None:
     """Print for each table and figure of each paper what share of it the store has."""
 
     from harness.plugin.registry import names
-    from harness.report.measured.quantities import PAPER_COLUMNS
-    from harness.report.published.comparison import Comparer
-    from harness.report.published.shares import shares
+    from harness.report.coverage import shares
+    from harness.report.paper_cells import Comparer
+    from harness.report.quantities import PAPER_COLUMNS
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     methods = names()

@@ -6,13 +6,13 @@ from harness.cli.drawing import searches_of_sweep
 from harness.cli.run_again import commands_of_store
 from harness.inputs import is_file
 from harness.plugin.registry import names
+from harness.report.coverage import Gap, failed_trials, paper_gaps, store_gaps
 from harness.report.figures.paper_figures import STORE_FIGURES, store_figure
 from harness.report.figures.report_figure import ReportFigure
 from harness.report.figures.sweep_figures import sweep_figures
 from harness.report.figures.sweep_trials import sweep_searches
-from harness.report.measured.groups import comparable_groups
-from harness.report.page.gaps import Gap, failed_trials, paper_gaps, store_gaps
-from harness.report.page.report_page import ReportPage
+from harness.report.groups import comparable_groups
+from harness.report.matching import Commands
 from harness.report.page.stored_trials import (
     REPORT_COLUMNS,
     STORED_COLUMNS,
@@ -21,13 +21,13 @@ from harness.report.page.stored_trials import (
     stored_records,
 )
 from harness.report.page.sweep_curves import figured, with_histories
+from harness.report.page.writing import ReportPage
 from harness.report.page.writing import write_report as write_report
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published.commands import Commands
-from harness.report.published.comparison import Comparer
-from harness.report.published.reported import load_paper
-from harness.report.sheets.sheet import Sheet
-from harness.report.stores.store_tables import store_sheets
+from harness.report.paper_cells import Comparer
+from harness.report.paper_tables import paper_tables
+from harness.report.published import load_paper
+from harness.report.store_tables import store_tables
+from harness.report.tables import Table
 from harness.sweeps.spaces.named_spaces import shipped_spaces, space_name
 from harness.trials.record_files import Reading
 from harness.trials.store import Store
@@ -58,7 +58,7 @@ def page_of(paper: str | None, encoder: str | None, sweep: str | None, store: St
         title=_title(paper, encoder, sweep),
         store=store.place,
         trials=trials,
-        sheets=sheets,
+        tables=sheets,
         figures=[*own, *figures],
         missing=[*gaps, *failed_trials(trials.records, command)],
         notes=[*lacking, *others, *(notes if searches else [])],
@@ -74,11 +74,11 @@ def _title(paper: str | None, encoder: str | None, sweep: str | None) -> str:
 
 def _of_paper(
     paper: str, encoder: str | None, reading: Reading, commands: Commands
-) -> tuple[list[Sheet], list[Gap]]:
+) -> tuple[list[Table], list[Gap]]:
     """The tables of a paper, and what the store lacks of them."""
 
     gaps = paper_gaps(load_paper(paper), Comparer(reading.table, encoder), commands)
-    return paper_sheets(reading, paper, commands, encoder=encoder), list(gaps)
+    return paper_tables(reading, paper, commands, encoder=encoder), list(gaps)
 
 
 def _paper_figures(
@@ -94,12 +94,12 @@ def _paper_figures(
 
 def _of_store(
     reading: Reading, commands: Commands, keys: set[str] | None
-) -> tuple[list[Sheet], list[Gap]]:
+) -> tuple[list[Table], list[Gap]]:
     """The tables of a store, and the tests that its trials lack. `keys`: only of these trials."""
 
     groups = comparable_groups(reading.table)
     shown = [each for each in groups if keys is None or not keys.isdisjoint(each.keys)]
-    return store_sheets(reading, commands.store, keys=keys), list(store_gaps(shown, commands))
+    return store_tables(reading, commands.store, keys=keys), list(store_gaps(shown, commands))
 
 
 def _of_space(sweep: str, commands: Commands) -> list[Gap]:

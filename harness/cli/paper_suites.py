@@ -11,7 +11,7 @@ from harness.cli.sweeping import Means
 from harness.cli.targets import SweepOptions
 from harness.errors import UserError
 from harness.evaluation.suites import suite
-from harness.report.published.compared import ComparedTable
+from harness.report.paper_cells import PaperTable
 from harness.sweeps.pools import Asked, measured, pool
 from harness.trials.lookup import model
 from harness.trials.record import Record
@@ -23,17 +23,16 @@ _Suites = dict[str, bool]
 """The name of a suite -> whether its tests are lacking, and not its dev score alone"""
 
 
-def lacking_suites(tables: Iterable[ComparedTable]) -> dict[_Model, _Suites]:
+def lacking_suites(tables: Iterable[PaperTable]) -> dict[_Model, _Suites]:
     """The models in the cells of the tables -> the suites that have not measured them."""
     found: dict[_Model, _Suites] = defaultdict(dict)
-    for each in (each for table in tables for each in table.numbers):
-        if each.found is None or each.metric is None:
+    for each in (each for table in tables for each in table.cells):
+        if each.group is None or each.metric is None:
             continue
         for trial in each.unmeasured:
             model: _Model = (trial.key, None)
-            if trial.own is None and each.found.group.method == "pooling":
-                group = each.found.group
-                model = (group.encoder, str(group.configuration["pooling"]))
+            if trial.own is None and each.group.method == "pooling":
+                model = (each.group.encoder, str(each.group.configuration["pooling"]))
             suites, name = found[model], each.metric.suite
             suites[name] = suites.get(name, False) or each.metric.split == "test"
     return found

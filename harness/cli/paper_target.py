@@ -4,12 +4,11 @@ from harness.cli import options
 from harness.cli.output import echo
 from harness.errors import UserError, suggest
 from harness.plugin import registry
-from harness.report.measured.quantities import PAPER_COLUMNS
-from harness.report.published.compared import ComparedTable
-from harness.report.published.comparison import Comparer
-from harness.report.published.lacking import lacking
-from harness.report.published.matching import ANY, Wanted, yaml_text
-from harness.report.published.reported import load_paper
+from harness.report.coverage import lacking
+from harness.report.matching import ANY, Wanted, yaml_text
+from harness.report.paper_cells import Comparer, PaperTable
+from harness.report.published import load_paper
+from harness.report.quantities import PAPER_COLUMNS
 from harness.sweeps.spaces.overrides import (
     FINAL_SEEDS,
     FINAL_SUBSETS,
@@ -38,7 +37,7 @@ def check_fillable(paper: str, number: int) -> None:
 
 def compared_tables(
     paper: str, number: int, overrides: Overrides, store: str | None
-) -> list[ComparedTable]:
+) -> list[PaperTable]:
     """The table with the store's trials; with other encoders, one for each of them."""
     reading = options.opened(store).read(PAPER_COLUMNS)
     found = load_paper(paper)
@@ -66,7 +65,7 @@ def table_searches(
     methods = {registry.name_of(registry.locate(name)): name for name in overrides.methods}
     draws = len(overrides.seeds or FINAL_SEEDS), len(overrides.subsets or FINAL_SUBSETS)
     tables = compared_tables(paper, number, overrides, store)
-    needed = {each.wanted.method for table in tables for each in table.numbers if each.wanted}
+    needed = {each.wanted.method for table in tables for each in table.cells if each.wanted}
     plugins = {
         name: methods.get(name, name) for name in sorted(needed) if not methods or name in methods
     }

@@ -10,7 +10,7 @@ from harness.cli.output import Screen, echo
 from harness.cli.sweeping import Means, print_problems, run_searches
 from harness.cli.table import print_filled, width_of
 from harness.cli.targets import SweepOptions
-from harness.report.published.reported import load_paper
+from harness.report.published import load_paper
 
 if TYPE_CHECKING:
     from harness.sweeps.spaces.search import Search
@@ -104,13 +104,12 @@ def _searches(targets: list[SweepOptions]) -> "list[Search]":
 def _print_verdict(target: SweepOptions) -> None:
     """Print the verdict on a table of scores; a table of examples has none."""
 
-    from harness.report.formats.render import render_sheets
-    from harness.report.papers.setups import SETUP_COLUMNS, Setups
-    from harness.report.papers.verdicts import verdict_sheet
+    from harness.report.formats import rendered
+    from harness.report.reproduction import SETUP_COLUMNS, verdict_table
 
-    setups = Setups(options.opened(target.store).read(SETUP_COLUMNS).table)
+    trials = options.opened(target.store).read(SETUP_COLUMNS).table
     sheets = [
-        verdict_sheet(compared, setups)
+        verdict_table(compared, trials)
         for compared in target.compared()
         if compared.table.kind == "scores"
     ]
@@ -119,4 +118,4 @@ def _print_verdict(target: SweepOptions) -> None:
     to_screen = sys.stdout.isatty()
     width = width_of(to_screen=to_screen)
     echo("")
-    typer.echo(render_sheets(sheets, "terminal", width, bold=to_screen).decode(), nl=False)
+    typer.echo(rendered(sheets, "terminal", width, bold=to_screen).decode(), nl=False)

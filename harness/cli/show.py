@@ -15,7 +15,7 @@ from harness.cli.run_again import again
 from harness.errors import UserError, suggest
 from harness.evaluation.scores import Uncertainty
 from harness.inputs import kind_of
-from harness.report.published.reported import papers
+from harness.report.published import papers
 
 if TYPE_CHECKING:
     from harness.plugin.fields import DescribedField

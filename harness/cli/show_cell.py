@@ -7,16 +7,16 @@ from harness.cli import options
 from harness.cli.run_again import again
 from harness.errors import UserError, suggest
 from harness.plugin.registry import names
-from harness.report.cell_addresses import paper_cell, store_cell
-from harness.report.measured.groups import Cell, comparable_groups
-from harness.report.measured.measured_trials import TABLE_COLUMNS
-from harness.report.measured.quantities import PAPER_COLUMNS
-from harness.report.papers.paper_tables import paper_sheets, table_names
-from harness.report.published.answers import Answers
-from harness.report.published.commands import Commands
-from harness.report.published.reported import load_paper, papers
-from harness.report.sheets.rows import score_text
-from harness.report.stores.score_columns import decimals_of
+from harness.report.cells import score_text
+from harness.report.groups import Score, comparable_groups
+from harness.report.matching import Commands
+from harness.report.measured_trials import TABLE_COLUMNS
+from harness.report.paper_cells import Answers
+from harness.report.paper_tables import paper_tables, table_names
+from harness.report.published import load_paper, papers
+from harness.report.quantities import PAPER_COLUMNS
+from harness.report.score_columns import decimals_of, store_cell
+from harness.report.tables import paper_cell
 from harness.trials.record import WITHOUT_LARGE
 from harness.trials.store import Store
 
@@ -58,12 +58,12 @@ def _print_compared(address: str, encoder: str | None, store: Store, console: Co
         printed = f"harness table --paper {paper} --table {parts[0]}"
         raise UserError(f"Table {parts[0]} of {paper} has no scores; to print it: {printed}")
     reading, answers = store.read(PAPER_COLUMNS), Answers(store, lambda _: None)
-    sheets = paper_sheets(reading, paper, commands, parts[0], encoder=encoder, answers=answers)
+    sheets = paper_tables(reading, paper, commands, parts[0], encoder=encoder, answers=answers)
     sheet, row, column, cell = paper_cell(sheets, address)
     _line(console, f"{sheet.title}\n{row.names[0]}, {column}")
     if cell.published_text:
         _line(console, f"published: {cell.published_text}")
-    if cell.score is None:
+    if cell.ours is None:
         why = "no trial of the store fills it"
         fill = f"to fill it: {commands.table(paper, parts[0], encoder)}"
         _line(
@@ -71,8 +71,8 @@ def _print_compared(address: str, encoder: str | None, store: Store, console: Co
         )
         return
     why = f"not compared: {cell.why_not}" if cell.why_not else "not compared"
-    _line(console, f"difference: {cell.delta_text or why}{_verdict(cell.agrees)}")
-    _print_score(cell.score, cell.decimals, store, console)
+    _line(console, f"difference: {cell.difference_text or why}{_verdict(cell.agrees)}")
+    _print_score(cell.ours, cell.decimals, store, console)
 
 
 def _verdict(agrees: bool | None) -> str:
@@ -80,7 +80,7 @@ def _verdict(agrees: bool | None) -> str:
     return {True: f" (inside {words})", False: f" (outside {words})", None: ""}[agrees]
 
 
-def _print_score(cell: Cell, decimals: int, store: Store, console: Console) -> None:
+def _print_score(cell: Score, decimals: int, store: Store, console: Console) -> None:
     """Print the mean, each trial with its score, and the commands of the first one."""
     std = "" if cell.std is None else "mean±sample std of "
     trials = "1 trial" if cell.n == 1 else f"{cell.n} trials"

@@ -117,9 +117,8 @@ def _leave_table(console: Console, store: "Store", space: str, result: "SweepRes
     import pyarrow.parquet as pq
 
     from harness.plugin.registry import names
-    from harness.report.measured.quantities import PAPER_COLUMNS
-    from harness.report.stores.winner import verdicts
-    from harness.report.sweep_table import next_commands, sweep_groups, sweep_table
+    from harness.report.finished_sweep import next_commands, sweep_groups, sweep_table, verdicts
+    from harness.report.quantities import PAPER_COLUMNS
     from harness.trials.flat import write_flat
 
     trials = store.read(PAPER_COLUMNS).table

@@ -15,10 +15,10 @@ from harness.cli import options
 from harness.cli.output import Screen, echo
 from harness.errors import UserError
 from harness.inputs import finite, kind_of
-from harness.report.published.reported import load_paper
+from harness.report.published import load_paper
 
 if TYPE_CHECKING:
-    from harness.report.sheets.sheet import Sheet
+    from harness.report.tables import Table
 
 TableFormat = Literal["terminal", "markdown", "latex", "html", "csv", "json", "parquet"]
 NOT_A_TERMINAL_WIDTH = 180
@@ -105,7 +105,7 @@ def table(
         )
     if paper is not None:
         load_paper(paper)  # a wrong name is answered before what follows is imported
-    from harness.report.formats.render import render_sheets
+    from harness.report.formats import rendered
 
     own = _Own(_parts(rows), _parts(columns), where)
     to_screen = output is None and sys.stdout.isatty()
@@ -115,7 +115,7 @@ def table(
         raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")
     else:
         sheets = _paper_sheets(paper, number, encoder, store, ask=strict or number is not None)
-    content = render_sheets(sheets, format, width_of(to_screen=to_screen), bold=to_screen)
+    content = rendered(sheets, format, width_of(to_screen=to_screen), bold=to_screen)
     if output is None:
         typer.echo(content.decode() if format == "terminal" else content, nl=False)
     else:
@@ -132,10 +132,10 @@ def width_of(*, to_screen: bool) -> int:
     return NOT_A_TERMINAL_WIDTH
 
 
-def _end_if_incomplete(sheets: "list[Sheet]", tolerance: float | None) -> None:
+def _end_if_incomplete(sheets: "list[Table]", tolerance: float | None) -> None:
     """Name what is missing or differs, and end with exit code 1 if there is anything."""
-    from harness.report.formats.strict import failures
-    from harness.report.sheets.notes import SHOWN, counted
+    from harness.report.notes import SHOWN, counted
+    from harness.report.tables import failures
 
     if found := failures(sheets, tolerance):
         more = [f"and {len(found) - SHOWN} more"] if found[SHOWN:] else []
@@ -170,9 +170,9 @@ def _parts(text: str | None) -> list[str]:
 
 def _own_sheets(
     own: _Own, number: int | None, encoder: str | None, store: str | None
-) -> "list[Sheet]":
+) -> "list[Table]":
     """The tables of the store, or the one that the user describes."""
-    from harness.report.measured.measured_trials import TABLE_COLUMNS
+    from harness.report.measured_trials import TABLE_COLUMNS
 
     found = options.opened(store)
     if number is not None:
@@ -180,12 +180,12 @@ def _own_sheets(
     options.check_ours_on(encoder, None)
     reading = found.read(TABLE_COLUMNS)
     if own.rows or own.columns:
-        from harness.report.stores.own_tables import own_sheet
+        from harness.report.store_tables import own_table
 
-        return [own_sheet(reading, found.place, own.rows, own.columns, own.where)]
-    from harness.report.stores.store_tables import store_sheets
+        return [own_table(reading, found.place, own.rows, own.columns, own.where)]
+    from harness.report.store_tables import store_tables
 
-    return store_sheets(reading, found.place, own.where)
+    return store_tables(reading, found.place, own.where)
 
 
 def print_filled(
@@ -193,11 +193,11 @@ def print_filled(
 ) -> None:
     """Print a table of a paper. values: hyperparameters that all our trials in it have."""
 
-    from harness.report.formats.render import render_sheets
+    from harness.report.formats import rendered
 
     to_screen = sys.stdout.isatty()
     sheets = _paper_sheets(paper, number, encoder, store, ask=True, values=values)
-    content = render_sheets(sheets, "terminal", width_of(to_screen=to_screen), bold=to_screen)
+    content = rendered(sheets, "terminal", width_of(to_screen=to_screen), bold=to_screen)
     typer.echo(content.decode(), nl=False)
 
 
@@ -209,17 +209,17 @@ def _paper_sheets(
     *,
     ask: bool,
     values: Mapping[str, Any] | None = None,
-) -> "list[Sheet]":
+) -> "list[Table]":
     """The tables of a paper. `ask`: also those cells for which the store's models are asked."""
     from harness.plugin.registry import names
-    from harness.report.measured.quantities import PAPER_COLUMNS
-    from harness.report.papers.paper_tables import paper_sheets
-    from harness.report.published.answers import Answers
-    from harness.report.published.commands import Commands
+    from harness.report.matching import Commands
+    from harness.report.paper_cells import Answers
+    from harness.report.paper_tables import paper_tables
+    from harness.report.quantities import PAPER_COLUMNS
 
     found = options.opened(store)
     with Screen(stderr=True).status("reading the store") as status:
-        return paper_sheets(
+        return paper_tables(
             found.read(PAPER_COLUMNS),
             paper,
             Commands(names(), found.place),

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from harness.cli import options
 from harness.errors import UserError
-from harness.report.published.reported import load_paper
+from harness.report.published import load_paper
 from harness.sweeps.spaces.named_spaces import YAML_SUFFIXES, shipped_spaces, space_file, space_name
 
 if TYPE_CHECKING:
-    from harness.report.published.compared import ComparedTable
+    from harness.report.paper_cells import PaperTable
     from harness.sweeps.spaces.overrides import Overrides
     from harness.sweeps.spaces.search import Search
 
@@ -86,14 +86,14 @@ class SweepOptions:
 
         return searches(*load_space(path), self._overrides(methods))
 
-    def compared(self) -> "list[ComparedTable]":
+    def compared(self) -> "list[PaperTable]":
         """The published table with the trials of the store, once for each encoder that is asked."""
         from harness.cli.paper_target import compared_tables
 
         overrides = self._overrides(self._methods())
         return compared_tables(str(self.paper), int(self.table or 0), overrides, self.store)
 
-    def measured(self) -> "list[ComparedTable]":
+    def measured(self) -> "list[PaperTable]":
         """The published table whose trials get the suites that it needs.
 
         There is none where the command line chooses the suite, as tests and short trials do.

@@ -14,10 +14,10 @@ from harness.data.revisions import repository_of
 from harness.errors import UserError, explained
 from harness.export.exportable import Exportable, shown_encoder
 from harness.export.folder import library_model
-from harness.report.formats.render import escaped
-from harness.report.measured.groups import Group
-from harness.report.sheets.rows import score_text
-from harness.report.stores.score_columns import decimals_of
+from harness.report.cells import score_text
+from harness.report.formats import escaped
+from harness.report.groups import Group
+from harness.report.score_columns import decimals_of
 from harness.trials.publishing import without_folder, without_folders
 from harness.trials.record import Record
 

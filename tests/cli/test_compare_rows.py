@@ -12,9 +12,9 @@ from scipy import stats
 from harness import PROTOCOL
 from harness.evaluation.correlation import correlation
 from harness.evaluation.kept import keep_pairs
-from harness.report.measured.groups import comparable_groups
-from harness.report.statistics.compared_systems import Compared, stored_systems
-from harness.report.stores.winner import seeds_needed, verdicts
+from harness.report.comparison import Compared, stored_systems
+from harness.report.finished_sweep import seeds_needed, verdicts
+from harness.report.groups import comparable_groups
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.store_folders import pairs_file

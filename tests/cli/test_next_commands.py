@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from harness import PROTOCOL
-from harness.report.measured.quantities import PAPER_COLUMNS
-from harness.report.sweep_table import next_commands, sweep_groups
+from harness.report.finished_sweep import next_commands, sweep_groups
+from harness.report.quantities import PAPER_COLUMNS
 from harness.trials.record import Record
 from harness.trials.store import Store
 

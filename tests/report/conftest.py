@@ -11,13 +11,11 @@ import pytest
 from harness import PROTOCOL
 from harness.cli.paper_suites import lacking_suites, printed_suites
 from harness.evaluation.scores import Uncertainty
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published.commands import Commands
-from harness.report.published.compared import ComparedTable
-from harness.report.published.comparison import Comparer
-from harness.report.published.reported import load_paper
-from harness.report.sheets.rows import SheetLine
-from harness.report.sheets.sheet import Sheet
+from harness.report.matching import Commands
+from harness.report.paper_cells import Comparer, PaperTable
+from harness.report.paper_tables import paper_tables
+from harness.report.published import load_paper
+from harness.report.tables import Line, Table
 from harness.trials.record import Record
 from harness.trials.store import Store
 
@@ -122,10 +120,10 @@ def add_evaluation(store: Store) -> Callable[..., str]:
 class PaperTable:
     """A published table with our numbers."""
 
-    sheet: Sheet
-    compared: ComparedTable
+    sheet: Table
+    compared: PaperTable
 
-    def row(self, label: str, section: int = 0) -> list[SheetLine]:
+    def row(self, label: str, section: int = 0) -> list[Line]:
         """The lines of the row with this label: published, ours, Δ."""
         lines = self.sheet.sections[section].lines
         start = next(index for index, line in enumerate(lines) if line[0].startswith(f"{label} ["))
@@ -151,7 +149,7 @@ def paper_table(store: Store) -> Callable[..., PaperTable]:
     def table(paper: str, number: int, folder: Path | None = None) -> PaperTable:
         reading = store.read()
         commands = Commands(METHODS, folder or store.folder)
-        (sheet,) = paper_sheets(reading, paper, commands, str(number))
+        (sheet,) = paper_tables(reading, paper, commands, str(number))
         compared = Comparer(reading.table).table(load_paper(paper), f"table{number}")
         return PaperTable(sheet, compared)
 

@@ -5,13 +5,13 @@ import pytest
 from scipy import stats
 
 from benchmarks.comparison import DESIGNS, Design, covered, simulated
-from harness.report.statistics.difference import (
+from harness.report.difference import (
     Scored,
     over_both,
     over_pairs,
     over_seeds,
 )
-from harness.report.statistics.students_t import quantile
+from harness.report.significance import quantile
 
 RANDOM = np.random.default_rng(0)
 CONSTANT = Scored((73.0,), ((0, 0),), trained=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.report.measured.groups import Group, comparable_groups
+from harness.report.groups import Group, comparable_groups
 from harness.trials.store import Store
 
 Add = Callable[..., str]

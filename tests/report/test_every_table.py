@@ -7,17 +7,13 @@ import pytest
 
 from harness.evaluation.catalogue import CARDS
 from harness.plugin import registry
-from harness.report.formats.render import render_sheets
-from harness.report.measured.measured_trials import TABLE_COLUMNS
-from harness.report.measured.quantities import PAPER_COLUMNS, QUANTITIES
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published.commands import Commands
-from harness.report.published.compared import ComparedTable
-from harness.report.published.comparison import Comparer
-from harness.report.published.matching import Wanted
-from harness.report.published.measures import Special
-from harness.report.published.reported import load_paper, papers
-from harness.report.published.systems import load_systems
+from harness.report.formats import rendered
+from harness.report.matching import Commands, Wanted
+from harness.report.measured_trials import TABLE_COLUMNS
+from harness.report.paper_cells import Comparer, PaperTable
+from harness.report.paper_tables import paper_tables
+from harness.report.published import load_paper, load_systems, papers
+from harness.report.quantities import PAPER_COLUMNS, QUANTITIES, Special
 from harness.trials.record_files import no_rows
 from harness.trials.store import Store
 
@@ -34,14 +30,14 @@ NUMBERS = {
 every_table = pytest.mark.parametrize(("paper", "name"), TABLES)
 
 
-def empty(paper: str, name: str) -> ComparedTable:
+def empty(paper: str, name: str) -> PaperTable:
     """The table beside a store without trials."""
     return Comparer(no_rows(TABLE_COLUMNS)).table(load_paper(paper), name)
 
 
-def runnable(table: ComparedTable) -> list[Wanted]:
+def runnable(table: PaperTable) -> list[Wanted]:
     """What can be run for the table without anything that its user must bring."""
-    wanted = (each.wanted for each in table.numbers if each.is_measured)
+    wanted = (each.wanted for each in table.cells if each.published.needs_trials)
     return [each for each in dict.fromkeys(wanted) if each and not each.needs]
 
 
@@ -62,9 +58,9 @@ def test_all_tables_are_here() -> None:
 @every_table
 def test_a_table_renders_in_every_format(paper: str, name: str, store: Store) -> None:
     number = name.removeprefix("table")
-    sheets = paper_sheets(store.read(), paper, Commands(registry.names(), store.folder), number)
+    sheets = paper_tables(store.read(), paper, Commands(registry.names(), store.folder), number)
     for format in ("terminal", "markdown", "latex", "csv"):
-        assert render_sheets(sheets, format, 80)
+        assert rendered(sheets, format, 80)
     assert sheets[0].title.startswith(f"{load_paper(paper).title}. Table {number}: ")
     commands = [note for note in sheets[0].notes if "harness sweep" in note]
     assert len(commands) == (load_paper(paper).tables[name].kind != "hyperparameters")
@@ -115,7 +111,7 @@ def test_a_trial_lands_in_the_cells_that_want_it(
 ) -> None:
     table = empty(paper, name)
     values = {wanted: 10.0 + place for place, wanted in enumerate(runnable(table))}
-    suites = {each.metric.suite for each in table.numbers if each.metric} - {"sts"}
+    suites = {each.metric.suite for each in table.cells if each.metric} - {"sts"}
     for wanted, value in values.items():
         made = record_of(wanted, value)
         of = add_trial(score=value, key=f"{int(value):032x}", **made)
@@ -124,18 +120,18 @@ def test_a_trial_lands_in_the_cells_that_want_it(
             dev = dict.fromkeys(card.dev_tasks, value)
             add_evaluation(suite, dict.fromkeys(card.headings, value), of, **made | {"dev": dev})
     filled = Comparer(store.read(PAPER_COLUMNS).table).table(load_paper(paper), name)
-    for each in filled.numbers:
-        wanted = each.wanted if each.is_measured else None
+    for each in filled.cells:
+        wanted = each.wanted if each.published.needs_trials else None
         if wanted is None or wanted.needs:
-            assert each.cell is None
-        elif each.measure in (Special.SENTENCE, Special.COSINE):
-            assert each.found
-            assert each.found.candidates == 1
+            assert each.ours is None
+        elif each.published.measure in (Special.SENTENCE, Special.COSINE):
+            assert each.group
+            assert each.candidates == 1
         else:
-            assert each.cell, (each.row.label, each.column)
-            assert each.cell.n == 1
+            assert each.ours, (each.published.row.label, each.published.column)
+            assert each.ours.n == 1
             if (
-                each.measure is not QUANTITIES["added-parameters"]
+                each.published.measure is not QUANTITIES["added-parameters"]
             ):  # it follows from the configuration
-                assert each.cell.mean == pytest.approx(values[wanted]), each.row.label
+                assert each.ours.mean == pytest.approx(values[wanted]), each.published.row.label
             assert each.unmeasured == []

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from harness.report.formats.render import render_sheets
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published.commands import Commands
-from harness.report.sheets.sheet import Sheet
-from harness.report.stores.own_tables import own_sheet
-from harness.report.stores.store_tables import store_sheets
+from harness.report.formats import rendered
+from harness.report.matching import Commands
+from harness.report.paper_tables import paper_tables
+from harness.report.store_tables import own_table, store_tables
+from harness.report.tables import Table
 from harness.trials.store import Store
 from tests.report.conftest import METHODS, TASKS, record, typed
 
-Tables = dict[str, list[Sheet]]
+Tables = dict[str, list[Table]]
 GOLDEN = Path(__file__).parent / "golden"
 PLACE = "results/of-mine"
 """The name of the store in commands"""
@@ -62,24 +61,24 @@ def known_store(folder: Path) -> Store:
     return store
 
 
-def all_sheets(store: Store) -> Tables:
+def all_tables(store: Store) -> Tables:
     reading = store.read()
     return {
-        "own": [own_sheet(reading, PLACE, ("method", "prompt_length"), ("stsb", "avg", "dev"))],
-        "paper": paper_sheets(reading, "diffaug", Commands(METHODS, Path(PLACE)), "1"),
-        "store": store_sheets(reading, PLACE),
+        "own": [own_table(reading, PLACE, ("method", "prompt_length"), ("stsb", "avg", "dev"))],
+        "paper": paper_tables(reading, "diffaug", Commands(METHODS, Path(PLACE)), "1"),
+        "store": store_tables(reading, PLACE),
     }
 
 
 def printed(name: str, tables: Tables) -> bytes:
     what, kind = FILES[name]
     width = 80 if "narrow" in name else 180
-    return render_sheets(tables[what], kind, width, bold="bold" in name)
+    return rendered(tables[what], kind, width, bold="bold" in name)
 
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    return all_sheets(known_store(tmp_path_factory.mktemp("known") / "store"))
+    return all_tables(known_store(tmp_path_factory.mktemp("known") / "store"))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -109,7 +108,7 @@ def main() -> None:
     """Write all files anew."""
     GOLDEN.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        tables = all_sheets(known_store(Path(folder) / "store"))
+        tables = all_tables(known_store(Path(folder) / "store"))
         for name in FILES:
             (GOLDEN / name).write_bytes(printed(name, tables))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from harness.evaluation.catalogue import CARDS
-from harness.report.measured.groups import comparable_groups
+from harness.report.groups import comparable_groups
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

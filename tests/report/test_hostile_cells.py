@@ -7,25 +7,24 @@ import json
 import pyarrow as pa
 import pytest
 
-from harness.report.formats.csv_text import csv_text
-from harness.report.formats.latex import escape_latex
-from harness.report.formats.render import markdown_text, render_sheets
-from harness.report.sheets.sheet import Sheet
+from harness.report import formats
+from harness.report.formats import escape_latex, markdown_text, rendered
+from harness.report.tables import Table
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1"])
 def test_no_cell_of_csv_is_a_formula(text: str) -> None:
-    lines = list(csv.reader(io.StringIO(csv_text(["name", "n"], [[text, -1.5]]), newline="")))
+    lines = list(csv.reader(io.StringIO(formats(["name", "n"], [[text, -1.5]]), newline="")))
     assert lines == [["name", "n"], [f"'{text}", "-1.5"]]
 
 
 def test_a_carriage_return_ends_no_line_of_csv() -> None:
-    assert csv_text(["name"], [["\r=1"]]) == "name\n\\r=1\n"
+    assert formats(["name"], [["\r=1"]]) == "name\n\\r=1\n"
 
 
 @pytest.mark.parametrize("text", ["-0.5", "+3", "plain", "a=b", "", "'quoted'"])
 def test_other_cells_of_csv_stay_as_they_are(text: str) -> None:
-    lines = list(csv.reader(io.StringIO(csv_text(["name"], [[text]]))))
+    lines = list(csv.reader(io.StringIO(formats(["name"], [[text]]))))
     assert lines[1] in ([text], [])
 
 
@@ -33,7 +32,7 @@ def test_other_cells_of_csv_stay_as_they_are(text: str) -> None:
     "text", ["[x](javascript:alert)", "<script>", "a|b", "`a`", "**a**", "&lt;", "~~a~~", "a\nb"]
 )
 def test_markdown_is_escaped(text: str) -> None:
-    shown = markdown_text(Sheet(text, [], 0, [], "", [], dict))
+    shown = markdown_text(Table(text, [], 0, [], "", [], dict))
     kept = shown.strip().removeprefix("**").removesuffix("**")
     plain = ""
     characters = iter(kept)
@@ -49,8 +48,8 @@ def test_orders_to_a_terminal_are_escaped_in_latex() -> None:
 
 @pytest.mark.parametrize("text", ["a\x1b[2J", "a\x9b2J\x7f", "a\u202eb", "\ud800"])
 def test_json_and_html_have_no_orders_to_a_terminal(text: str) -> None:
-    sheet = Sheet(text, [], 0, [], "", [], lambda: pa.table({}))
-    json_text, html = (render_sheets([sheet], each, 80).decode() for each in ("json", "html"))
+    sheet = Table(text, [], 0, [], "", [], lambda: pa.table({}))
+    json_text, html = (rendered([sheet], each, 80).decode() for each in ("json", "html"))
     assert json.loads(json_text)[0]["title"] == text
     for shown in (json_text, html):
         assert shown.replace("\n", "").isprintable()

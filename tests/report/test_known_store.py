@@ -12,9 +12,9 @@ from shutil import copy
 import pytest
 
 from harness import PROTOCOL
-from harness.report.sheets.rows import SheetCell
-from harness.report.sheets.sheet import Sheet
-from harness.report.stores.store_tables import store_sheets
+from harness.report.cells import Cell
+from harness.report.store_tables import store_tables
+from harness.report.tables import Table
 from harness.trials.store import Store
 from tests.report.conftest import adding
 
@@ -68,30 +68,30 @@ def fill(store: Store) -> AddTrial:
 
 
 @pytest.fixture(scope="module")
-def sheet(tmp_path_factory: pytest.TempPathFactory) -> Sheet:
+def sheet(tmp_path_factory: pytest.TempPathFactory) -> Table:
     store = Store(tmp_path_factory.mktemp("known") / "store")
     fill(store)
-    (found,) = store_sheets(store.read(), Path("somewhere"))
+    (found,) = store_tables(store.read(), Path("somewhere"))
     return found
 
 
-def cell(sheet: Sheet, method: str, metric: str, encoder: str = "bert-base-uncased") -> SheetCell:
-    (row,) = (row for row in sheet.score_rows if row.names[:3] == (method, "unsup", encoder))
+def cell(sheet: Table, method: str, metric: str, encoder: str = "bert-base-uncased") -> Cell:
+    (row,) = (row for row in sheet.rows if row.names[:3] == (method, "unsup", encoder))
     return row.cells[list(sheet.metrics).index(metric)]
 
 
-def test_the_average_is_taken_within_a_trial_before_the_mean(sheet: Sheet) -> None:
+def test_the_average_is_taken_within_a_trial_before_the_mean(sheet: Table) -> None:
     """The std of the averages is 2; that of the tasks is another number."""
     average = cell(sheet, "simcse", "avg")
-    assert average.score is not None
+    assert average.ours is not None
     assert average.text == "73.00±2.00"
-    assert average.score.values == (71.0, 73.0, 75.0)
+    assert average.ours.values == (71.0, 73.0, 75.0)
     assert cell(sheet, "simcse", "sts12").text == f"70.00±{sqrt(300):.2f}"
     assert cell(sheet, "simcse", "dev").text == "78.00±2.00"
 
 
-def test_a_duplicate_and_what_is_no_final_trial_are_not_counted(sheet: Sheet) -> None:
-    score = cell(sheet, "simcse", "avg").score
+def test_a_duplicate_and_what_is_no_final_trial_are_not_counted(sheet: Table) -> None:
+    score = cell(sheet, "simcse", "avg").ours
     assert score is not None
     assert (score.n, len(set(score.keys))) == (3, 3)
     assert [note for note in sheet.notes if "failed" in note] == [
@@ -99,21 +99,21 @@ def test_a_duplicate_and_what_is_no_final_trial_are_not_counted(sheet: Sheet) ->
     ]
 
 
-def test_a_gap_has_no_average_and_is_never_the_best(sheet: Sheet) -> None:
-    (row,) = (row for row in sheet.score_rows if row.names[0] == "esimcse")
+def test_a_gap_has_no_average_and_is_never_the_best(sheet: Table) -> None:
+    (row,) = (row for row in sheet.rows if row.names[0] == "esimcse")
     assert not row.complete
     texts = dict(zip(sheet.metrics, (each.text for each in row.cells), strict=True))
     assert (texts["sts12"], texts["sickr"], texts["avg"]) == ("98.50±0.71", "", "")
     assert not any(each.best for each in row.cells)
 
 
-def test_what_is_bold(sheet: Sheet) -> None:
+def test_what_is_bold(sheet: Table) -> None:
     """Welch of 73±2 and 74±1, three seeds each: t = 1/sqrt(5/3), p = 0.50; d2cse differs."""
     bold = {
         row.names[:3]: {
             name for name, each in zip(sheet.metrics, row.cells, strict=True) if each.best
         }
-        for row in sheet.score_rows
+        for row in sheet.rows
     }
     tests = {*TASKS, "avg"}
     assert bold.pop(("diffcse", "unsup", "bert-base-uncased")) == tests
@@ -121,22 +121,22 @@ def test_what_is_bold(sheet: Sheet) -> None:
     assert set().union(*bold.values()) == set()
 
 
-def test_one_trial_has_no_spread_and_a_constant_is_marked(sheet: Sheet) -> None:
-    rows = {row.names[0]: row for row in sheet.score_rows if row.names[2] == "bert-base-uncased"}
+def test_one_trial_has_no_spread_and_a_constant_is_marked(sheet: Table) -> None:
+    rows = {row.names[0]: row for row in sheet.rows if row.names[2] == "bert-base-uncased"}
     assert rows["pooling"].n == "–"
     assert cell(sheet, "pooling", "avg").text == "50.00"
     assert cell(sheet, "simcse", "avg", "roberta-base").text == "97.00"
 
 
-def test_another_protocol_is_marked_and_not_ranked(sheet: Sheet) -> None:
+def test_another_protocol_is_marked_and_not_ranked(sheet: Table) -> None:
     foreign = cell(sheet, "consert", "avg")
-    assert (foreign.text, foreign.comparable, foreign.best) == ("95.00†", False, False)
+    assert (foreign.text, foreign.is_foreign, foreign.best) == ("95.00†", True, False)
     assert sheet.notes[0] == (f"† trained or measured by protocol {PROTOCOL - 1}, not compared")
 
 
-def test_subsets_have_the_std_of_all_runs_and_both_components(sheet: Sheet) -> None:
+def test_subsets_have_the_std_of_all_runs_and_both_components(sheet: Table) -> None:
     """70, 72, 76 and 80: variance 59/3; within (2 + 8)/2 = 5, between 24.5 - 5/2 = 22."""
-    (row,) = (row for row in sheet.score_rows if row.names[1] == "sup")
+    (row,) = (row for row in sheet.rows if row.names[1] == "sup")
     assert row.n == "2x2"
     assert [line[-1] for line in row.lines] == [
         f"74.50±{sqrt(59 / 3):.2f}",
@@ -150,9 +150,9 @@ def test_groups_that_cannot_be_told_apart(store: Store) -> None:
     add_trial = fill(store)
     for seed, mean in enumerate((65.9, 66.0, 66.1)):
         add_trial(score=mean, seed=seed, method="promptbert")
-    (sheet,) = store_sheets(store.read(), Path("somewhere"))
+    (sheet,) = store_tables(store.read(), Path("somewhere"))
     groups = {
-        method: cell(sheet, method, "avg").group
+        method: cell(sheet, method, "avg").rank
         for method in ("diffcse", "simcse", "promptbert", "d2cse", "pooling", "esimcse", "consert")
     }
     assert groups == {
@@ -168,5 +168,5 @@ def test_a_method_without_labels_is_ranked_with_those_that_use_all(
     for seed in (0, 1, 2):
         add_trial({"label_fraction": 1}, 70.0 + seed, seed=seed)
     add_trial(method="pooling", score=80.0, steps=0)
-    (sheet,) = store_sheets(store.read(), store.folder)
-    assert {row.names[0] for row in sheet.score_rows if row.cells[-1].best} == {"pooling"}
+    (sheet,) = store_tables(store.read(), store.folder)
+    assert {row.names[0] for row in sheet.rows if row.cells[-1].best} == {"pooling"}

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from harness.report.published.comparison import Comparer
-from harness.report.published.lacking import lacking
-from harness.report.published.reported import load_paper
+from harness.report.coverage import lacking
+from harness.report.paper_cells import Comparer
+from harness.report.published import load_paper
 from harness.trials.store import Store
 
 Add = Callable[..., str]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.report.formats.render import render_sheets
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published.commands import Commands
-from harness.report.sheets.sheet import Section, Sheet
-from harness.report.stores.store_tables import store_sheets
+from harness.report.formats import rendered
+from harness.report.matching import Commands
+from harness.report.paper_tables import paper_tables
+from harness.report.store_tables import store_tables
+from harness.report.tables import Section, Table
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -65,10 +65,10 @@ def test_tables_of_a_store_and_of_a_paper_compile(
     add_trial(score=70.0, protocol=1)
     reading = store.read()
     sheets = [
-        *store_sheets(reading, store.folder),
-        *paper_sheets(reading, "diffaug", Commands(["simcse"], store.folder)),
+        *store_tables(reading, store.folder),
+        *paper_tables(reading, "diffaug", Commands(["simcse"], store.folder)),
     ]
-    text = render_sheets(sheets, "latex", 140).decode()
+    text = rendered(sheets, "latex", 140).decode()
     compiled(pdflatex, tmp_path, text)
     for part in (
         r"\textbf{75.40$\pm$1.37}",
@@ -85,6 +85,6 @@ def test_tables_of_a_store_and_of_a_paper_compile(
 @pytest.mark.process
 def test_no_text_breaks_a_table_or_opens_a_file(pdflatex: str, tmp_path: Path) -> None:
     lines = [[NASTY, "1"], ["[", "2"], ["*", "3"]]
-    sheet = Sheet(NASTY, [NASTY, "n"], 1, [Section(NASTY, lines)], NASTY, [NASTY], dict)
-    log = compiled(pdflatex, tmp_path, render_sheets([sheet], "latex", 140).decode())
+    sheet = Table(NASTY, [NASTY, "n"], 1, [Section(NASTY, lines)], NASTY, [NASTY], dict)
+    log = compiled(pdflatex, tmp_path, rendered([sheet], "latex", 140).decode())
     assert "passwd" not in log

@@ -7,12 +7,10 @@ import pytest
 
 from harness.cli.table import table
 from harness.errors import UserError
-from harness.report.cell_addresses import store_cell
-from harness.report.formats.terminal import address_name
-from harness.report.measured.groups import comparable_groups
-from harness.report.sheets.sheet import Sheet
-from harness.report.stores.own_tables import own_sheet
-from harness.report.stores.store_tables import store_sheets
+from harness.report.groups import comparable_groups
+from harness.report.score_columns import store_cell
+from harness.report.store_tables import own_table, store_tables
+from harness.report.tables import Table, address_name
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -31,9 +29,9 @@ def lengths(store: Store, add_trial: AddTrial) -> Store:
     return store
 
 
-def own(store: Store, rows: str = "", columns: str = "", where: str | None = None) -> Sheet:
+def own(store: Store, rows: str = "", columns: str = "", where: str | None = None) -> Table:
     split = [tuple(filter(None, text.split(","))) for text in (rows, columns)]
-    return own_sheet(store.read(), store.folder, split[0], split[1], where)
+    return own_table(store.read(), store.folder, split[0], split[1], where)
 
 
 def test_rows_and_columns_are_those_that_are_named(lengths: Store) -> None:
@@ -66,15 +64,15 @@ def test_where_leaves_rows_out(lengths: Store, where: str, rows: list[str]) -> N
 
 
 def test_where_filters_the_table_of_the_store(lengths: Store) -> None:
-    (sheet,) = store_sheets(lengths.read(), lengths.folder, "prompt_length = 4")
-    (row,) = sheet.score_rows
+    (sheet,) = store_tables(lengths.read(), lengths.folder, "prompt_length = 4")
+    (row,) = sheet.rows
     assert (row.names[0], row.address) == ("dcpcse", "3"), "the number is that of the whole table"
 
 
 def test_no_row_fits(lengths: Store) -> None:
     for sheet in (
         own(lengths, "method", "avg", "n > 99"),
-        *store_sheets(lengths.read(), lengths.folder, "n > 99"),
+        *store_tables(lengths.read(), lengths.folder, "n > 99"),
     ):
         assert sheet.notes[0] == "no trials of the store fit --where 'n > 99'"
 
@@ -198,12 +196,12 @@ def test_a_metric_of_two_suites_is_named_with_the_suite(two_suites: Store) -> No
 
 def test_an_address_leads_to_the_suite_of_its_table(two_suites: Store) -> None:
     groups = comparable_groups(two_suites.read().table)
-    for sheet in store_sheets(two_suites.read(), two_suites.folder):
-        for row in sheet.score_rows:
+    for sheet in store_tables(two_suites.read(), two_suites.folder):
+        for row in sheet.rows:
             for metric, shown in zip(sheet.metrics, row.cells, strict=True):
-                if shown.score:
+                if shown.ours:
                     _, _, cell = store_cell(groups, int(row.address), address_name(metric))
-                    assert cell.mean == shown.score.mean
+                    assert cell.mean == shown.ours.mean
     assert store_cell(groups, 1, "mr")[2].mean == 80.5, "d2cse has it of one suite"
     with pytest.raises(UserError, match='row 2 has no score "mr"; several suites have it'):
         store_cell(groups, 2, "mr")

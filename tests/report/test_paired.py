@@ -8,8 +8,8 @@ import pytest
 
 from harness.evaluation.correlation import correlation
 from harness.evaluation.kept import keep_pairs, kept_pairs
-from harness.report.statistics.paired import paired_p_value
-from harness.report.stores.store_tables import store_sheets
+from harness.report.difference import paired_p_value
+from harness.report.store_tables import store_tables
 from harness.trials.store import Store
 from harness.trials.store_folders import pairs_file
 
@@ -43,8 +43,8 @@ def keep(store: Store) -> Keep:
 
 
 def best_methods(store: Store) -> set[str]:
-    (sheet,) = store_sheets(store.read(), store.folder)
-    return {row.names[0] for row in sheet.score_rows if row.cells[-1].best}
+    (sheet,) = store_tables(store.read(), store.folder)
+    return {row.names[0] for row in sheet.rows if row.cells[-1].best}
 
 
 def test_what_is_not_significantly_worse_is_bold(

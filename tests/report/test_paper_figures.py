@@ -9,13 +9,13 @@ from matplotlib.text import Text
 
 from harness import PROTOCOL
 from harness.files import shipped
+from harness.report.coverage import shares
 from harness.report.figures.paper_figures import LINES, STAGE_ONE_FIGURE, store_figure
 from harness.report.figures.paper_models import chosen_trials
 from harness.report.figures.report_figure import ReportFigure
-from harness.report.published.commands import Commands
-from harness.report.published.comparison import Comparer
-from harness.report.published.reported import load_paper
-from harness.report.published.shares import shares
+from harness.report.matching import Commands
+from harness.report.paper_cells import Comparer
+from harness.report.published import load_paper
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

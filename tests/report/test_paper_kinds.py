@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from harness.plugin import registry
-from harness.report.measured.groups import Group
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published.answers import Answers
-from harness.report.published.commands import Commands
-from harness.report.sheets.sheet import Sheet, SheetLine
+from harness.report.groups import Group
+from harness.report.matching import Commands
+from harness.report.paper_cells import Answers
+from harness.report.paper_tables import paper_tables
+from harness.report.tables import Line, Table
 from harness.trials.store import Store
 
 Add = Callable[..., str]
-Paper = Callable[..., Sheet]
+Paper = Callable[..., Table]
 
 ABLATION = {
     "objective": "detection", "edit": "replace", "edited": "same", "contrastive": True,
@@ -30,15 +30,15 @@ TRANSFER_TUNED = ABLATION | {
 def paper(store: Store) -> Paper:
     """paper(name, number, encoder=..., answers=...): a published table with our numbers."""
 
-    def sheet(name: str, number: int, **options: Any) -> Sheet:
+    def sheet(name: str, number: int, **options: Any) -> Table:
         commands = Commands(registry.names(), Path("results/trials"))
-        (found,) = paper_sheets(store.read(), name, commands, str(number), **options)
+        (found,) = paper_tables(store.read(), name, commands, str(number), **options)
         return found
 
     return sheet
 
 
-def lines(sheet: Sheet, label: str) -> list[SheetLine]:
+def lines(sheet: Table, label: str) -> list[Line]:
     """The lines of the first row with this label, without the number of the row."""
     found = [line for section in sheet.sections for line in section.lines]
     width = next(index for index, cell in enumerate(found[0]) if cell == "published")
@@ -162,7 +162,7 @@ def test_our_defaults_are_the_papers(name: str, number: int, paper: Paper) -> No
 
 
 def test_a_default_that_differs_is_marked(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.report.papers import hyperparameter_tables
+    from harness.report import paper_tables as hyperparameter_tables
 
     values = {"batch_size": 64, "learning_rate": 0.03}
     monkeypatch.setattr(hyperparameter_tables, "published_values", lambda _: values)

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.report.measured.measured_trials import TABLE_COLUMNS
-from harness.report.published import matching
-from harness.report.published.comparison import Comparer
-from harness.report.published.lacking import lacking
-from harness.report.published.reported import load_paper
-from harness.report.published.systems import load_systems
+from harness.report.coverage import lacking
+from harness.report.matching import wanted_for
+from harness.report.measured_trials import TABLE_COLUMNS
+from harness.report.paper_cells import Comparer
+from harness.report.published import load_paper, load_systems
 from harness.trials.record_files import no_rows
 from harness.trials.store import Store
 
@@ -56,7 +55,7 @@ DIFFCSE = {
 def test_each_column_is_a_metric(paper: str, table: str, metrics: list[str]) -> None:
     compared = Comparer(no_rows(TABLE_COLUMNS)).table(load_paper(paper), table)
     row = next(compared.rows)
-    assert [each.metric.name for each in row if each.metric] == metrics
+    assert [each.metric.name for each in row.cells if each.metric] == metrics
 
 
 def test_transfer_beside_the_published(
@@ -194,7 +193,7 @@ def test_a_variant_needs_a_value_for_the_encoder() -> None:
         .model_copy(update={"encoder": "bert-large-uncased"})
     )
     with pytest.raises(UserError, match="diffcse has no learning_rate for bert-large-uncased"):
-        matching.wanted_for(row, load_systems().systems["diffcse"])
+        wanted_for(row, load_systems().systems["diffcse"])
 
 
 def test_with_and_without_the_masked_language_loss(

@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.report.formats.render import render_sheets
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published import matching
-from harness.report.published.commands import Commands
-from harness.report.published.reported import load_paper, papers
-from harness.report.published.systems import load_systems
-from harness.report.sheets.rows import SheetLine, value_text
-from harness.report.sheets.sheet import Sheet
+from harness.report.cells import value_text
+from harness.report.formats import rendered
+from harness.report.matching import Commands, wanted_for
+from harness.report.paper_tables import paper_tables
+from harness.report.published import load_paper, load_systems, papers
+from harness.report.tables import Line, Table
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -27,12 +25,12 @@ METHODS = ("d2cse", "pooling", "simcse")
 PAPERS = ("clsr", "d2cse", "dcpcse", "diffaug", "diffcse")
 
 
-def sheet_of(store: Store, paper: str, number: int = 0) -> Sheet:
+def sheet_of(store: Store, paper: str, number: int = 0) -> Table:
     """One of the tables of a paper; the first is Table 1."""
-    return paper_sheets(store.read(), paper, Commands(METHODS, store.folder))[number]
+    return paper_tables(store.read(), paper, Commands(METHODS, store.folder))[number]
 
 
-def lines_of(sheet: Sheet, label: str) -> list[SheetLine]:
+def lines_of(sheet: Table, label: str) -> list[Line]:
     """The lines of the first row with this label."""
     lines = [line for section in sheet.sections for line in section.lines]
     start = next(index for index, line in enumerate(lines) if line[0].startswith(f"{label} ["))
@@ -50,9 +48,9 @@ def test_the_five_papers_are_here() -> None:
 def test_every_published_number_is_printed_with_an_empty_store(
     store: Store, paper: str, width: int
 ) -> None:
-    sheets = paper_sheets(store.read(), paper, Commands(METHODS, store.folder))
+    sheets = paper_tables(store.read(), paper, Commands(METHODS, store.folder))
     for sheet, table in zip(sheets, load_paper(paper).shown.values(), strict=True):
-        text = render_sheets([sheet], "terminal", width).decode().replace("\n", " ")
+        text = rendered([sheet], "terminal", width).decode().replace("\n", " ")
         printed = set(text.split())
         for row in (row for group in table.groups for row in group.rows):
             for value in row.values:
@@ -87,7 +85,7 @@ def test_a_revision_of_the_encoder_is_the_encoder(
     """Who asks for a revision gets this one alone."""
     add_trial(score=70.0, encoder=of_the_trial)
     commands = Commands(METHODS, store.folder)
-    sheet = paper_sheets(store.read(), "diffaug", commands, encoder=asked)[0]
+    sheet = paper_tables(store.read(), "diffaug", commands, encoder=asked)[0]
     lines = [line[1] for line in lines_of(sheet, "SimCSE")]
     assert lines == (["published", "ours", "Δ"] if found else ["published"])
 
@@ -166,7 +164,7 @@ def test_dev_scores_of_an_ablation_are_ranked(
             key = add_trial(values, method="diffcse", dev={"stsb-dev": 20.0})
             found = {"dev": {"transfer-senteval-dev": dev + shift}, "method": "diffcse"}
             add_evaluation("transfer-senteval", {}, key, values, **found)
-    rows = sheet_of(store, "diffcse", 2).score_rows
+    rows = sheet_of(store, "diffcse", 2).rows
     best = {row.names[0].partition(" [")[0]: [cell.best for cell in row.cells] for row in rows}
     assert best.pop("DiffCSE") == [True, True]
     assert not any(mark for marks in best.values() for mark in marks)
@@ -181,7 +179,7 @@ def test_many_rows_are_in_groups_by_their_average(store: Store, add_trial: AddTr
             add_trial({}, score + shift, method=method)
     [section] = [each for each in sheet_of(store, "diffaug").sections if "Unsup" in each.name]
     found = {row.names[0].partition(" [")[0]: row.cells[-1] for row in section.rows}
-    assert {name: cell.group for name, cell in found.items() if cell.score} == {
+    assert {name: cell.rank for name, cell in found.items() if cell.ours} == {
         "BERT ([CLS])": 4,
         "BERT (Mean Pooling)": 3,
         "SimCSE": 2,
@@ -206,9 +204,12 @@ def test_a_stand_in_is_marked_and_compared_with_its_like_alone(
             scores = dict.fromkeys(tasks, score + shift)
             add_evaluation(suite, scores, key, values, method=method)
     sheet = sheet_of(store, "diffcse", 1)
-    rows = {row.names[0].partition(" [")[0]: row for row in sheet.score_rows}
-    found = {name: row.cells[0] for name, row in rows.items() if row.cells[0].score}
-    assert {name: (cell.mark, cell.best, cell.delta_text) for name, cell in found.items()} == {
+    rows = {row.names[0].partition(" [")[0]: row for row in sheet.rows}
+    found = {name: row.cells[0] for name, row in rows.items() if row.cells[0].ours}
+    assert {
+        name: ("*" if cell.stands_in else "", cell.best, cell.difference_text)
+        for name, cell in found.items()
+    } == {
         "SimCSE-BERT base": ("*", True, ""),
         "SimCSE-BERT base w/ MLM": ("*", False, ""),
         "DiffCSE-BERT base": ("", False, "-2.19≈"),
@@ -217,7 +218,7 @@ def test_a_stand_in_is_marked_and_compared_with_its_like_alone(
 
 def test_one_line_says_how_a_table_is_filled(store: Store) -> None:
     commands = Commands(METHODS, Path("results/trials"))
-    sheet = paper_sheets(store.read(), "diffaug", commands, "1")[0]
+    sheet = paper_tables(store.read(), "diffaug", commands, "1")[0]
     commands = [note for note in sheet.notes if "harness " in note]
     assert commands == ["To fill: harness sweep --paper diffaug --table 1"]
     assert "Not run by the command: there is no method promptbert: PromptBERT" in sheet.notes
@@ -238,4 +239,4 @@ def test_an_unlisted_variant_is_an_error() -> None:
         .model_copy(update={"variant": "new"})
     )
     with pytest.raises(UserError, match='bert-cls does not list the variant "new"'):
-        matching.wanted_for(row, load_systems().systems["bert-cls"])
+        wanted_for(row, load_systems().systems["bert-cls"])

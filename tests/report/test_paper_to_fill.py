@@ -7,9 +7,9 @@ import pytest
 
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
-from harness.report.measured.quantities import PAPER_COLUMNS
-from harness.report.published.comparison import Comparer
-from harness.report.published.reported import load_paper
+from harness.report.paper_cells import Comparer
+from harness.report.published import load_paper
+from harness.report.quantities import PAPER_COLUMNS
 from harness.trials.store import Store
 from harness.trials.store_folders import DEFAULT_STORE
 
@@ -120,5 +120,9 @@ def test_given_values_are_read_as_the_method_reads_them(
     add_trial(config.deciding())
     paper = load_paper("diffaug")
     table = Comparer(store.read(PAPER_COLUMNS).table, values=values).table(paper, "table1")
-    numbers = [each for each in table.numbers if each.row.label == "SimCSE" and each.found]
+    numbers = [
+        cell
+        for cell in table.cells
+        if cell.published and cell.published.row.label == "SimCSE" and cell.group
+    ]
     assert bool(numbers) == found

@@ -5,10 +5,8 @@ import pytest
 from scipy import stats
 from scipy.special import stdtr
 
-from harness.report.measured.groups import Cell
-from harness.report.statistics.prediction import Prediction, prediction
-from harness.report.statistics.significance import agrees
-from harness.report.statistics.students_t import two_sided
+from harness.report.groups import Score
+from harness.report.significance import Prediction, agrees, prediction, two_sided
 
 # Student's t against scipy.
 
@@ -41,7 +39,7 @@ VALUES = [[70.0, 72.0], [75.1, 75.4, 76.2], [1.0, 2.0, 4.0, 8.0, 16.0]]
 
 
 def of(values: list[float]) -> Prediction:
-    found = prediction(Cell(float(np.mean(values)), float(np.std(values, ddof=1)), len(values)))
+    found = prediction(Score(float(np.mean(values)), float(np.std(values, ddof=1)), len(values)))
     assert found is not None
     return found
 
@@ -85,5 +83,5 @@ def test_equal_runs_predict_themselves() -> None:
 
 
 def test_one_run_predicts_nothing() -> None:
-    assert prediction(Cell(75.0, None, 1)) is None
+    assert prediction(Score(75.0, None, 1)) is None
     assert prediction(None) is None

@@ -14,13 +14,12 @@ import pytest
 
 from harness.cli.table import table
 from harness.errors import UserError
-from harness.report.formats.latex import escape_latex
-from harness.report.formats.render import render_sheets
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published.commands import Commands
-from harness.report.sheets.rows import difference_text
-from harness.report.sheets.sheet import Section, Sheet
-from harness.report.stores.store_tables import store_sheets
+from harness.report.cells import difference_text
+from harness.report.formats import escape_latex, rendered
+from harness.report.matching import Commands
+from harness.report.paper_tables import paper_tables
+from harness.report.store_tables import store_tables
+from harness.report.tables import Section, Table
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -49,8 +48,8 @@ def test_every_latex_special_is_escaped() -> None:
 
 
 def test_latex_is_a_booktabs_table(filled: Store) -> None:
-    text = render_sheets(
-        paper_sheets(filled.read(), "diffaug", Commands(["simcse"], filled.folder))[:1],
+    text = rendered(
+        paper_tables(filled.read(), "diffaug", Commands(["simcse"], filled.folder))[:1],
         "latex",
         140,
     ).decode()
@@ -64,7 +63,7 @@ def test_latex_is_a_booktabs_table(filled: Store) -> None:
 
 
 def test_markdown_is_a_table_with_one_width(filled: Store) -> None:
-    text = render_sheets(store_sheets(filled.read(), filled.folder), "markdown", 140).decode()
+    text = rendered(store_tables(filled.read(), filled.folder), "markdown", 140).decode()
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 4
     assert {line.count(" | ") for line in rows} == {13}
@@ -72,28 +71,26 @@ def test_markdown_is_a_table_with_one_width(filled: Store) -> None:
 
 
 def test_markdown_text_cannot_break_the_table() -> None:
-    sheet = Sheet("", ["a|b"], 1, [Section("", [["x\n|*y*"]])], "", [], lambda: pa.table({}))
-    assert (
-        render_sheets([sheet], "markdown", 140).decode() == "| a\\|b |\n| :-- |\n| x \\|\\*y\\* |\n"
-    )
+    sheet = Table("", ["a|b"], 1, [Section("", [["x\n|*y*"]])], "", [], lambda: pa.table({}))
+    assert rendered([sheet], "markdown", 140).decode() == "| a\\|b |\n| :-- |\n| x \\|\\*y\\* |\n"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80, 120, 140])
 def test_the_terminal_table_loses_no_digit_and_breaks_no_word(filled: Store, width: int) -> None:
     for sheet in (
-        *store_sheets(filled.read(), filled.folder),
-        *paper_sheets(filled.read(), "diffaug", Commands(["simcse"], Path())),
+        *store_tables(filled.read(), filled.folder),
+        *paper_tables(filled.read(), "diffaug", Commands(["simcse"], Path())),
     ):
-        text = render_sheets([sheet], "terminal", width).decode()
+        text = rendered([sheet], "terminal", width).decode()
         for line in (line for section in sheet.sections for line in section.lines):
             for word in " ".join(line).replace("±", " ±").split():
                 assert word in text
 
 
 def test_the_paper_table_fits_130_columns(filled: Store) -> None:
-    text = render_sheets(
-        paper_sheets(filled.read(), "diffaug", Commands(["simcse"], filled.folder))[:1],
+    text = rendered(
+        paper_tables(filled.read(), "diffaug", Commands(["simcse"], filled.folder))[:1],
         "terminal",
         130,
     ).decode()
@@ -102,8 +99,8 @@ def test_the_paper_table_fits_130_columns(filled: Store) -> None:
 
 
 def test_at_80_columns_the_averages_come_first(filled: Store) -> None:
-    [sheet, *_] = paper_sheets(filled.read(), "diffaug", Commands(["simcse"], filled.folder))
-    text = render_sheets([sheet], "terminal", 80).decode()
+    [sheet, *_] = paper_tables(filled.read(), "diffaug", Commands(["simcse"], filled.folder))
+    text = rendered([sheet], "terminal", 80).decode()
     table = text[: text.index("Spearman x100")].splitlines()
     assert max(map(len, table)) <= 80
     headings = [line.split() for line in table if line.startswith("#")]
@@ -114,18 +111,18 @@ def test_at_80_columns_the_averages_come_first(filled: Store) -> None:
 
 
 def test_text_in_brackets_is_not_markup(store: Store) -> None:
-    text = render_sheets(
-        paper_sheets(store.read(), "diffaug", Commands([], store.folder)), "terminal", 140
+    text = rendered(
+        paper_tables(store.read(), "diffaug", Commands([], store.folder)), "terminal", 140
     ).decode()
     assert "BERT ([CLS])" in text
 
 
 def test_parquet_and_csv_hold_the_same_tidy_rows(filled: Store, tmp_path: Path) -> None:
-    sheets = paper_sheets(filled.read(), "diffaug", Commands(["simcse"], filled.folder))
+    sheets = paper_tables(filled.read(), "diffaug", Commands(["simcse"], filled.folder))
     path = tmp_path / "table.parquet"
-    path.write_bytes(render_sheets(sheets, "parquet", 140))
+    path.write_bytes(rendered(sheets, "parquet", 140))
     frame = pandas.read_parquet(path)
-    rows = list(csv.DictReader(io.StringIO(render_sheets(sheets, "csv", 140).decode())))
+    rows = list(csv.DictReader(io.StringIO(rendered(sheets, "csv", 140).decode())))
     tables = (15 + 9) * 8, 2 * 6 * 4, 10 * 2, 3 * 2, 6 * 3, 5 * 3  # 1 and 6, 2 and 7, 3, 4, 5, 8
     assert len(frame) == len(rows) == sum(tables)
     (average,) = (
@@ -143,7 +140,7 @@ def test_parquet_and_csv_hold_the_same_tidy_rows(filled: Store, tmp_path: Path) 
 
 
 def test_an_empty_store_is_an_empty_parquet_table(store: Store) -> None:
-    content = render_sheets(store_sheets(store.read(), store.folder), "parquet", 140)
+    content = rendered(store_tables(store.read(), store.folder), "parquet", 140)
     assert pq.read_table(pa.BufferReader(content)).num_rows == 0
 
 
@@ -152,9 +149,9 @@ def test_an_empty_store_is_an_empty_parquet_table(store: Store) -> None:
 def test_the_same_store_gives_the_same_bytes(filled: Store, format: str) -> None:
     def both() -> bytes:
         reading = filled.read()
-        own = render_sheets(store_sheets(reading, filled.folder), format, 140)
-        return own + render_sheets(
-            paper_sheets(reading, "diffaug", Commands(["simcse"], filled.folder)), format, 140
+        own = rendered(store_tables(reading, filled.folder), format, 140)
+        return own + rendered(
+            paper_tables(reading, "diffaug", Commands(["simcse"], filled.folder)), format, 140
         )
 
     before = both()
@@ -216,8 +213,8 @@ class _Tags(HTMLParser):
 
 
 def test_html_is_a_page_with_captions_and_scopes(filled: Store) -> None:
-    sheets = store_sheets(filled.read(), filled.folder)
-    page = render_sheets(sheets, "html", 140).decode()
+    sheets = store_tables(filled.read(), filled.folder)
+    page = rendered(sheets, "html", 140).decode()
     found = _Tags(page)
     assert [tag for tag, _ in found.tags].count("caption") == 1
     scopes = [attributes.get("scope") for tag, attributes in found.tags if tag == "th"]
@@ -231,48 +228,48 @@ def test_html_is_a_page_with_captions_and_scopes(filled: Store) -> None:
 
 def test_html_escapes_all_text() -> None:
     nasty = '<script>alert("x")</script>&'
-    sheet = Sheet(nasty, [nasty], 1, [Section(nasty, [[nasty]])], nasty, [nasty], dict)
-    page = render_sheets([sheet], "html", 140).decode()
+    sheet = Table(nasty, [nasty], 1, [Section(nasty, [[nasty]])], nasty, [nasty], dict)
+    page = rendered([sheet], "html", 140).decode()
     found = _Tags(page)
     assert "script" not in [tag for tag, _ in found.tags]
     assert found.text.count(nasty) >= 6
 
 
 def test_the_terminal_shows_what_it_would_obey() -> None:
-    sheet = Sheet("\x1b[31m", ["a"], 1, [Section("", [["x\x1b]0;y\a"]])], "", [], dict)
-    text = render_sheets([sheet], "terminal", 80).decode()
+    sheet = Table("\x1b[31m", ["a"], 1, [Section("", [["x\x1b]0;y\a"]])], "", [], dict)
+    text = rendered([sheet], "terminal", 80).decode()
     assert "\x1b" not in text
     assert "\\x1b]0;y\\x07" in text
 
 
 def test_json_and_parquet_have_the_score_of_each_trial(filled: Store) -> None:
-    sheets = store_sheets(filled.read(), filled.folder)
-    (table_,) = json.loads(render_sheets(sheets, "json", 140))
+    sheets = store_tables(filled.read(), filled.folder)
+    (table_,) = json.loads(rendered(sheets, "json", 140))
     (average,) = (
         row for row in table_["records"] if row["metric"] == "avg" and row["method"] == "simcse"
     )
     assert [trial["value"] for trial in average["trials"]] == [74.2, 75.1, 76.9]
     assert [trial["seed"] for trial in average["trials"]] == [0, 1, 2]
-    records = pq.read_table(pa.BufferReader(render_sheets(sheets, "parquet", 140)))
+    records = pq.read_table(pa.BufferReader(rendered(sheets, "parquet", 140)))
     assert records.to_pylist() == table_["records"]
 
 
 def test_json_has_no_value_that_is_not_json(store: Store, add_trial: AddTrial) -> None:
     add_trial(dev={"stsb-dev": float("nan")})
-    text = render_sheets(store_sheets(store.read(), store.folder), "json", 140).decode()
+    text = rendered(store_tables(store.read(), store.folder), "json", 140).decode()
     assert "NaN" not in text
 
 
 def test_the_best_score_is_bold(filled: Store) -> None:
-    sheets = store_sheets(filled.read(), filled.folder)
+    sheets = store_tables(filled.read(), filled.folder)
     for format, best in (
         ("markdown", "**75.40±1.37**"),
         ("latex", r"\textbf{75.40$\pm$1.37}"),
         ("html", "<strong>75.40±1.37</strong>"),
     ):
-        text = render_sheets(sheets, format, 140).decode()
+        text = rendered(sheets, format, 140).decode()
         assert text.count(best) == 8
         assert "Bold: " in text
-    text = render_sheets(sheets, "terminal", 180, bold=True).decode()
+    text = rendered(sheets, "terminal", 180, bold=True).decode()
     assert text.count("\x1b[1m75.40±1.37\x1b[0m") == 8
-    assert "\x1b" not in render_sheets(sheets, "terminal", 180).decode()
+    assert "\x1b" not in rendered(sheets, "terminal", 180).decode()

@@ -8,11 +8,10 @@ import pytest
 
 from harness.files import shipped
 from harness.plugin import registry
-from harness.report.measured.quantities import PAPER_COLUMNS
-from harness.report.published.comparison import Comparer
-from harness.report.published.reported import load_paper
-from harness.report.published.shares import shares
-from harness.report.published.systems import load_systems
+from harness.report.coverage import shares
+from harness.report.paper_cells import Comparer
+from harness.report.published import load_paper, load_systems
+from harness.report.quantities import PAPER_COLUMNS
 from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 

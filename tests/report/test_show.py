@@ -9,13 +9,13 @@ from harness.cli.show import show
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.fields import described_fields
-from harness.report.cell_addresses import paper_cell
-from harness.report.formats.terminal import address_name, address_note
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published.answers import Answers
-from harness.report.published.commands import Commands
-from harness.report.published.reported import load_paper
-from harness.report.stores.store_tables import store_sheets
+from harness.report.matching import Commands
+from harness.report.paper_cells import Answers
+from harness.report.paper_tables import paper_tables
+from harness.report.published import load_paper
+from harness.report.store_tables import store_tables
+from harness.report.tables import address_name, paper_cell
+from harness.report.terminal import address_note
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -57,12 +57,12 @@ def test_every_cell_of_a_table_has_its_address(
     add_trial(method="d2cse", score=70.0)
     key = add_trial(score=75.0)
     add_evaluation("transfer", {"mr": 81.0, "transfer-avg": 82.0}, of=key)
-    for sheet in store_sheets(store.read(), store.folder):
-        for row in sheet.score_rows:
+    for sheet in store_tables(store.read(), store.folder):
+        for row in sheet.rows:
             for metric, cell in zip(sheet.metrics, row.cells, strict=True):
-                if cell.score:
+                if cell.ours:
                     found = shown(f"{row.address}.{address_name(metric)}")
-                    assert found[1].startswith(f"ours: {cell.score.mean:.2f} (1 trial)")
+                    assert found[1].startswith(f"ours: {cell.ours.mean:.2f} (1 trial)")
 
 
 @pytest.mark.parametrize("name", ["stsb", "STS-B", "sts-b"])
@@ -162,7 +162,7 @@ def test_a_cell_on_another_encoder(
     """The line under such a table leads to its cell."""
     add_trial(encoder="tiny-bert", score=61.0)
     commands = Commands(registry.names(), store.place)
-    sheets = paper_sheets(store.read(), "diffaug", commands, "1", encoder="tiny-bert")
+    sheets = paper_tables(store.read(), "diffaug", commands, "1", encoder="tiny-bert")
     words = shlex.split(address_note(sheets, 300).partition(": ")[2])
     assert words == [
         *("harness", "show", "diffaug.1.5.avg"),
@@ -182,9 +182,9 @@ def test_every_column_of_a_paper_has_an_address(
 ) -> None:
     """Headings have points and blanks, such as `Avg. transfer` and 0.0001."""
     add_trial()
-    sheets = paper_sheets(store.read(), paper, Commands(registry.names(), store.place))
+    sheets = paper_tables(store.read(), paper, Commands(registry.names(), store.place))
     for sheet in sheets:
-        for row in sheet.score_rows:
+        for row in sheet.rows:
             for metric in sheet.metrics:
                 found = paper_cell(sheets, f"{row.address}.{address_name(metric)}")
                 assert found[:3] == (sheet, row, metric)
@@ -218,7 +218,7 @@ def test_the_line_under_a_table_names_a_cell_that_is_there(
     store: Store, add_trial: AddTrial, shown: Shown
 ) -> None:
     add_trial()
-    note = address_note(store_sheets(store.read(), store.folder), 300)
+    note = address_note(store_tables(store.read(), store.folder), 300)
     assert note.endswith(f": harness show 1.avg --store {store.folder}\n")
     assert shown("1.avg")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.report.statistics.significance import (
+from harness.report.significance import (
     Samples,
     agrees,
     best_cells,

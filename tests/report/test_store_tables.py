@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.report.formats.render import render_sheets
-from harness.report.stores.store_tables import store_sheets
+from harness.report.formats import rendered
+from harness.report.store_tables import store_tables
 from harness.trials.record_files import Reading
 from harness.trials.store import Store
 
@@ -12,7 +12,7 @@ AddTrial = Callable[..., str]
 
 
 def printed(reading: Reading, width: int = 140) -> str:
-    return render_sheets(store_sheets(reading, Path("somewhere")), "terminal", width).decode()
+    return rendered(store_tables(reading, Path("somewhere")), "terminal", width).decode()
 
 
 def test_one_trial_has_no_spread(store: Store, add_trial: AddTrial) -> None:
@@ -33,7 +33,7 @@ def test_one_trial_has_no_spread(store: Store, add_trial: AddTrial) -> None:
 def test_seeds_are_aggregated(store: Store, add_trial: AddTrial) -> None:
     for score in (74.0, 75.0, 76.0):
         add_trial(score=score)
-    (sheet,) = store_sheets(store.read(), store.folder)
+    (sheet,) = store_tables(store.read(), store.folder)
     assert sheet.sections[0].lines == [
         [
             "simcse",
@@ -52,7 +52,7 @@ def test_only_what_differs_is_shown(store: Store, add_trial: AddTrial) -> None:
     add_trial({"learning_rate": 3e-5})
     add_trial({"learning_rate": 3e-5}, source_digest="source-2-of-the-plugin")
     add_trial(method="d2cse")
-    (sheet,) = store_sheets(store.read(), store.folder)
+    (sheet,) = store_tables(store.read(), store.folder)
     assert [(line[0], line[3]) for line in sheet.sections[0].lines] == [
         ("d2cse", ""),
         ("simcse", "learning_rate=1e-05, source_digest=source-1"),
@@ -70,7 +70,7 @@ def test_one_table_a_suite(store: Store, add_trial: AddTrial) -> None:
         dev_before=40.0,
         test={"graded": 55.0},
     )
-    graded, sts_sheet = store_sheets(store.read(), store.folder)
+    graded, sts_sheet = store_tables(store.read(), store.folder)
     assert list(graded.columns[4:]) == ["dev before", "dev", "graded"]
     assert sts_sheet.columns[-1] == "Avg."
     assert graded.sections[0].lines[0][4:] == ["40.00", "60.00", "55.00"]
@@ -78,7 +78,7 @@ def test_one_table_a_suite(store: Store, add_trial: AddTrial) -> None:
 
 def test_an_incomplete_row_has_no_average(store: Store, add_trial: AddTrial) -> None:
     add_trial(test={"sts12": 70.0, "avg": 70.0})
-    (sheet,) = store_sheets(store.read(), store.folder)
+    (sheet,) = store_tables(store.read(), store.folder)
     assert sheet.sections[0].lines[0][6:] == ["70.00", *[""] * 7]
 
 
@@ -109,3 +109,18 @@ def test_an_empty_store_says_what_to_run(store: Store, add_trial: AddTrial) -> N
     )
     add_trial(role="search", test={})
     assert "(of 1 trial none is final and finished)" in printed(store.read())
+
+
+def test_a_users_file_stands_in_a_table_by_its_name(store: Store, add_trial: AddTrial) -> None:
+    """The digest of the data is left out; where two files share a name, all is shown."""
+    for folder, name, data in (("a", "news", "1"), ("a", "web", "2")):
+        add_trial({"sentences": f"/{folder}/{name}.txt"}, data_digest=data)
+    (table,) = store_tables(store.read(), store.folder)
+    assert [row.names[-1] for row in table.rows] == ["sentences=news.txt", "sentences=web.txt"]
+    add_trial({"sentences": "/b/news.txt"}, data_digest="3")
+    (table,) = store_tables(store.read(), store.folder)
+    assert sorted(row.names[-1] for row in table.rows) == [
+        "data_digest=1, sentences=/a/news.txt",
+        "data_digest=3, sentences=/b/news.txt",
+        "sentences=web.txt",
+    ]

@@ -7,13 +7,13 @@ import typer
 
 from harness.cli.table import table
 from harness.errors import UserError
-from harness.report.formats.strict import failures
-from harness.report.measured.quantities import PAPER_COLUMNS
-from harness.report.papers import hyperparameter_tables
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published.commands import Commands
-from harness.report.published.comparison import Comparer
-from harness.report.published.reported import load_paper
+from harness.report import paper_tables as hyperparameter_tables
+from harness.report.matching import Commands
+from harness.report.paper_cells import Comparer
+from harness.report.paper_tables import paper_tables
+from harness.report.published import load_paper
+from harness.report.quantities import PAPER_COLUMNS
+from harness.report.tables import failures
 from harness.trials.record_files import no_rows
 from harness.trials.store import Store
 
@@ -29,11 +29,11 @@ def reproduce(add_trial: AddTrial) -> Callable[..., None]:
     compared = Comparer(no_rows(PAPER_COLUMNS)).table(load_paper("diffaug"), "table1")
 
     def add(shifts: Sequence[float], leave_out: int = 0) -> None:
-        rows = [row for _, section in compared.sections for row in section if row[0].wanted]
+        rows = [row for _, section in compared.sections for row in section if row.cells[0].wanted]
         for row in rows[leave_out:]:
-            wanted = row[0].wanted
+            wanted = row.cells[0].wanted
             for shift in shifts if wanted.method != "pooling" else (0.0,):
-                numbers = [each.published + shift for each in row]
+                numbers = [each.published.number + shift for each in row.cells]
                 add_trial(
                     {**dict(wanted.defaults), **dict(wanted.configuration)},
                     method=wanted.method,
@@ -148,7 +148,7 @@ def test_a_row_that_needs_input_counts_when_it_is_filled(store: Store, add_trial
     for _ in range(2):
         add_trial({**values, **TUNED}, method="diffcse", dev={"stsb-dev": 20.0})
     commands = Commands(["simcse", "diffcse"], store.folder)
-    found = failures(paper_sheets(store.read(), "diffcse", commands, "3"), tolerance=None)
+    found = failures(paper_tables(store.read(), "diffcse", commands, "3"), tolerance=None)
     assert [each for each in found if "differs by -" in each]
 
 

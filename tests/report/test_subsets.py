@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from harness.report.formats.render import render_sheets
-from harness.report.measured.groups import comparable_groups
-from harness.report.measured.variance import Draw, design, variance_components
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published.commands import Commands
-from harness.report.stores.store_tables import store_sheets
+from harness.report.formats import rendered
+from harness.report.groups import Draw, comparable_groups, design, variance_components
+from harness.report.matching import Commands
+from harness.report.paper_tables import paper_tables
+from harness.report.store_tables import store_tables
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -109,7 +108,7 @@ def test_table_shows_the_fraction_and_both_components(store: Store, add_trial: A
     for seed in (0, 1):
         add_trial({"label_fraction": 1.0, "subset": 0}, 81.0, seed=seed, setting="sup")
     add_trial(method="pooling", configuration={}, steps=0)
-    (sheet,) = store_sheets(store.read(), store.folder)
+    (sheet,) = store_tables(store.read(), store.folder)
     assert list(sheet.columns[:5]) == ["method", "setting", "encoder", "labels", "n"]
     assert [[*line[:1], *line[3:5], line[-1]] for line in sheet.sections[0].lines] == [
         ["pooling", "", "–", "75.00"],
@@ -123,7 +122,7 @@ def test_table_shows_the_fraction_and_both_components(store: Store, add_trial: A
 
 def test_one_subset_has_no_extra_lines(store: Store, add_trial: AddTrial) -> None:
     add_design(add_trial, [[70, 72]])
-    (sheet,) = store_sheets(store.read(), store.folder)
+    (sheet,) = store_tables(store.read(), store.folder)
     assert [line[3:5] for line in sheet.sections[0].lines] == [["1 %", "2"]]
     assert "subsets" not in sheet.caption
 
@@ -131,7 +130,7 @@ def test_one_subset_has_no_extra_lines(store: Store, add_trial: AddTrial) -> Non
 def test_components_are_columns_of_the_records(store: Store, add_trial: AddTrial) -> None:
     add_design(add_trial, [[70, 72], [76, 80]])
     for sheet, column in (
-        (store_sheets(store.read(), store.folder)[0], "avg"),
+        (store_tables(store.read(), store.folder)[0], "avg"),
         (paper(store)[1], "1%"),
     ):
         (row,) = (
@@ -150,8 +149,8 @@ def test_components_are_columns_of_the_records(store: Store, add_trial: AddTrial
 @pytest.mark.parametrize("format", ["terminal", "markdown", "latex"])
 def test_every_format_has_the_extra_lines(format: str, store: Store, add_trial: AddTrial) -> None:
     add_design(add_trial, [[70, 72], [76, 80]])
-    for sheet in (store_sheets(store.read(), store.folder)[0], paper(store)[1]):
-        text = render_sheets([sheet], format, 140).decode()
+    for sheet in (store_tables(store.read(), store.folder)[0], paper(store)[1]):
+        text = rendered([sheet], format, 140).decode()
         assert "2x2" in text
         assert "std between subsets" in text
         assert "4.69" in text
@@ -161,7 +160,7 @@ def test_a_failed_trial_is_listed_with_its_subset(store: Store, add_trial: AddTr
     add_trial(
         FRACTION | {"subset": 3}, status="failed", seed=1, reason="loss is nan", dev={}, test={}
     )
-    (sheet,) = store_sheets(store.read(), store.folder)
+    (sheet,) = store_tables(store.read(), store.folder)
     assert "simcse unsup bert-base-uncased seed 1 subset 3 of 1 % (loss is nan)" in sheet.notes[-1]
 
 
@@ -170,7 +169,7 @@ def test_a_failed_trial_is_listed_with_its_subset(store: Store, add_trial: AddTr
 
 def paper(store: Store) -> list[Any]:
     """DiffAug's tables."""
-    return paper_sheets(store.read(), "diffaug", Commands(("simcse",), store.folder))
+    return paper_tables(store.read(), "diffaug", Commands(("simcse",), store.folder))
 
 
 def test_a_share_of_the_labels_answers_its_own_column(store: Store, add_trial: AddTrial) -> None:

@@ -11,8 +11,8 @@ import pandas
 import pytest
 
 from harness.evaluation.catalogue import SuiteCard
-from harness.report.sheets.sheet import Sheet
-from harness.report.stores.store_tables import store_sheets
+from harness.report.store_tables import store_tables
+from harness.report.tables import Table
 from harness.trials.store import Store
 
 Add = Callable[..., str]
@@ -28,12 +28,12 @@ GEOMETRY = {
 NEVER_RUN = "f" * 32
 
 
-def sheets(store: Store) -> dict[str, Sheet]:
+def sheets(store: Store) -> dict[str, Table]:
     """Title -> sheet."""
-    return {sheet.title: sheet for sheet in store_sheets(store.read(), Path("somewhere"))}
+    return {sheet.title: sheet for sheet in store_tables(store.read(), Path("somewhere"))}
 
 
-def lines(sheet: Sheet) -> list[list[str]]:
+def lines(sheet: Table) -> list[list[str]]:
     return [line for section in sheet.sections for line in section.lines]
 
 
@@ -48,7 +48,7 @@ def test_naming_the_trials_suite_changes_nothing(store: Store, add_trial: Add) -
     add_trial(suite="sts")
     add_trial({"suite": "graded"}, dev={"graded-dev": 60.0}, test={"graded": 55.0})
     add_trial({"suite": "graded"}, dev={"graded-dev": 60.0}, test={"graded": 55.0}, suite="graded")
-    graded, sts = store_sheets(store.read(), store.folder)
+    graded, sts = store_tables(store.read(), store.folder)
     assert [lines(graded)[0][3], lines(sts)[0][3]] == ["2", "2"]
     assert {sheet.caption[:13] for sheet in (graded, sts)} == {"Spearman x100"}
 
@@ -227,7 +227,7 @@ def test_trials_that_other_dev_scores_selected_stay_apart(
     key = add_trial(by_graded, dev={"graded-dev": 60.0}, test={"graded": 55.0}, suite="graded")
     add_evaluation("retrieval", RETRIEVAL, of=key, configuration=by_graded)
     add_evaluation("sts", {"stsb": 70.0}, of=key, configuration=by_graded, dev={"stsb-dev": 66.0})
-    found = store_sheets(store.read(), store.folder)
+    found = store_tables(store.read(), store.folder)
     assert [(sheet.title, "graded-dev" in sheet.caption) for sheet in found] == [
         ("suite sts", True),
         ("", True),

@@ -5,29 +5,27 @@ from typing import Any
 
 import pytest
 
-from harness.report.papers.paper_tables import paper_sheets
-from harness.report.published.commands import Commands
-from harness.report.published.reported import load_paper
-from harness.report.published.systems import load_systems
-from harness.report.sheets.rows import SheetLine
-from harness.report.sheets.sheet import Sheet
+from harness.report.matching import Commands
+from harness.report.paper_tables import paper_tables
+from harness.report.published import load_paper, load_systems
+from harness.report.tables import Line, Table
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
-Paper = Callable[..., Sheet]
+Paper = Callable[..., Table]
 METHODS = ("simcse", "consert", "clsr", "diffcse", "diffaug", "dcpcse")
 
 
 @pytest.fixture
 def paper(store: Store) -> Paper:
-    def sheet(name: str, number: int, encoder: str | None = None) -> Sheet:
+    def sheet(name: str, number: int, encoder: str | None = None) -> Table:
         commands = Commands(METHODS, store.folder)
-        return paper_sheets(store.read(), name, commands, str(number), encoder=encoder)[0]
+        return paper_tables(store.read(), name, commands, str(number), encoder=encoder)[0]
 
     return sheet
 
 
-def lines(sheet: Sheet, label: str, section: int = 0) -> list[SheetLine]:
+def lines(sheet: Table, label: str, section: int = 0) -> list[Line]:
     found = sheet.sections[section].lines
     start = next(at for at, line in enumerate(found) if line[0].startswith(label))
     end = next((at for at in range(start + 1, len(found)) if found[at][0]), len(found))
@@ -43,7 +41,11 @@ def unlike(notes: Sequence[str]) -> list[str]:
     [
         ({"max_steps": 20}, 20, ["max_steps 20 (paper: none)", "20 steps"]),
         ({"batch_size": 16}, 100, ["batch_size 16 (paper: 64)"]),
-        ({"sentences": "graded-sentences"}, 100, ["sentences graded-sentences (paper: wiki1m)"]),
+        (
+            {"sentences": "graded-sentences"},
+            100,
+            ["graded-sentences (paper: wiki1m, 1,000,000 items)"],
+        ),
     ],
 )
 def test_a_short_run_on_the_right_encoder_says_so_beside_its_difference(

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from harness.plugin import registry
-from harness.report.papers.setups import SETUP_COLUMNS, Setups
-from harness.report.papers.verdicts import VERDICT_COLUMNS, verdict_sheet
-from harness.report.published.comparison import Comparer
-from harness.report.published.reported import load_paper
-from harness.report.sheets.sheet import Sheet
+from harness.report.paper_cells import Comparer
+from harness.report.published import load_paper
+from harness.report.reproduction import SETUP_COLUMNS, VERDICT_COLUMNS, verdict_table
+from harness.report.tables import Table
 from harness.trials.store import Store
 
 Add = Callable[..., str]
@@ -32,13 +31,13 @@ def add_joint(add_trial: Add) -> Callable[..., str]:
     return add
 
 
-def verdict(store: Store, encoder: str | None = None) -> Sheet:
+def verdict(store: Store, encoder: str | None = None) -> Table:
     trials = store.read(SETUP_COLUMNS).table
     table = Comparer(trials, encoder).table(load_paper("diffaug"), "table6")
-    return verdict_sheet(table, Setups(trials))
+    return verdict_table(table, trials)
 
 
-def row(sheet: Sheet, label: str) -> Row:
+def row(sheet: Table, label: str) -> Row:
     lines = [line for section in sheet.sections for line in section.lines]
     (found,) = (line for line in lines if line[0].startswith(label))
     return dict(zip(VERDICT_COLUMNS, map(str, found), strict=True))

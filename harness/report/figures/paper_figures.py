@@ -21,9 +21,9 @@ from harness.report.figures.score_lines import (
     score_line,
 )
 from harness.report.figures.stage_one_curves import draw_stage_one, stage_one_curves
-from harness.report.measured.groups import Group, comparable_groups
-from harness.report.measured.measured_trials import TABLE_COLUMNS
-from harness.report.published.matching import ALL_LABELS, Finder, Wanted
+from harness.report.groups import Group, comparable_groups
+from harness.report.matching import ALL_LABELS, Finder, Wanted
+from harness.report.measured_trials import TABLE_COLUMNS
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.store_folders import store_option

@@ -8,10 +8,10 @@ from harness.report.figures.cosine_densities import densities_figure, gold_figur
 from harness.report.figures.embedding_plane import plane_figure
 from harness.report.figures.embeddings import Drawn
 from harness.report.figures.report_figure import ReportFigure
-from harness.report.measured.groups import Group
-from harness.report.measured.measured_trials import MeasuredTrial
-from harness.report.published.commands import Commands
-from harness.report.published.comparison import Comparer
+from harness.report.groups import Group
+from harness.report.matching import Commands
+from harness.report.measured_trials import MeasuredTrial
+from harness.report.paper_cells import Comparer
 
 MODEL_FIGURES = ("diffcse-figure2", "d2cse-figure2")
 """Their models are the rows of results/reported/systems.yaml"""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from harness.report.published.reported import folder
+from harness.report.published import folder
 
 
 @dataclass(frozen=True)

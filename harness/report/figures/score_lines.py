@@ -17,8 +17,8 @@ from harness.report.figures.style import (
     number_ticks,
     panels,
 )
-from harness.report.measured.groups import Group
-from harness.report.published.matching import ALL_LABELS, Finder, Wanted
+from harness.report.groups import Group
+from harness.report.matching import ALL_LABELS, Finder, Wanted
 
 SCORE_LINES = pa.schema(
     [

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from harness.evaluation.catalogue import DISPLAY
-from harness.report.measured.groups import comparable_groups
-from harness.report.stores.row_names import text_of
-from harness.report.stores.store_tables import rows_of
+from harness.report.groups import comparable_groups
+from harness.report.row_names import text_of
+from harness.report.store_tables import rows_of
 from harness.trials.record import WITHOUT_LARGE, Record, record_of
 
 STORED_COLUMNS = WITHOUT_LARGE

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,30 @@ import jinja2
 from pydantic_core import to_json
 
 from harness.errors import UserError
+from harness.report.coverage import Gap
 from harness.report.figures.report_figure import ReportFigure
 from harness.report.figures.writing import write_figures
 from harness.report.page.charts import Chart, chart_of
-from harness.report.page.grid import Grid
-from harness.report.page.report_page import ReportPage
+from harness.report.page.grids import Grid, record_grids, table_grid
+from harness.report.page.stored_trials import StoredTrials
+from harness.report.tables import Table
 from harness.steps import Steps, unheard
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """The content of a report."""
+
+    title: str
+    store: str
+    """The place of the store, as a person may read it"""
+    trials: StoredTrials
+    tables: Sequence[Table]
+    figures: Sequence[ReportFigure]
+    missing: Sequence[Gap]
+    notes: Sequence[str] = ()
+    """Sentences about what could not be drawn"""
+
 
 START = "index.html"
 """The file to open"""
@@ -56,7 +74,11 @@ def write_report(page: ReportPage, folder: Path, steps: Steps = unheard) -> Path
     (folder / START).write_text(_BEGUN, encoding="utf-8")
     for source in sorted((_HERE / "static").iterdir()):
         shutil.copyfile(source, folder / source.name)
-    results, others = page.result_grids, page.store_grids
+    results = [
+        table_grid(f"table-{place}", table, page.trials)
+        for place, table in enumerate(page.tables, 1)
+    ]
+    others = record_grids(page.trials.records)
     figures = [
         ShownFigure(f"figure-{place}", figure, chart_of(figure))
         for place, figure in enumerate(page.figures, 1)

@@ -1,0 +1,239 @@
+"""The cells of a table: our score, the number that a paper prints, and their difference."""
+
+from dataclasses import dataclass
+
+from harness.evaluation.catalogue import DISPLAY, STAND_INS, Metric
+from harness.report.groups import Group, Score
+from harness.report.matching import Wanted
+from harness.report.measured_trials import MeasuredTrial
+from harness.report.published import ReportedRow, Value
+from harness.report.quantities import TEXTS, Measure, Quantity, Special
+from harness.report.significance import agrees
+
+FOREIGN = "†"
+"""The mark at scores of another protocol"""
+LEAK = "‡"
+"""The mark at scores of tests that stand in the training data"""
+LEAKED = 0.01
+"""The share of a test from which on its score is marked.
+
+It lies between what NLI has of the STS tests (no pair, and up to 1.3 % of the sentences) and what
+STS-B train has of those that STS-B was drawn from (17 to 50 % of the pairs)."""
+BEST = "★"
+"""The sign of what is bold, where nothing can be printed in bold"""
+
+
+class Bold(str):
+    """Text that is printed in bold."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Leak:
+    """How much of a test stands in the training data."""
+
+    task: str
+    known: int
+    """Its pairs whose two sentences stand together in one item; of a test that is not of pairs, its
+    distinct sentences that the training data have, but for case, punctuation and spaces"""
+    whole: int
+
+    def __str__(self) -> str:
+        return f"{DISPLAY.get(self.task, self.task)} {self.known} of {self.whole}"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A value that a paper prints, and the trials that would reproduce it."""
+
+    heading: str
+    """Of the section of its table"""
+    row: ReportedRow
+    column: str
+    value: Value
+    printed: str
+    """As the paper prints it; "" for one that it left out"""
+    std: float | None
+    source: str
+    measure: Measure
+    unlike: str
+    """In what it is of another system than ours; "": it is of the same"""
+    wanted: Wanted | None
+    """The trials that would reproduce it; None when it is only quoted"""
+
+    @property
+    def number(self) -> float | None:
+        """The value as a number that ours can stand beside; None: it is none."""
+        if self.measure in TEXTS or isinstance(self.value, str) or self.value is None:
+            return None
+        return float(self.value)
+
+    @property
+    def needs_trials(self) -> bool:
+        """Whether a trial is needed for the value."""
+        return self.measure not in (Special.GIVEN, Special.HYPERPARAMETER)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: our score, and beside a paper the published number."""
+
+    ours: Score | None = None
+    """Mean, std, n and trials; None: the store has none"""
+    decimals: int = 2
+    metric: Metric | None = None
+    """The score of a suite that the column shows; None: it shows something else"""
+    group: Group | None = None
+    """The comparable trials that were chosen; the suite need not have measured them"""
+    candidates: int = 0
+    """The number of groups among which one was chosen"""
+    published: Published | None = None
+    citation: str = ""
+    """The mark at the published number that cites its source, such as `[2]`"""
+    expected: bool = False
+    """Whether trials of ours can fill it; else the published number is only quoted"""
+    best: bool = False
+    """Whether it is the best of its column, or not significantly worse"""
+    rank: int | None = None
+    """The group of rows that cannot be told apart in this column, 1 for the best; None: no group"""
+
+    @property
+    def wanted(self) -> Wanted | None:
+        """The trials that would reproduce the published value; None: there are none."""
+        return self.published.wanted if self.published else None
+
+    @property
+    def measured(self) -> Group | None:
+        """Our trials that the suite of the metric, or its stand-in, has measured; None: none."""
+        if self.group is None or self.metric is None:
+            return None
+        own = self.group.measured(self.metric.suite)
+        return own or self.group.measured(STAND_INS.get(self.metric.suite, ""))
+
+    @property
+    def unmeasured(self) -> list[MeasuredTrial]:
+        """Our trials that do not have a score of the metric yet."""
+        if self.group is None or self.metric is None:
+            return []
+        return [trial for trial in self.group.trials if not trial.has(self.metric)]
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether our trials follow another protocol, so that a difference says nothing."""
+        return self.group is not None and not self.group.current
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether our score is that of another suite, in the place of the paper's."""
+        if not (self.published and self.ours and self.metric):
+            return False
+        measured = self.measured
+        return measured is not None and measured.suite != self.metric.suite
+
+    @property
+    def why_not(self) -> str:
+        """Why ours is not subtracted from the published number; "": it is."""
+        if self.published and self.published.unlike:
+            return self.published.unlike
+        if self.group and self.is_foreign:
+            return f"ours was measured by protocol {self.group.provenance['protocol']}"
+        wanted = self.wanted
+        if wanted and wanted.published_encoder:
+            return f"ours is on {wanted.encoder} in the place of {wanted.published_encoder}"
+        if self.stands_in and self.metric:
+            return f"ours is of the suite {STAND_INS[self.metric.suite]}, which measures otherwise"
+        measure = self.published.measure if self.published else None
+        if isinstance(measure, Quantity) and not measure.compared:
+            return "the two are counted differently"
+        return ""
+
+    @property
+    def difference(self) -> float | None:
+        """Our mean minus the published number, where both are there and can be compared."""
+        number = self.published.number if self.published else None
+        if self.ours is None or number is None or self.why_not:
+            return None
+        return self.ours.mean - number
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the published number lies within the spread of our seeds; None: unknown."""
+        difference, number = self.difference, self.published.number if self.published else None
+        if difference is None or number is None or self.ours is None:
+            return None
+        if not self.ours.trained:  # the same every time, so only rounding may differ
+            return round(difference, self.decimals) == 0
+        return agrees(self.ours.mean, self.ours.std, self.ours.n, number)
+
+    @property
+    def leaks(self) -> tuple[Leak, ...]:
+        """The tests behind our score of which the training data have much; of an average, all."""
+        if not (self.ours and self.ours.trials and self.metric) or self.metric.split == "dev":
+            return ()
+        # The trials of a cell differ in seed and label subset, and have the same corpora.
+        scores = self.ours.trials[0].suites.get(self.metric.suite)
+        if scores is None:
+            return ()
+        counts = scores.contamination
+        is_average = self.metric.name == scores.card.average
+        leaks = []
+        for task in dict.fromkeys(name.partition("/")[0] for name in counts):
+            if is_average or task == self.metric.name:
+                pairs = counts[f"{task}/pairs"]
+                known, whole = ("pairs_together", "pairs") if pairs else ("normalised", "sentences")
+                leaks.append(
+                    Leak(task, int(counts[f"{task}/{known}"]), int(counts[f"{task}/{whole}"]))
+                )
+        return tuple(leak for leak in leaks if leak.known >= LEAKED * leak.whole > 0)
+
+    @property
+    def text(self) -> str:
+        """Our score as text: `mean±std` and its marks; "" where there is none."""
+        if self.ours is None:
+            return ""
+        marks = "*" * self.stands_in + FOREIGN * self.is_foreign + LEAK * bool(self.leaks)
+        rank = "" if self.rank is None else f" ({self.rank})"
+        shown = score_text(self.ours, self.decimals) + marks + rank
+        return Bold(shown) if self.best else shown
+
+    @property
+    def published_text(self) -> str:
+        """The published value as text, with its source; "" where there is none."""
+        if self.published is None:
+            return ""
+        std = "" if self.published.std is None else f"±{self.published.std}"
+        printed = self.published.printed
+        return f"{printed}{std}{f' {self.citation}' if printed and self.citation else ''}"
+
+    @property
+    def difference_text(self) -> str:
+        """The difference as text: `≈` where the two agree, and `≠` where they do not."""
+        sign = {True: "≈", False: "≠", None: ""}[self.agrees]
+        return difference_text(self.difference, self.decimals) + sign
+
+
+def value_text(value: float | bool | str) -> str:
+    """A published value or one of our defaults as text: `yes`, `0.001`, `2`."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, int | float) else value
+
+
+def score_text(score: Score | None, decimals: int = 2) -> str:
+    """`mean±std`; the mean alone for one trial, and "" for no trial."""
+    if score is None:
+        return ""
+    spread = "" if score.std is None else f"±{score.std:.{decimals}f}"
+    return f"{score.mean:.{decimals}f}{spread}"
+
+
+def difference_text(value: float | None, decimals: int = 2) -> str:
+    """A difference with its sign, and never `-0.00`; "" where there is none."""
+    # Adding 0.0 turns -0.0 into 0.0.
+    return "" if value is None else f"{round(value, decimals) + 0.0:+.{decimals}f}"
+
+
+def percent_text(fraction: float | None) -> str:
+    """A fraction as text, for example `1 %`; "" where there is none."""
+    return "" if fraction is None else f"{100 * fraction:g} %"

@@ -1,0 +1,312 @@
+"""Two rows of a store side by side: their difference in each metric, and its meaning in words."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from harness.errors import UserError, suggest
+from harness.evaluation.bootstrap import RESAMPLES, on_all_pairs
+from harness.evaluation.catalogue import CARDS, DISPLAY, SuiteCard
+from harness.evaluation.kept import ScoredPairs, kept_pairs, resampled_scores
+from harness.report.difference import (
+    Difference,
+    Scored,
+    over_both,
+    over_pairs,
+    over_seeds,
+)
+from harness.report.groups import Group
+from harness.report.matching import best_on_dev
+from harness.report.row_names import short_names
+from harness.report.significance import SIGNIFICANT
+
+NEAR = 0.01
+"""How far the score of kept pairs may be from the stored score, in points"""
+Row = tuple[str, Group]
+"""The name of a row, and its trials"""
+
+
+def rows_named(words: tuple[str, str], groups: Sequence[Group]) -> list[tuple[Row, Row]] | None:
+    """The two rows that the words name; several pairs where methods were run in several ways.
+
+    groups: those of the store, in the order of its table. None: a word names no row. Raises
+    UserError for a number that no row has, for a row beside a word that names none, and for two
+    methods that have nothing in common.
+    """
+    named = [_groups_named(word, groups) for word in words]
+    for word, found, other in zip(words, named, words[::-1], strict=True):
+        is_key = found and found[0].keys[0].startswith(word)
+        if found and not is_key and not all(named):
+            known = dict.fromkeys(group.method for group in groups)
+            raise UserError(
+                f'"{other}" names no row, method or trial of the store, which row "{word}" could '
+                f"be compared with{suggest(other, known)}"
+            )
+    if not all(named):
+        return None
+    first, second = named
+    if len(first) == 1 or len(second) == 1:
+        pairs = [(one, two) for one in first for two in second]
+    else:
+        pairs = [(one, two) for one in first for two in second if _way(one) == _way(two)]
+    if not pairs:
+        raise UserError(
+            f"{words[0]} and {words[1]} have no setting and encoder in common; name two rows of "
+            f"`harness table` by their numbers"
+        )
+    return [_with_names(pair) for pair in pairs]
+
+
+def _groups_named(word: str, groups: Sequence[Group]) -> list[Group]:
+    """The groups that a word names; none where it is no row, no method and no trial of the store.
+
+    Of a method, the best on dev for each setting and encoder.
+    """
+    of_trial = [
+        replace(group, trials=(trial,))
+        for group in groups
+        for trial in group.trials
+        if len(word) >= 4 and trial.key.startswith(word)
+    ]
+    if word.isdecimal() and len(word) < 10 and not of_trial:
+        if not 1 <= int(word) <= len(groups):
+            there = f"the rows of `harness table` are 1 to {len(groups)}"
+            raise UserError(f"there is no row {word}: {there if groups else 'the store is empty'}")
+        return [groups[int(word) - 1]]
+    if of_trial:
+        return of_trial[:1]
+    ways = dict.fromkeys(_way(group) for group in groups if group.method == word)
+    return [
+        best_on_dev(group for group in groups if group.method == word and _way(group) == way)
+        for way in ways
+    ]
+
+
+def _way(group: Group) -> tuple[str, str, float]:
+    return group.setting, group.encoder, group.label_fraction or 1
+
+
+def _with_names(pair: tuple[Group, Group]) -> tuple[Row, Row]:
+    first, second = pair
+    one, two = short_names(pair)
+    if one == two:  # two trials of one row
+        one, two = (f"{one} {group.keys[0][:10]}" for group in pair)
+    return (one, first), (two, second)
+
+
+@dataclass(frozen=True)
+class System:
+    """What is compared: a row of a table, a trial or a model, measured by one suite."""
+
+    name: str
+    card: SuiteCard
+    scored: Mapping[str, Scored]
+    """Test metric -> its scores, the average of the suite last"""
+    lacking: tuple[str, ...] = ()
+    """The keys of the trials whose test pairs are not kept"""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two systems in one metric."""
+
+    first: System
+    second: System
+    metric: str
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """The score of the first system, and that of the second."""
+        return self.first.scored[self.metric].mean, self.second.scored[self.metric].mean
+
+    @property
+    def value(self) -> float:
+        """The first score minus the second."""
+        return self.means[0] - self.means[1]
+
+    @property
+    def seeds(self) -> Difference | None:
+        """The difference over seeds; None where no spread is known."""
+        return over_seeds(self.first.scored[self.metric], self.second.scored[self.metric])
+
+    @property
+    def pairs(self) -> Difference | None:
+        """The difference over test pairs; None where these are not known."""
+        return over_pairs(self.first.scored[self.metric], self.second.scored[self.metric])
+
+    @property
+    def headline(self) -> Difference | None:
+        """The difference over all that is known of seeds and test pairs."""
+        both = over_both(self.first.scored[self.metric], self.second.scored[self.metric])
+        return both or self.pairs or self.seeds
+
+    @property
+    def decimals(self) -> int:
+        """Digits after the point of the scores."""
+        known = self.first.card.decimals
+        small = all(abs(mean) <= 1 for mean in self.means)
+        return known if known is not None else 4 if small else 2
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the difference is more than chance explains."""
+        return self.headline is not None and self.headline.p_value <= SIGNIFICANT
+
+    def lines(self) -> list[str]:
+        """A line for each kind of uncertainty, which says what it is of."""
+        both = over_both(self.first.scored[self.metric], self.second.scored[self.metric])
+        seeds, pairs = self.seeds, self.pairs
+        return [
+            f"over seeds: {self._shown(seeds) if seeds else self._why_no_seeds()}",
+            f"over test pairs: {self._shown(pairs) if pairs else self._why_no_pairs()}",
+            *([f"over both: {self._shown(both)}"] if both else []),
+        ]
+
+    def verdict(self, *, settled: bool | None = None) -> str:
+        """A sentence in plain words: which system is better, and what could change that.
+
+        settled: whether the difference is significant among others; None: as it is alone.
+        """
+        ahead = self._is_ahead()
+        better, worse = (self.first.name, self.second.name)[:: 1 if ahead else -1]
+        if not self.value:
+            return f"{better} and {worse} have the same score on {self.heading}."
+        by = self._amount(abs(self.value), "+" if self._direction() > 0 else "-")
+        known = self._moved()
+        if not known:
+            return (
+                f"{better} scores {by} against {worse} on {self.heading}; whether that is more "
+                f"than chance is not known."
+            )
+        if self.is_settled if settled is None else settled:
+            return f"{better} is better than {worse} on {self.heading}: {by}; {known}."
+        return (
+            f"{better} and {worse} cannot be told apart on {self.heading}: {by} for {better}, "
+            f"but {known}."
+        )
+
+    def _moved(self) -> str:
+        """By how much other seeds and other test sentences would move the difference."""
+        named = (("seeds", self.seeds), ("test sentences", self.pairs))
+        known = [(what, each.reach) for what, each in named if each]
+        if not known:
+            return ""
+        parts = [f"{what} by up to {self._amount(reach, '', '')}" for what, reach in known]
+        text = f"other {', other '.join(parts)} (95 %)".replace("by up", "would move it by up", 1)
+        trained = any(each.scored[self.metric].trained for each in (self.first, self.second))
+        unknown = [what for what, each in named if each is None and (trained or what != "seeds")]
+        return f"{text}; what other {unknown[0]} would do is not known" if unknown else text
+
+    def _amount(self, value: float, sign: str, unit: str | None = None) -> str:
+        """An amount as people say it: with one digit less than in a table, unless that is 0."""
+        places = max(1, self.decimals - 1)
+        shown = f"{value:.{places}f}"
+        if not float(shown):
+            shown = f"{value:.{places + 1}f}"
+        return f"{sign}{shown}{self._unit() if unit is None else unit}"
+
+    def _direction(self) -> int:
+        return self.first.card.directions.get(self.metric) or 1
+
+    def _is_ahead(self) -> bool:
+        return self.value * self._direction() >= 0
+
+    @property
+    def heading(self) -> str:
+        """The metric as a sentence names it."""
+        found = self.first.card.headings.get(self.metric)
+        named = found or DISPLAY.get(self.metric, self.metric)
+        average = self.metric == self.first.card.average
+        return f"the average of {self.first.card.name}" if average else named
+
+    def _unit(self) -> str:
+        return " points" if "x100" in self.first.card.unit else ""
+
+    def _shown(self, found: Difference) -> str:
+        places = f"+.{self.decimals}f"
+        interval = f"95 % from {found.low:{places}} to {found.high:{places}}"
+        return f"{found.value:{places}}, {interval}, p {found.p_value:.3f} ({found.basis})"
+
+    def _why_no_seeds(self) -> str:
+        trained = any(each.scored[self.metric].trained for each in (self.first, self.second))
+        return (
+            "not known: a trained system has one seed, and more seeds would show the spread"
+            if trained
+            else "none: nothing is trained, so another seed changes nothing"
+        )
+
+    def _why_no_pairs(self) -> str:
+        card = self.first.card
+        if CARDS.get(card.name) is not None and card.name not in ("sts", "graded"):
+            return f"not known: the suite {card.name} has no scored pairs"
+        lacking = dict.fromkeys((*self.first.lacking, *self.second.lacking))
+        if not lacking:
+            return "not known: the pairs are too few, or the systems were scored on other pairs"
+        key = next(iter(lacking))[:10]
+        more = f" and of {len(lacking) - 1} more trials" if len(lacking) > 1 else ""
+        return (
+            f"not known: the test cosines of trial {key}{more} are not kept here; `harness eval "
+            f"{key} --suite {card.name}` keeps them"
+        )
+
+
+def main_metric(first: System, second: System) -> str | None:
+    """The metric of the verdict: the average, or else the last one that both have; None: none."""
+    shared = shared_metrics(first, second)
+    average = first.card.average
+    return average if average in shared else shared[-1] if shared else None
+
+
+def shared_metrics(first: System, second: System) -> list[str]:
+    """The metrics that both systems have, the average last."""
+    return [metric for metric in first.scored if metric in second.scored]
+
+
+def stored_systems(
+    groups: Sequence[tuple[str, Group]],
+    suite: str,
+    kept_pairs_of: Callable[[str, str], Path],
+    resamples: int = RESAMPLES,
+) -> list[System]:
+    """The rows of a store as systems. groups: the name of each row, and its trials.
+
+    kept_pairs_of: `Store.kept_pairs`. resamples: of the test pairs.
+    """
+    parts = [(name, part) for name, group in groups if (part := group.measured(suite))]
+    kept = {
+        trial.key: _kept(part, at, kept_pairs_of(trial.key, suite))
+        for _, part in parts
+        for at, trial in enumerate(part.trials)
+    }
+    known = [key for key, pairs in kept.items() if pairs]
+    card = parts[0][1].card if parts else CARDS["sts"]
+    drawn = resampled_scores(card, [kept[key] for key in known], resamples) if known else {}
+    return [_system(name, part, known, drawn) for name, part in parts]
+
+
+def _system(
+    name: str, part: Group, known: Sequence[str], drawn: Mapping[str, np.ndarray | None]
+) -> System:
+    lacking = tuple(key for key in part.keys if key not in known)
+    rows = [] if lacking else [known.index(key) for key in part.keys]
+    draws, trained = part.draws, part.trials[0].trained
+    tasks = [*part.tasks, *([part.card.average] if part.card.average else [])]
+    scored = {}
+    for metric in tasks:
+        if cell := part.test.get(metric):
+            found = drawn.get(metric)
+            resampled = found[rows] if rows and found is not None else None
+            scored[metric] = Scored(cell.values, draws, trained, resampled)
+    return System(name, part.card, scored, lacking)
+
+
+def _kept(part: Group, at: int, path: Path) -> ScoredPairs:
+    """The kept pairs of a trial; none where they do not give the scores that the store has."""
+    pairs = kept_pairs(path)
+    stored = part.trials[at].suites[str(part.suite)].test
+    for task, each in pairs.items():
+        if task not in stored or not abs(on_all_pairs(*each) - stored[task]) <= NEAR:
+            return {}
+    return pairs

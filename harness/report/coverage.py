@@ -1,0 +1,169 @@
+"""What a store has of the papers' tables and figures, and the commands that fill what it lacks."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.evaluation.catalogue import DISPLAY
+from harness.report.cells import Cell
+from harness.report.groups import Group
+from harness.report.matching import Commands, Wanted
+from harness.report.notes import counted
+from harness.report.paper_cells import Comparer, PaperTable
+from harness.report.published import Paper, load_systems
+from harness.report.quantities import Special
+from harness.trials.record import Record
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of a table or a figure a store has; a cell is a value that the paper prints."""
+
+    name: str
+    """Such as `Table 3` or `Figure 2`"""
+    about: str
+    noun: str
+    """What is counted, such as `cells`"""
+    filled: int
+    runnable: int
+    """Those that are filled, and those that can be run here"""
+    needing: int
+    """Those that need something of the user's, such as a file"""
+    quoted: int
+    """Those that no method here makes"""
+
+    def __str__(self) -> str:
+        needing = f"{self.needing} need input" if self.needing else ""
+        quoted = f"{self.quoted} quoted only" if self.quoted else ""
+        filled = f"{self.filled} of {self.runnable} {self.noun}"
+        return ", ".join(filter(None, [filled, needing, quoted]))
+
+
+def shares(paper: Paper, comparer: Comparer, methods: Collection[str]) -> Iterator[Share]:
+    """The share of each table and each figure of a paper, in the paper's order.
+
+    methods: the names of the methods that can be run here.
+    """
+    for name in paper.shown:
+        yield table_share(comparer.table(paper, name), methods)
+    for place, figure in load_systems().figures.items():
+        of, _, name = place.partition(".")
+        if of == paper.paper:
+            points = [
+                (wanted, bool(match and match.group.current))
+                for wanted, match in comparer.figure(place)
+            ]
+            title = f"Figure {name.removeprefix('figure')}"
+            yield _share(title, figure.about, "runs", points, methods)
+
+
+def table_share(compared: PaperTable, methods: Collection[str]) -> Share:
+    """The share of a table; all hyperparameters of a method that is here have a default."""
+    defaults = compared.table.kind == "hyperparameters"
+    cells = [
+        (cell.wanted, _here(cell.wanted, methods) if defaults else _is_filled(cell))
+        for cell in compared.cells
+        if cell.published
+        and cell.published.value is not None
+        and cell.published.measure is not Special.GIVEN
+    ]
+    noun = "defaults" if defaults else "cells"
+    return _share(f"Table {compared.number}", compared.table.about, noun, cells, methods)
+
+
+def _share(
+    title: str,
+    about: str,
+    noun: str,
+    cells: Sequence[tuple[Wanted | None, bool]],
+    methods: Collection[str],
+) -> Share:
+    filled = sum(there for _, there in cells)
+    runnable = sum(there or _here(wanted, methods) for wanted, there in cells)
+    needing = sum(bool(wanted and wanted.needs) and not there for wanted, there in cells)
+    return Share(title, about, noun, filled, runnable, needing, len(cells) - runnable - needing)
+
+
+def _is_filled(cell: Cell) -> bool:
+    if cell.published and cell.published.measure in (Special.SENTENCE, Special.COSINE):
+        return cell.group is not None and not cell.is_foreign
+    return cell.ours is not None and not cell.is_foreign
+
+
+def _here(wanted: Wanted | None, methods: Collection[str]) -> bool:
+    return wanted is not None and wanted.method in methods and not wanted.needs
+
+
+def lacking(compared: PaperTable, seeds: int, subsets: int) -> list[Wanted]:
+    """The trials that would fill the gaps of a table, each once, in the order of its cells.
+
+    A cell is filled by so many `seeds`, and by so many label `subsets` with each of them where it
+    uses a share of the labels. Where a trial is there and only a suite has not measured it, nothing
+    is lacking but `harness eval`. Cells that are only quoted are left out.
+    """
+    if compared.table.kind == "hyperparameters":
+        return []
+    gaps = (cell for cell in compared.cells if not _has_all(cell, seeds, subsets))
+    return list(dict.fromkeys(cell.wanted for cell in gaps if cell.wanted))
+
+
+def _has_all(cell: Cell, seeds: int, subsets: int) -> bool:
+    """Whether the store has as many trials for a cell as are asked for."""
+    if cell.group is None or cell.wanted is None or cell.is_foreign:
+        return False
+    trials = cell.group.trials
+    if not trials[0].trained:
+        return True
+    share = dict(cell.wanted.configuration).get("label_fraction", 1) < 1
+    return len(trials) >= seeds * (subsets if share else 1)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Something that the store lacks, and the command that fills it."""
+
+    what: str
+    command: str
+
+
+def paper_gaps(paper: Paper, comparer: Comparer, commands: Commands) -> Iterator[Gap]:
+    """The tables of a paper that the store has not filled, each with its command."""
+    for name in paper.shown:
+        table = comparer.table(paper, name)
+        share = table_share(table, commands.methods)
+        if share.filled < share.runnable and table.table.kind != "hyperparameters":
+            command = commands.table(paper.paper, table.number, comparer.encoder)
+            yield Gap(f"{share.name}, {share.about}: {share}", command)
+
+
+def store_gaps(groups: Iterable[Group], commands: Commands) -> Iterator[Gap]:
+    """The tests that some trial of a row lacks, with the command for the first such trial."""
+    for part in (part for group in groups for part in group.parts):
+        lacking = [name for name in part.tasks if name not in part.test]
+        if not lacking:
+            continue
+        suite = str(part.suite)
+        trial = next(
+            trial
+            for trial in part.trials
+            if any(name not in trial.suites[suite].test for name in lacking)
+        )
+        tests = ", ".join(DISPLAY.get(name, name) for name in lacking)
+        row = f"{part.method} {part.setting} {part.encoder}"
+        model = [trial.key[:10]]
+        if trial.own is None:  # what only `harness eval` has measured has a name and no key
+            model = [part.encoder]
+            if part.method == "pooling":
+                model += ["--pooling", str(part.configuration["pooling"])]
+        yield Gap(f"{row} has no score of {tests}", commands.evaluation(model, suite))
+
+
+def failed_trials(records: Iterable[Record], command: Callable[[Record], str]) -> Iterator[Gap]:
+    """The trials that failed, by method, setting and encoder; the command runs the first again."""
+    failed = [each for each in records if each.status == "failed" and each.role != "evaluation"]
+    kinds = Counter((each.method, each.setting, each.encoder) for each in failed)
+    for kind, count in sorted(kinds.items()):
+        first = next(each for each in failed if (each.method, each.setting, each.encoder) == kind)
+        more = "; the same sweep tries all of them again" if count > 1 else ""
+        what = f"{counted(count, 'failed trial')} of {' '.join(kind)}{more}"
+        yield Gap(what, command(first))

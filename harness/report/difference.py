@@ -1,0 +1,228 @@
+"""How sure the difference of two systems is: over seeds, over test pairs, and over both.
+
+Over seeds, it is Student's t: paired where both systems have the same seeds, else Welch's. Over
+test pairs, it is a bootstrap of the pairs, the same for all models, in which a system's score is
+the mean over its seeds. Over both, it is a hierarchical bootstrap: every resample draws the pairs
+anew and the seeds anew.
+
+Two corrections make the intervals of the latter as wide as they say (benchmarks/comparison.py).
+Seeds are few, and drawn with replacement they vary too little; so the mean over new seeds is drawn
+from the t distribution of the seeds' test. And what a seed scores by chance on these very pairs is
+in the spread over seeds already; so the bootstrap of the pairs counts only what its seeds share.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from harness.evaluation.catalogue import CARDS
+from harness.evaluation.kept import kept_pairs, resampled_scores
+from harness.report.significance import LEVEL, quantile, two_sided
+from harness.trials.store_folders import StoreFolders
+
+DRAWS = 20
+"""Draws of seeds for each resample of the pairs"""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The scores of a system in one metric: a value for each of its trials."""
+
+    values: tuple[float, ...]
+    draws: tuple[tuple[int, int], ...]
+    """(label subset, seed) of each trial"""
+    trained: bool
+    """Whether the seed matters; else the system is a constant"""
+    resampled: np.ndarray | None = None
+    """(trials, resamples): their scores in resamples of the test pairs; None: they are not known"""
+
+    @property
+    def mean(self) -> float:
+        """The mean over the trials."""
+        return math.fsum(self.values) / len(self.values)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two systems, with one kind of uncertainty."""
+
+    value: float
+    low: float
+    """Lower end of the 95 % interval"""
+    high: float
+    p_value: float
+    """Two-sided, for no difference"""
+    basis: str
+    """The sentence that says what the uncertainty is of"""
+
+    @property
+    def reach(self) -> float:
+        """Half the width of the interval: by how much another draw may move the difference."""
+        return (self.high - self.low) / 2
+
+
+def over_seeds(first: Scored, second: Scored) -> Difference | None:
+    """The difference with the uncertainty of the seeds; None where no spread is known."""
+    spread = _spread(first, second)
+    value = first.mean - second.mean
+    if spread is None:
+        return None
+    error, freedom, basis = spread
+    reach = float(quantile(freedom)) * error
+    equal = 1.0 if value == 0 else 0.0
+    p = float(two_sided(np.array(value / error), np.array(freedom))) if error else equal
+    return Difference(value, value - reach, value + reach, p, basis)
+
+
+def over_pairs(first: Scored, second: Scored) -> Difference | None:
+    """The difference with the uncertainty of the test pairs; None where these are not known."""
+    moved = _moved(first, second)
+    if moved is None:
+        return None
+    several = len(first.values) > 1 or len(second.values) > 1
+    basis = f"bootstrap of the test pairs{', mean over the seeds' if several else ''}"
+    return _of_draws(first.mean - second.mean, moved, basis)
+
+
+def over_both(first: Scored, second: Scored) -> Difference | None:
+    """The hierarchical bootstrap over seeds and test pairs; None where one of them is unknown."""
+    spread, moved = _spread(first, second), _moved(first, second)
+    if spread is None or moved is None:
+        return None
+    error, freedom, _ = spread
+    n, other = len(first.values), len(second.values)
+    if n == other > 1 and not _is_paired(first, second):
+        # For few seeds of like spread Welch's degrees are too few, and 2n - 2 are right; where the
+        # spreads differ, these are too many.
+        freedom = (freedom + 2 * n - 2) / 2
+    shared, whole = moved * _shared_part(first, second, moved), DRAWS * len(moved)
+    seeds = error * np.random.default_rng(0).standard_t(freedom, whole)
+    basis = "hierarchical bootstrap over seeds and test pairs"
+    return _of_draws(first.mean - second.mean, np.tile(shared, DRAWS) + seeds, basis)
+
+
+def _of_draws(value: float, moved: np.ndarray, basis: str) -> Difference:
+    """The difference from the deviations of its draws. Equal systems are not told apart."""
+    ends = np.percentile(moved, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
+    low, high = (value + float(end) for end in ends)
+    # Draws vary around the observed difference, so their distance from it stands for how far a
+    # difference is from 0 by chance (Berg-Kirkpatrick, Burkett and Klein 2012, two-sided).
+    as_far = int((np.abs(moved) >= abs(value)).sum())
+    return Difference(value, low, high, (as_far + 1) / (len(moved) + 1), basis)
+
+
+def _is_paired(first: Scored, second: Scored) -> bool:
+    """Whether both systems were trained on the same seeds and label subsets."""
+    several = first.trained and second.trained and len(first.draws) > 1
+    return several and sorted(first.draws) == sorted(second.draws)
+
+
+def _by_draw(scored: Scored, rows: np.ndarray) -> np.ndarray:
+    """The rows of the trials in the order of their draws."""
+    found: np.ndarray = rows[sorted(range(len(rows)), key=lambda at: scored.draws[at])]
+    return found
+
+
+def _spread(first: Scored, second: Scored) -> tuple[float, float, str] | None:
+    """Standard error of the difference over seeds, degrees of freedom, and how it was found."""
+    if _is_paired(first, second):
+        one, two = (_by_draw(each, np.asarray(each.values)) for each in (first, second))
+        n = len(one)
+        what = "seeds" if len({subset for subset, _ in first.draws}) == 1 else "subsets and seeds"
+        error = float(np.std(one - two, ddof=1)) / math.sqrt(n)
+        return error, n - 1.0, f"paired t-test, {n} common {what}"
+    spreads = [_variance(each) for each in (first, second)]
+    known = [spread for spread in spreads if spread is not None]
+    if not known or not (first.trained or second.trained):
+        return None
+    # Where a system has one seed, the spread of the other stands for both.
+    lone = None in spreads
+    if lone and not any(known):
+        return None
+    variances = [max(known) if spread is None else spread for spread in spreads]
+    sizes = [len(each.values) for each in (first, second)]
+    squares = [variance / n for variance, n in zip(variances, sizes, strict=True)]
+    parts = [
+        square**2 / (n - 1) for square, n in zip(squares, sizes, strict=True) if n > 1 and square
+    ]
+    freedom = float(max(sizes) - 1) if lone else sum(squares) ** 2 / sum(parts) if parts else 1.0
+    return math.sqrt(sum(squares)), freedom, _test_name(first, second, lone=lone)
+
+
+def _test_name(first: Scored, second: Scored, *, lone: bool) -> str:
+    n, other = len(first.values), len(second.values)
+    if not (first.trained and second.trained):
+        return f"t-test, {n if first.trained else other} seeds against a constant"
+    name = "Student's t-test with the spread of one" if lone else "Welch's t-test"
+    return f"{name}, {n} and {other} seeds"
+
+
+def _variance(scored: Scored) -> float | None:
+    """The sample variance over seeds; 0 where nothing is trained, None for a single seed."""
+    if not scored.trained:
+        return 0.0
+    return float(np.var(scored.values, ddof=1)) if len(scored.values) > 1 else None
+
+
+def _moved(first: Scored, second: Scored) -> np.ndarray | None:
+    """The deviations of the difference in resamples of the test pairs, (resamples,)."""
+    if first.resampled is None or second.resampled is None:
+        return None
+    one, two = first.resampled.mean(axis=0), second.resampled.mean(axis=0)
+    drawn: np.ndarray = one - two
+    return None if np.isnan(drawn).any() else drawn - (first.mean - second.mean)
+
+
+def _shared_part(first: Scored, second: Scored, moved: np.ndarray) -> float:
+    """The factor that leaves of the deviations what all seeds of a system share."""
+    assert first.resampled is not None
+    assert second.resampled is not None
+    if _is_paired(first, second):
+        one, two = (_by_draw(each, np.asarray(each.resampled)) for each in (first, second))
+        own = _chance(one - two)
+    else:
+        own = sum(_chance(each.resampled) for each in (first, second) if each.trained)
+    whole = float(np.var(moved))
+    return math.sqrt(max(0.0, 1 - own / whole)) if whole else 0.0
+
+
+def _chance(resampled: np.ndarray | None) -> float:
+    """The variance, in the mean over seeds, of what a single seed scores by chance on the pairs."""
+    assert resampled is not None
+    n = len(resampled)
+    if n < 2:
+        return 0.0
+    own = resampled - resampled.mean(axis=0)
+    return float(np.var(own, axis=1).sum()) / (n - 1) / n
+
+
+def paired_p_value(
+    store: Path | str, suite: str, scores: tuple[tuple[str, float], tuple[str, float]], metric: str
+) -> float:
+    """The p-value for no difference between two trials of a store in a metric of a suite.
+
+    scores: the key and the score of each. NaN where the cosines of one are not kept.
+    """
+    if suite not in CARDS:
+        return math.nan
+    kept = [StoreFolders(store).kept_pairs(key, suite) for key, _ in scores]
+    if not all(file.is_file() for file in kept):
+        return math.nan
+    drawn = _drawn(suite, *kept).get(metric)
+    if drawn is None:
+        return math.nan
+    one, two = (
+        Scored((score,), ((0, 0),), trained=True, resampled=drawn[[at]])
+        for at, (_, score) in enumerate(scores)
+    )
+    found = over_pairs(one, two)
+    return found.p_value if found else math.nan
+
+
+@lru_cache(16)
+def _drawn(suite: str, first: Path, second: Path) -> dict[str, np.ndarray | None]:
+    pairs = [kept_pairs(first), kept_pairs(second)]
+    return resampled_scores(CARDS[suite], pairs) if all(pairs) else {}

@@ -1,0 +1,226 @@
+"""What a finished sweep leaves: its table, its verdict, and what to do next.
+
+The verdict says which system won, by how much, and who cannot be told apart from it. Dev scores
+alone choose the winner. Test scores say by how much it is better, and nothing else.
+"""
+
+import math
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.evaluation.catalogue import DISPLAY
+from harness.report.cells import score_text
+from harness.report.comparison import (
+    Compared,
+    System,
+    main_metric,
+    stored_systems,
+)
+from harness.report.groups import Group, comparable_groups
+from harness.report.matching import best_on_dev
+from harness.report.paper_cells import Comparer
+from harness.report.published import load_paper, papers
+from harness.report.records import store_records
+from harness.report.row_names import short_names
+from harness.report.significance import SIGNIFICANT, holm, quantile
+from harness.report.store_tables import group_numbers
+from harness.trials.store_folders import store_option
+
+MOST_SEEDS = 100
+"""More seeds than these are not proposed"""
+RESAMPLES = 300
+"""Resamples of the test pairs, which are 19,000 in the STS tests, for dozens of models"""
+SHOWN = 8
+"""The most systems that are compared with the winner: those with the best dev scores"""
+
+
+class NextCommand(NamedTuple):
+    """A command that comes next, and what it is for."""
+
+    purpose: str
+    command: str
+
+
+def sweep_groups(trials: pa.Table, keys: Collection[str]) -> list[Group]:
+    """The groups of the final trials with these keys, the best dev score first."""
+    names = pa.array(sorted(keys), pa.string())
+    ours = pc.or_kleene(pc.is_in(trials["key"], names), pc.is_in(trials["evaluates"], names))
+    return sorted(comparable_groups(trials.filter(ours)), key=lambda group: -group.dev_mean)
+
+
+def sweep_table(groups: Iterable[Group]) -> pa.Table:
+    """The groups as a table of STORE_SCHEMA: a row for each group and metric."""
+    return store_records(part for group in groups for part in group.parts)
+
+
+def next_commands(
+    groups: list[Group], trials: pa.Table, known: Collection[str], store: Path | str
+) -> list[NextCommand]:
+    """Three commands that come next after a sweep with these groups, the best of which is first.
+
+    All of them show trials of the sweep. `trials`: the rows of the store, with PAPER_COLUMNS.
+    `known`: the names of the methods that can be named without a path.
+    """
+    best = groups[0]
+    own = best.trials[0].own or "sts"
+    named = all(group.method in known for group in groups)
+    # No paper has the pairs that come with harness, so the papers need not be read.
+    if own != "graded" and (place := _place_in_papers(groups, trials)):
+        table = "these results beside the published ones", ["table", *place]
+    else:
+        table = "this table again; --format latex, html or csv for other uses", ["table"]
+    if named and own == "sts":
+        suites = "transfer,retrieval,geometry"
+        one = "the best model on other tasks", ["eval", best.keys[0][:10], "--suite", suites]
+    else:
+        why = "the best trial: its values and scores, and the command that repeats it"
+        one = why, ["show", best.keys[0][:10]]
+    if len(groups) > 1:
+        numbers = group_numbers(comparable_groups(trials))
+        two = ["compare", *(str(numbers[group.identity]) for group in groups[:2])]
+        last = "whether two rows differ by more than chance, test by test", two
+    else:
+        last = "all trials, with the keys that `harness show` takes", ["list", "trials"]
+    return [
+        NextCommand(purpose, shlex.join(["harness", *words, *store_option(store)]))
+        for purpose, words in (table, one, last)
+    ]
+
+
+def _place_in_papers(groups: list[Group], trials: pa.Table) -> list[str]:
+    """Options with which `harness table` shows some of the groups beside a paper, if any do.
+
+    A paper that is named like one of the methods comes first.
+    """
+    keys = {key for group in groups for key in group.keys}
+    methods = {group.method for group in groups}
+    for option in ([], ["--encoder", groups[0].encoder]):
+        comparer = Comparer(trials, *option[1:])
+        for name in sorted(papers(), key=lambda name: name not in methods):
+            paper = load_paper(name)
+            for table in (comparer.table(paper, each) for each in paper.shown):
+                scores = (cell.ours for cell in table.cells if cell.metric)
+                if any(score and keys.intersection(score.keys) for score in scores):
+                    return ["--paper", name, "--table", table.number, *option]
+    return []
+
+
+def verdicts(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) -> list[str]:
+    """Sentences about the groups of a sweep: for each encoder and suite, which system won.
+
+    kept_pairs: that of the store.
+    """
+    alike: dict[tuple[str, ...], list[Group]] = defaultdict(list)
+    for group in groups:
+        own = [part for part in group.parts if part.own]
+        if own and group.current and not math.isinf(group.dev_mean):
+            alike[group.encoder, str(own[0].suite), group.selects].append(group)
+    several = len(alike) > 1
+    return [
+        f"{f'On {encoder}: ' if several else ''}{line}" if at == 0 else line
+        for (encoder, suite, _), found in alike.items()
+        for at, line in enumerate(_verdict(found, suite, kept_pairs))
+    ]
+
+
+def _verdict(
+    groups: Sequence[Group], suite: str, kept_pairs: Callable[[str, str], Path]
+) -> list[str]:
+    called = dict(zip((group.identity for group in groups), short_names(groups), strict=True))
+    best = best_on_dev(groups)
+    others_by_dev = sorted(
+        (group for group in groups if group is not best), key=lambda group: -group.dev_mean
+    )
+    rows = [(called[group.identity], group) for group in (best, *others_by_dev[:SHOWN])]
+    systems = stored_systems(rows, suite, kept_pairs, RESAMPLES)
+    winner, others = systems[0], systems[1:]
+    dev = best.dev.get(best.selects)
+    chosen = f"the best dev score, {score_text(dev)}" if dev else "the best dev score"
+    lines = [
+        f"{winner.name} wins with {chosen} ({DISPLAY.get(best.selects, best.selects)})"
+        f"{_on_test(best, winner, suite)}"
+    ]
+    if len(groups) == 1:
+        return [f"{lines[0]} It is the only one, so there is nothing to compare it with."]
+    left = len(groups) - 1 - SHOWN
+    more = [f"Not compared: {left} more, whose dev scores are lower."] if left > 0 else []
+    return [*lines, *_against(winner, others), *more]
+
+
+def _on_test(best: Group, winner: System, suite: str) -> str:
+    metric = main_metric(winner, winner)
+    part = best.measured(suite)
+    if metric is None or part is None:
+        return ", and has no test score."
+    compared = Compared(winner, winner, metric)
+    seeds = f" over {best.n} seeds" if len(best.trials) > 1 else ""
+    return (
+        f"; test: {score_text(part.test[metric], compared.decimals)}{seeds} on {compared.heading}."
+    )
+
+
+def _against(winner: System, others: Sequence[System]) -> list[str]:
+    """A sentence for each other system, and what more seeds would resolve."""
+    found = [
+        Compared(winner, other, metric)
+        for other in others
+        if (metric := main_metric(winner, other))
+    ]
+    heads = [each.headline for each in found]
+    p_values = holm(np.array([head.p_value if head else np.nan for head in heads]))
+    settled = [bool(p <= SIGNIFICANT) for p in p_values]
+    lines = [each.verdict(settled=sure) for each, sure in zip(found, settled, strict=True)]
+    open_ones = [each for each, sure in zip(found, settled, strict=True) if not sure]
+    return [*lines, *_more_seeds(open_ones)]
+
+
+def _more_seeds(compared: Sequence[Compared]) -> list[str]:
+    """What more seeds would resolve among the systems that cannot be told apart."""
+    needed = {each.second.name: seeds_needed(each) for each in compared if each.seeds}
+    lines = [
+        f"About {n} seeds of each would tell {compared[0].first.name} from {name}, if the "
+        f"difference stays as it is."
+        for name, n in needed.items()
+        if n is not None
+    ]
+    never = [name for name, n in needed.items() if n is None]
+    single = [
+        each.second.name
+        for each in compared
+        if each.seeds is None
+        and any(system.scored[each.metric].trained for system in (each.first, each.second))
+    ]
+    return [
+        *lines,
+        *([f"No likely number of seeds would tell it from {', '.join(never)}."] if never else []),
+        *([f"With one seed, its spread is not known: {', '.join(single)}."] if single else []),
+    ]
+
+
+def seeds_needed(compared: Compared) -> int | None:
+    """How many seeds of each would make the difference significant, if it stays as it is.
+
+    None where no number up to MOST_SEEDS does, since the test pairs alone leave more doubt.
+    """
+    systems = [system.scored[compared.metric] for system in (compared.first, compared.second)]
+    spreads = [
+        float(np.var(each.values, ddof=1))
+        for each in systems
+        if each.trained and len(each.values) > 1
+    ]
+    sides = sum(each.trained for each in systems)
+    if not spreads:
+        return None
+    variance = sides * sum(spreads) / len(spreads)
+    pairs = compared.pairs.reach if compared.pairs else 0.0
+    n = np.arange(2, MOST_SEEDS + 1)
+    reach = quantile(sides * (n - 1)) * np.sqrt(variance / n)
+    enough = n[np.hypot(reach, pairs) < abs(compared.value)]
+    return int(enough[0]) if len(enough) else None

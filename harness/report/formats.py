@@ -1,0 +1,340 @@
+"""Renders tables as bytes: for the terminal, as Markdown, LaTeX, HTML, CSV, JSON or Parquet.
+
+The same tables give the same bytes.
+"""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.errors import visible
+from harness.report.cells import Bold
+from harness.report.tables import Line, Row, Section, Table, address_name
+from harness.report.terminal import address_note, terminal_text
+
+_BEGINNINGS = ("=", "+", "-", "@", "\t")
+"""With what a text begins that a spreadsheet would compute"""
+
+
+def csv_text(heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """The rows below their heading. A text that a spreadsheet would compute begins with `'`.
+
+    Control characters other than line ends and tabs are shown by their escapes.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")  # its default is the line end of Windows
+    writer.writerows([_csv_cell(value) for value in row] for row in (heading, *rows))
+    return text.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    """A number as it is, also one that is written as a text; another text without a formula."""
+    if not isinstance(value, str):
+        return value
+    text = visible(value)
+    return f"'{text}" if text.startswith(_BEGINNINGS) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "[": "{[}",  # after \\ it would open that command's optional argument
+    "*": "{*}",  # after \\ it would be that command's star
+    "±": r"$\pm$",
+    "Δ": r"$\Delta$",
+    "≈": r"$\approx$",
+    "≠": r"$\neq$",
+    "†": r"\textdagger{}",
+}
+
+
+def escape_latex(text: str) -> str:
+    """The text with every special character of LaTeX escaped."""
+    escaped = "".join(
+        _SPECIAL.get(character, character) for character in visible(" ".join(text.split()))
+    )
+    return escaped.replace("--", "-{}-")  # an option's two hyphens, not a dash
+
+
+def latex_text(table: Table) -> str:
+    """A `table` environment with its caption above; only comments when the table has no columns."""
+    if not table.columns:
+        return "".join(f"% {' '.join(note.split())}\n" for note in table.notes)
+    columns = "l" * table.text_columns + "r" * (len(table.columns) - table.text_columns)
+    caption = " ".join(
+        part for part in (f"{table.title}." if table.title else "", table.caption) if part
+    )
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            r"\begin{table}",
+            r"\centering",
+            f"\\caption{{{escape_latex(caption)}}}",
+            f"\\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            _latex_line(table.columns),
+            *(
+                line
+                for section in table.sections
+                for line in _latex_section(section, len(table.columns))
+            ),
+            r"\bottomrule",
+            r"\end{tabular}",
+            *(
+                f"\\par\\footnotesize {escape_latex(note)}"
+                for note in (table.legend(), *table.notes)
+                if note
+            ),
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _latex_section(section: Section, width: int) -> list[str]:
+    heading = []
+    if section.name:
+        name = f"\\emph{{{escape_latex(section.name)}}}"
+        heading = [f"\\multicolumn{{{width}}}{{l}}{{{name}}} \\\\"]
+    return [r"\midrule", *heading, *map(_latex_line, section.lines)]
+
+
+def _latex_line(cells: Iterable[str] | Line) -> str:
+    return " & ".join(map(_latex_cell, cells)) + r" \\"
+
+
+def _latex_cell(text: str) -> str:
+    escaped = escape_latex(text)
+    return f"\\textbf{{{escaped}}}" if isinstance(text, Bold) else escaped
+
+
+_STYLE = """\
+:root { color-scheme: light dark; }
+body { font-family: system-ui, sans-serif; margin: 2rem; line-height: 1.4; }
+figure { margin: 0 0 3rem; overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+caption { text-align: left; padding-bottom: 0.5rem; max-width: 60rem; }
+th, td { padding: 0.15rem 0.6rem; text-align: right; white-space: nowrap; }
+th { font-weight: normal; text-align: left; }
+thead th { font-weight: bold; text-align: right; }
+thead, tbody { border-bottom: 1px solid; }
+thead th.text, td.text, tbody th { text-align: left; }
+"""
+
+
+def html_page(tables: Sequence[Table]) -> str:
+    """A page with the tables, which opens from disk and asks for nothing else.
+
+    What a terminal would obey or a reader not see is shown by its escape.
+    """
+    title = escape(tables[0].title or "Results") if tables else "Results"
+    return visible(
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>\n{_STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"{''.join(map(html_table, tables))}</main>\n</body>\n</html>\n"
+    )
+
+
+def html_table(table: Table) -> str:
+    """A table as a `figure` with its table and notes. All text is escaped.
+
+    A score has the attribute `data-cell`, the address by which `harness show` finds it.
+    """
+    parts = ["<figure>\n"]
+    if table.columns:
+        title = f"<strong>{escape(table.title)}</strong> " if table.title else ""
+        caption = " ".join(filter(None, [table.caption, table.legend()]))
+        headings = "".join(
+            _heading(name, text=index < table.text_columns)
+            for index, name in enumerate(table.columns)
+        )
+        parts += [
+            f"<table>\n<caption>{title}{escape(caption)}</caption>\n",
+            f"<thead>\n<tr>{headings}</tr>\n</thead>\n",
+            *(_html_section(section, table) for section in table.sections),
+            "</table>\n",
+        ]
+    notes = "".join(f"<li>{escape(note.strip())}</li>\n" for note in table.notes)
+    return "".join([*parts, f"<ul>\n{notes}</ul>\n" if notes else "", "</figure>\n"])
+
+
+def _heading(name: str, *, text: bool) -> str:
+    kind = ' class="text"' if text else ""
+    return f'<th scope="col"{kind}>{escape(name)}</th>' if name else "<td></td>"
+
+
+def _html_section(section: Section, table: Table) -> str:
+    heading = ""
+    if section.name:
+        width = len(table.columns)
+        name = escape(section.name)
+        heading = f'<tr><th scope="rowgroup" colspan="{width}"><em>{name}</em></th></tr>\n'
+    rows = "".join(_html_row(row, table) for row in section.rows)
+    return f"<tbody>\n{heading}{rows}</tbody>\n"
+
+
+def _html_row(row: Row | Line, table: Table) -> str:
+    if not isinstance(row, Row):
+        return _html_line(row, table.text_columns)
+    addresses = [
+        f"{row.address}.{address_name(metric)}" if cell.ours and row.address else ""
+        for metric, cell in zip(table.metrics, row.cells, strict=False)
+    ]
+    return "".join(
+        _html_line(line, table.text_columns, addresses if index == row.score_line else ())
+        for index, line in enumerate(row.lines)
+    )
+
+
+def _html_line(line: Line, texts: int, addresses: Sequence[str] = ()) -> str:
+    """A row of the table. Its header is its first text that is not empty."""
+    header = next((index for index in range(texts) if line[index]), None)
+    cells = []
+    for index, text in enumerate(line):
+        shown = escape(text)
+        if index == header:
+            cells.append(f'<th scope="row">{shown}</th>')
+        elif index < texts:
+            cells.append(f'<td class="text">{shown}</td>')
+        else:
+            at = index - texts - 1  # n stands before the scores
+            address = addresses[at] if 0 <= at < len(addresses) else ""
+            named = f' data-cell="{escape(address)}"' if address else ""
+            strong = f"<strong>{shown}</strong>" if isinstance(text, Bold) else shown
+            cells.append(f"<td{named}>{strong}</td>")
+    return f"<tr>{''.join(cells)}</tr>\n"
+
+
+def rendered(tables: Sequence[Table], format: str, width: int, *, bold: bool = False) -> bytes:
+    """The tables in one of the formats of `harness table --format`, one below the other.
+
+    For the terminal only: `width`, the characters in a line, and `bold`, whether it can show it.
+    """
+    if format == "terminal":
+        text = "\n".join(terminal_text(table, width, bold=bold) for table in tables)
+        return (text + address_note(tables, width)).encode()
+    return _FORMATS[format](tables)
+
+
+def markdown_text(table: Table) -> str:
+    """A table in the Markdown of GitHub; the headings of sections are rows."""
+    blocks = [f"**{escaped(table.title)}**"] if table.title else []
+    if table.columns:
+        alignment = [
+            ":--" if index < table.text_columns else "--:" for index in range(len(table.columns))
+        ]
+        rows = [
+            line
+            for section in table.sections
+            for line in _with_heading(section, len(table.columns))
+        ]
+        lines = [
+            _markdown_line(table.columns),
+            _markdown_row(alignment),
+            *map(_markdown_line, rows),
+        ]
+        blocks.append("\n".join(lines))
+    blocks += [escaped(text) for text in (table.caption, table.legend(), *table.notes) if text]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _with_heading(section: Section, width: int) -> list[Line]:
+    return [*([[section.name] + [""] * (width - 1)] if section.name else []), *section.lines]
+
+
+def _markdown_line(cells: Sequence[str]) -> str:
+    return _markdown_row(
+        [f"**{escaped(cell)}**" if isinstance(cell, Bold) else escaped(cell) for cell in cells]
+    )
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def escaped(text: str) -> str:
+    """The text on one line, with the special characters of Markdown and HTML escaped."""
+    return re.sub(r"([\\|*_`<>&~\[\]])", r"\\\1", visible(" ".join(text.split())))
+
+
+def _csv(tables: Sequence[Table]) -> bytes:
+    records = _records(tables).drop_columns("trials")  # a list has no place in a line of CSV
+    rows = zip(*(column.to_pylist() for column in records.columns), strict=True)
+    return csv_text(records.column_names, rows).encode()
+
+
+def _json(tables: Sequence[Table]) -> bytes:
+    """A list of tables: each has its title, caption, notes and records, one for each cell."""
+    contents = [
+        {
+            "title": table.title,
+            "caption": table.caption,
+            "notes": list(table.notes),
+            "records": [_plain(row) for row in table.records.to_pylist()],
+        }
+        for table in tables
+    ]
+    text = json.dumps(contents, ensure_ascii=False, indent=1, allow_nan=False)
+    # What a terminal would obey or hide is escaped as JSON can, so the value stays the same.
+    shown = (
+        each if each == "\n" or each.isprintable() else json.dumps(each)[1:-1] for each in text
+    )
+    return f"{''.join(shown)}\n".encode()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can hold it: what is not a finite number is null."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _parquet(tables: Sequence[Table]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(_records(tables), sink)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _records(tables: Sequence[Table]) -> pa.Table:
+    return pa.concat_tables([table.records for table in tables])
+
+
+_FORMATS: Mapping[str, Callable[[Sequence[Table]], bytes]] = {
+    "markdown": lambda tables: "\n".join(map(markdown_text, tables)).encode(),
+    "csv": _csv,
+    "latex": lambda tables: "\n".join(map(latex_text, tables)).encode(),
+    "html": lambda tables: html_page(tables).encode(),
+    "json": _json,
+    "parquet": _parquet,
+}

@@ -1,1 +1,0 @@
-"""Sheets for the terminal, as text, as pages and as data."""

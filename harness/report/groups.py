@@ -1,0 +1,312 @@
+"""Groups of comparable trials, and their means over seeds and label subsets."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from harness import PROTOCOL
+from harness.evaluation.catalogue import CARDS, STSB_DEV, SuiteCard, card
+from harness.evaluation.scores import Uncertainty
+from harness.report.measured_trials import (
+    IDENTITY_COLUMNS,
+    Draw,
+    Identity,
+    MeasuredTrial,
+    trials_of,
+)
+
+
+@dataclass(frozen=True)
+class Components:
+    """The two standard deviations of a one-way random effects model."""
+
+    between: float
+    """Standard deviation between the label subsets"""
+    within: float
+    """Standard deviation within a label subset, between seeds"""
+
+
+def variance_components(values: Sequence[float], draws: Sequence[Draw]) -> Components | None:
+    """The components of the variance of the values; None where they cannot be told apart.
+
+    They cannot be told apart for a single label subset, and where no subset has two seeds. Within
+    is the pooled sample variance. Between is the sample variance of the means of the subsets, minus
+    the share of the seeds in it, and at least 0. That share is within / seeds; for subsets with
+    different numbers of seeds, it is within times the mean of 1 / seeds.
+    """
+    subsets: dict[int, list[float]] = defaultdict(list)
+    for value, (subset, _) in zip(values, draws, strict=True):
+        subsets[subset].append(value)
+    freedom = len(values) - len(subsets)
+    if len(subsets) < 2 or not freedom:
+        return None
+    within = math.fsum(squares(scores) for scores in subsets.values()) / freedom
+    means = [math.fsum(scores) / len(scores) for scores in subsets.values()]
+    by_seeds = within * math.fsum(1 / len(scores) for scores in subsets.values()) / len(subsets)
+    between = squares(means) / (len(subsets) - 1) - by_seeds
+    return Components(math.sqrt(max(0.0, between)), math.sqrt(within))
+
+
+def squares(values: Sequence[float]) -> float:
+    """The sum of squared deviations from the mean.
+
+    With fsum the order of the trials does not change it.
+    """
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values)
+
+
+def design(draws: Sequence[Draw]) -> str:
+    """The number of trials as text.
+
+    It is `5x3` for three seeds on each of five label subsets, and a plain number for any other
+    design.
+    """
+    subsets, seeds = ({draw[axis] for draw in draws} for axis in (0, 1))
+    full = len(subsets) > 1 and len(set(draws)) == len(draws) == len(subsets) * len(seeds)
+    return f"{len(subsets)}x{len(seeds)}" if full else str(len(draws))
+
+
+NO_SEED = "–"
+"""In the place of n: nothing is trained, so there is no seed"""
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score of n comparable trials."""
+
+    mean: float
+    std: float | None
+    """The sample standard deviation (ddof 1); None for one trial"""
+    n: int
+    components: Components | None = None
+    """The components of the variance; None for a single label subset"""
+    uncertainty: Uncertainty | None = None
+    """The uncertainty of the score of a single trial, where it was computed"""
+    trials: tuple[MeasuredTrial, ...] = field(default=(), repr=False)
+    """The trials"""
+    values: tuple[float, ...] = field(default=(), repr=False)
+    """The score of each of them"""
+    suite: str | None = None
+    """The suite of a test score; None: it is a dev score or a quantity"""
+
+    @property
+    def trained(self) -> bool:
+        """Whether anything was trained, so that another seed gives another score."""
+        return not self.trials or self.trials[0].trained
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the trials, sorted."""
+        return tuple(trial.key for trial in self.trials)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Comparable trials, which differ in nothing but the seed and the label subset."""
+
+    identity: Identity
+    trials: tuple[MeasuredTrial, ...]
+    selects: str
+    """The dev metric that selected the trials"""
+    suite: str | None = None
+    """The suite whose scores are in `test`; None: all suites that measured every trial"""
+
+    @property
+    def method(self) -> str:
+        """The name of the plugin."""
+        return str(self.identity[0])
+
+    @property
+    def setting(self) -> str:
+        """unsup, semisup or sup."""
+        return str(self.identity[1])
+
+    @property
+    def encoder(self) -> str:
+        """The name of the pretrained model."""
+        return str(self.identity[2])
+
+    @cached_property
+    def configuration(self) -> dict[str, Any]:
+        """Every hyperparameter with its value."""
+        return json.loads(self.identity[3] or "null") or {}
+
+    @property
+    def label_fraction(self) -> float | None:
+        """The share of the labels that was used; None where the method has no such choice."""
+        return self.configuration.get("label_fraction")
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """The digests and the protocol number."""
+        return dict(zip(IDENTITY_COLUMNS[4:], self.identity[4:], strict=True))
+
+    @property
+    def current(self) -> bool:
+        """Whether the trials were measured by today's protocol; others are not compared."""
+        return self.provenance["protocol"] in (None, PROTOCOL)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the trials, sorted."""
+        return tuple(trial.key for trial in self.trials)
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """The label subset and the seed of each trial."""
+        return tuple(trial.draw for trial in self.trials)
+
+    @property
+    def n(self) -> str:
+        """The number of trials as text, or `5x3` for subsets x seeds.
+
+        `–` means that nothing was trained, so that there is no seed to vary.
+        """
+        return (
+            NO_SEED if len(self.trials) == 1 and not self.trials[0].trained else design(self.draws)
+        )
+
+    @property
+    def subsets(self) -> int:
+        """The number of label subsets."""
+        return len({subset for subset, _ in self.draws})
+
+    @cached_property
+    def parts(self) -> list["Group"]:
+        """For each suite, the group of the trials that it measured, with an n of its own.
+
+        The suite in the trials' own rows comes first.
+        """
+        own = {trial.own for trial in self.trials}
+        names = {name for trial in self.trials for name in trial.suites}
+        return [
+            replace(
+                self,
+                trials=tuple(trial for trial in self.trials if name in trial.suites),
+                suite=name,
+            )
+            for name in sorted(names, key=lambda name: (name not in own, name))
+        ]
+
+    def measured(self, suite: str) -> "Group | None":
+        """The part of this suite, or None when the suite measured no trial."""
+        return next((part for part in self.parts if part.suite == suite), None)
+
+    @property
+    def card(self) -> SuiteCard:
+        """The card of the suite."""
+        assert self.suite is not None
+        return self.trials[0].suites[self.suite].card
+
+    @property
+    def own(self) -> bool:
+        """Whether the suite is the one in the trials' own rows."""
+        return any(trial.own == self.suite for trial in self.trials)
+
+    @cached_property
+    def dev(self) -> Mapping[str, Score]:
+        """Dev metric -> its cell, for the metrics that every trial has."""
+        alone = self.trials[0].uncertainty if len(self.trials) == 1 else {}
+        return _cells([trial.dev for trial in self.trials], self.trials, alone)
+
+    @cached_property
+    def dev_before(self) -> Score | None:
+        """The dev score before training, where every trial has it."""
+        scores = [trial.dev_before for trial in self.trials]
+        known = [score for score in scores if score is not None]
+        return cell_of(known, self.trials) if len(known) == len(scores) else None
+
+    @cached_property
+    def test(self) -> Mapping[str, Score]:
+        """Test metric -> its cell, for the metrics that every trial has.
+
+        All cells of a row are therefore over the same n trials.
+        """
+        if self.suite is None:
+            # In reverse order, so that of a metric with one name the trials' own suite stands.
+            whole = [part for part in reversed(self.parts) if len(part.trials) == len(self.trials)]
+            return {name: cell for part in whole for name, cell in part.test.items()}
+        found = [trial.suites[self.suite] for trial in self.trials]
+        cells = _cells(
+            [scores.test for scores in found],
+            self.trials,
+            found[0].uncertainty if len(found) == 1 else {},
+            self.suite,
+        )
+        average = self.card.average
+        if average and not set(self.tasks) <= set(cells):
+            cells.pop(average, None)  # a mean over fewer tasks is another quantity
+        return cells
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The metrics of the suite without their average, also those that some trial lacks."""
+        names = {name for trial in self.trials for name in trial.suites[str(self.suite)].test}
+        return self.card.tasks(names)
+
+    @property
+    def dev_mean(self) -> float:
+        """The mean dev score, by which one group is chosen among several.
+
+        It is over the trials that have the score, and -inf where no trial has it.
+        """
+        scores = [trial.dev[self.selects] for trial in self.trials if self.selects in trial.dev]
+        mean = math.fsum(scores) / len(scores) if scores else math.nan
+        return -math.inf if math.isnan(mean) else mean
+
+
+def comparable_groups(table: pa.Table) -> list[Group]:
+    """The groups of a store: of its final trials, and of the models that were evaluated."""
+    found = [
+        Group(identity, tuple(trials), _selects(trials, identity))
+        for identity, trials in trials_of(table).items()
+    ]
+    return sorted(found, key=lambda group: tuple(map(str, group.identity)))
+
+
+def _selects(trials: Sequence[MeasuredTrial], identity: Identity) -> str:
+    """The metric of the trials' own rows, or else the one by which their suite selects."""
+    named = [trial.selects for trial in trials if trial.selects]
+    if named:
+        return named[0]
+    configuration = json.loads(identity[IDENTITY_COLUMNS.index("configuration")] or "{}")
+    suite = configuration.get("suite", "sts")
+    if suite in CARDS:
+        return card(suite).dev or STSB_DEV
+    measured = sorted(name for trial in trials for name in trial.dev)
+    return STSB_DEV if STSB_DEV in measured else next(iter(measured), STSB_DEV)
+
+
+def _cells(
+    scores: Sequence[Mapping[str, float]],
+    trials: tuple[MeasuredTrial, ...],
+    spread: Mapping[str, Uncertainty],
+    suite: str | None = None,
+) -> dict[str, Score]:
+    names = set.intersection(*(set(found) for found in scores))
+    return {
+        name: cell_of([found[name] for found in scores], trials, spread.get(name), suite)
+        for name in sorted(names)
+    }
+
+
+def cell_of(
+    values: Sequence[float],
+    trials: tuple[MeasuredTrial, ...],
+    uncertainty: Uncertainty | None = None,
+    suite: str | None = None,
+) -> Score:
+    """The cell of the values. With fsum it does not depend on the order of the trials."""
+    n = len(values)
+    std = math.sqrt(squares(values) / (n - 1)) if n > 1 else None
+    components = variance_components(values, [trial.draw for trial in trials])
+    return Score(
+        math.fsum(values) / n, std, n, components, uncertainty, trials, tuple(values), suite
+    )

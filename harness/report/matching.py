@@ -1,0 +1,252 @@
+"""Finds the trials of a store that can stand beside a reported number, and names the commands.
+
+What a store lacks of these trials is run by a command.
+"""
+
+import shlex
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from harness.data.revisions import without_revision
+from harness.errors import UserError
+from harness.evaluation.catalogue import STSB_DEV
+from harness.plugin import registry
+from harness.report.groups import Group
+from harness.report.published import ColumnRun, ReportedRow, ReportedRun, Systems
+from harness.trials.store_folders import store_option
+
+SUBSETS = "0,1,2,3,4"
+"""The label subsets of a sweep with a share of the labels: five (diffaug.md, section 7)"""
+ALL_LABELS: Mapping[str, Any] = {"label_fraction": 1}
+ANY = "*"
+"""In the place of a value: any value but none, such as a file of the user's own"""
+ANY_COLUMN = ColumnRun()
+"""A column of which nothing is said"""
+
+
+def yaml_text(value: Any) -> str:
+    """The value of a hyperparameter as `--set` reads it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The trials that would reproduce a reported number."""
+
+    method: str
+    setting: str
+    encoder: str
+    configuration: tuple[tuple[str, Any], ...]
+    """Hyperparameters with the values that the trials must have; the others are free"""
+    defaults: tuple[tuple[str, Any], ...] = ()
+    """Hyperparameters with the defaults that the trials must not have changed"""
+    published_encoder: str | None = None
+    """The encoder of the paper, where the trials have another one"""
+    needs: str = ""
+    """What the user must bring before it can be run; "": nothing"""
+
+    def __str__(self) -> str:
+        values = [f"{name}={yaml_text(value)}" for name, value in self.configuration]
+        return " ".join([self.method, self.setting, self.encoder, *values])
+
+
+@dataclass(frozen=True)
+class Found:
+    """The group that is chosen for a reported number, and how many groups were candidates."""
+
+    group: Group
+    candidates: int
+
+
+def wanted_for(
+    row: ReportedRow,
+    run: ReportedRun | None,
+    column: ColumnRun = ANY_COLUMN,
+    fraction: float = 1,
+    encoder: str | None = None,
+) -> Wanted | None:
+    """The trials that would reproduce a number of a row; None when the number is only quoted.
+
+    column: what is said of its column. fraction: the share of the labels; at 0 it is the
+    unsupervised method. encoder: the one that the trials have in the place of the paper's.
+
+    Raises UserError for a variant or an encoder that the run does not list.
+    """
+    if run is None:
+        return None
+    published = column.encoder or run.encoder or str(row.encoder)
+    configuration = _configuration(run, row, column, published)
+    setting = column.setting or run.setting or str(row.setting)
+    if not fraction:
+        configuration, setting = run.configuration, "unsup"
+    elif fraction < 1:
+        configuration = configuration | {"label_fraction": fraction}
+    chosen = published if encoder is None or run.encoder else encoder
+    return Wanted(
+        run.method,
+        setting,
+        chosen,
+        tuple(sorted(configuration.items())),
+        tuple({**ALL_LABELS, **_defaults(run, without_revision(chosen))}.items()),
+        None if without_revision(chosen) == published else published,
+        run.needs.get(row.variant or "", ""),
+    )
+
+
+def _configuration(
+    run: ReportedRun, row: ReportedRow, column: ColumnRun, encoder: str
+) -> dict[str, Any]:
+    """The values that the trials must have: of the run, then of the column, then of the variant."""
+    variant = row.variant if column.run is None else None
+    if variant is not None and variant not in run.variants:
+        raise UserError(
+            f'results/reported/systems.yaml: {row.system} does not list the variant "{variant}"'
+        )
+    values = {
+        **run.configuration,
+        **column.configuration,
+        **column.systems.get(row.system, {}),
+        **(run.variants[variant] if variant is not None else {}),
+    }
+    for name, value in values.items():
+        if isinstance(value, Mapping) and encoder not in value:
+            raise UserError(
+                f"results/reported/systems.yaml: {row.system} has no {name} for {encoder}"
+            )
+    return {
+        name: value[encoder] if isinstance(value, Mapping) else value
+        for name, value in values.items()
+    }
+
+
+def _defaults(run: ReportedRun, encoder: str) -> dict[str, Any]:
+    """The defaults of a run on an encoder; one that names no default for it is left free."""
+    return {
+        name: value[encoder] if isinstance(value, Mapping) else value
+        for name, value in run.defaults.items()
+        if not isinstance(value, Mapping) or encoder in value
+    }
+
+
+def run_of(systems: Systems, table: str, row: ReportedRow, column: ColumnRun) -> ReportedRun | None:
+    """The run of a row, or that of its column; None when the number is only quoted.
+
+    Raises UserError for a system that is not listed.
+    """
+    if row.system not in systems.systems:
+        raise UserError(
+            f'results/reported/systems.yaml does not list the system "{row.system}" of {table}'
+        )
+    return column.run or systems.systems[row.system]
+
+
+class Finder:
+    """The groups of a store, among which it finds the one for a reported number."""
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self._groups: Mapping[tuple[str, str, str], list[Group]] = defaultdict(list)
+        for group in groups:
+            # Who names no revision means any; who names one means this one.
+            for encoder in {group.encoder, without_revision(group.encoder)}:
+                self._groups[group.method, group.setting, encoder].append(group)
+
+    def find(self, target: Wanted) -> Found | None:
+        """The fitting group with the best mean dev score; None where no group fits."""
+        alike = self._groups.get((target.method, target.setting, target.encoder), [])
+        fitting = [group for group in alike if _fits(group, target)]
+        if not fitting:
+            return None
+        best = best_on_dev(fitting)
+        return Found(best, sum(group.current == best.current for group in fitting))
+
+
+def best_on_dev(groups: Iterable[Group]) -> Group:
+    """The group with the best mean dev score; of equal ones, that with more trials.
+
+    The papers select by STS-B dev. A group with this score therefore goes before a group with
+    another dev score, because two dev scores cannot be compared. For the same reason a group of
+    another protocol comes last.
+    """
+    return max(
+        groups,
+        key=lambda group: (
+            group.current,
+            group.selects == STSB_DEV,
+            group.dev_mean,
+            len(group.keys),
+        ),
+    )
+
+
+def _fits(group: Group, target: Wanted) -> bool:
+    """Whether the group has the values that are wanted, or the defaults where none is wanted."""
+    has, needs = (
+        {**dict(target.defaults), **values}
+        for values in (group.configuration, dict(target.configuration))
+    )
+    return all(name in has and _is(has[name], value) for name, value in needs.items())
+
+
+def _is(value: Any, wanted: Any) -> bool:
+    return value is not None if wanted == ANY else bool(value == wanted)
+
+
+@cache
+def published_values(target: Wanted) -> Mapping[str, Any]:
+    """Every field of the configuration that a sweep of a published row starts from.
+
+    It is that of the paper's encoder. Empty where the row needs something of the user's, since the
+    method refuses it without.
+    """
+    if target.needs:
+        return {}
+    config = registry.load(target.method).config_type(
+        encoder=target.published_encoder or target.encoder,
+        setting=target.setting,
+        **{name: value for name, value in target.configuration if value != ANY},
+    )
+    return config.deciding()
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Makes commands for one store. `methods`: the names of the methods that can be run here."""
+
+    methods: Collection[str]
+    store: Path | str
+
+    def sweep(self, target: Wanted) -> str:
+        """The sweep whose final trials can stand beside a reported number."""
+        space = f"search_spaces/{target.setting}.yaml"
+        words = ["harness", "sweep", f"methods/{target.method}", space]
+        words += ["--encoder", target.encoder]
+        for name, value in target.configuration:
+            words += ["--set", f"{name}={yaml_text(value)}"]
+            if name == "label_fraction":
+                words += ["--subsets", SUBSETS]
+        return shlex.join([*words, *store_option(self.store)])
+
+    def space(self, space: str) -> str:
+        """The command that runs what a search space lacks. `space`: its name or file."""
+        return shlex.join(["harness", "sweep", space, *store_option(self.store)])
+
+    def table(self, paper: str, number: str, encoder: str | None = None) -> str:
+        """The command that fills what a published table lacks."""
+        words = ["harness", "sweep", "--paper", paper, "--table", number]
+        words += ["--encoder", encoder] if encoder else []
+        return shlex.join([*words, *store_option(self.store)])
+
+    def evaluation(self, model: Sequence[str], suite: str) -> str:
+        """The command that measures a model with a suite. `model`: the words that name it."""
+        words = ["harness", "eval", *model, "--suite", suite]
+        return shlex.join([*words, *store_option(self.store)])
+
+    def obstacle(self, target: Wanted) -> str:
+        """The reason why the sweep cannot be run yet; "" when it can be run."""
+        if target.method not in self.methods:
+            return f"there is no method {target.method}"
+        return f"it needs {target.needs}" if target.needs else ""

@@ -1,1 +1,0 @@
-"""Trials with the scores of all suites, and groups of comparable ones."""

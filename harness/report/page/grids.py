@@ -1,0 +1,248 @@
+"""The tables of the page: those of `harness table`, and what the records of a store say besides."""
+
+import shlex
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import headline
+from harness.evaluation.catalogue import DISPLAY
+from harness.report.cells import Cell
+from harness.report.notes import counted
+from harness.report.page.stored_trials import StoredTrials
+from harness.report.tables import Line, Row, Table, address_name
+from harness.trials.record import Record
+
+GridCell = str | Mapping[str, Any]
+"""Text, or an object with `text` and more.
+
+`value`: the number by which it is sorted. `trial`: the trial that a click shows. `score`: what a
+click shows of a score.
+"""
+HOUR = 3600
+_VERDICTS = {
+    True: "The published number lies in the 95 % prediction interval of our seeds.",
+    False: "The published number lies outside the 95 % prediction interval of our seeds.",
+    None: "",
+}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of the page."""
+
+    name: str
+    """The name of its file, such as `table-1`"""
+    title: str
+    caption: str
+    columns: Sequence[str]
+    text_columns: int
+    """The leading columns that are text; the others are numbers"""
+    sections: Sequence[tuple[str, Sequence[Sequence[GridCell]]]]
+    """(heading, rows)"""
+    notes: Sequence[str] = ()
+    compared: bool = False
+    """Whether it has published numbers, which the reader may show and hide"""
+    quoted: bool = False
+    """Whether it has no score of ours, so that the published numbers are shown from the start"""
+    sortable: bool = True
+    """Whether every row stands for itself"""
+    show_options: str = ""
+    """The words that `harness show` needs behind the address of a score"""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The content of its file, for the script."""
+        return {
+            "title": self.title,
+            "caption": self.caption,
+            "columns": list(self.columns),
+            "textColumns": self.text_columns,
+            "sections": [{"name": name, "rows": rows} for name, rows in self.sections],
+            "compared": self.compared,
+            "quoted": self.quoted,
+            "sortable": self.sortable,
+            "showOptions": self.show_options,
+        }
+
+
+def table_grid(name: str, table: Table, stored: StoredTrials) -> Grid:
+    """A table of `harness table`. `stored`: the trials behind its scores."""
+    compared = any(row.compared for row in table.rows)
+    # A compared row has a second text column, for the line's name; here its lines share a cell.
+    texts = table.text_columns - (1 if compared else 0)
+    return Grid(
+        name=name,
+        title=table.title,
+        caption=" ".join(filter(None, [table.caption, table.legend()])),
+        columns=[*table.columns[:texts], *table.columns[table.text_columns :]],
+        text_columns=texts,
+        sections=[
+            (section.name, [_row(row, table, texts, stored) for row in section.rows])
+            for section in table.sections
+        ],
+        notes=[note.strip() for note in table.notes],
+        compared=compared,
+        sortable=all(isinstance(row, Row) for each in table.sections for row in each.rows),
+        show_options="".join(f" {shlex.quote(word)}" for word in table.show_options),
+        quoted=compared and not any(cell.ours for cell in table.cells),
+    )
+
+
+def _row(row: Row | Line, table: Table, texts: int, stored: StoredTrials) -> list[GridCell]:
+    if not isinstance(row, Row):
+        # Among compared rows, a line of text has no column for the name of a line either.
+        return [*row[:texts], *row[table.text_columns :]]
+    trials = [cell.ours.n for cell in row.cells if cell.ours]
+    runs: dict[str, Any] = {"text": row.n, "value": max(trials, default=0)}
+    if row.compared:
+        runs |= {"text": row.n if trials else row.without, "published": row.published_n}
+    title = " ".join(filter(None, row.names))
+    scores = [
+        _score(cell, title, f"{row.address}.{address_name(metric)}", stored)
+        for cell, metric in zip(row.cells, table.metrics, strict=True)
+    ]
+    return [*row.names, runs, *scores]
+
+
+def _score(cell: Cell, title: str, address: str, stored: StoredTrials) -> GridCell:
+    """A score with its trials, and beside a paper the published number."""
+    beside: dict[str, Any] = {}
+    published = cell.published
+    if published and published.number is not None:
+        beside = {
+            "published": cell.published_text,
+            "publishedValue": published.number,
+            "delta": cell.difference_text,
+        }
+    elif published and published.printed:
+        beside = {"published": published.printed}
+    if cell.ours is None:
+        return {"text": "", **beside} if beside else ""
+    suite = str(cell.ours.suite)
+    evaluations = [stored.evaluations.get((key, suite)) for key in cell.ours.keys]
+    score = {
+        "row": title,
+        "address": address,
+        "trials": [stored.numbers[key] for key in cell.ours.keys],
+        "evaluations": [number for number in evaluations if number is not None],
+        "values": list(cell.ours.values),
+        "verdict": _VERDICTS[cell.agrees],
+    }
+    text = {"text": str(cell.text), "value": cell.ours.mean, "best": cell.best}
+    return {**text, **beside, "score": score}
+
+
+def record_grids(records: Sequence[Record]) -> list[tuple[str, Grid]]:
+    """(heading, table) of what the records say besides scores."""
+    return [
+        ("Cost", _costs(records)),
+        ("Failures", _failures(records)),
+        ("Environment", _environments(records)),
+        ("All trials", _trials(records)),
+    ]
+
+
+def _grid(
+    name: str,
+    caption: str,
+    texts: Sequence[str],
+    numbers: Sequence[str],
+    rows: Sequence[Sequence[GridCell]],
+) -> Grid:
+    """A table of records. texts, numbers: the headings of its columns."""
+    return Grid(name, "", caption, [*texts, *numbers], len(texts), [("", rows)])
+
+
+def _number(value: float | None, decimals: int = 0) -> GridCell:
+    """A number that is sorted as one; an empty cell where there is none."""
+    return "" if value is None else {"text": f"{value:,.{decimals}f}", "value": value}
+
+
+def _trials(records: Sequence[Record]) -> Grid:
+    """Every record of the store, one in a row."""
+    rows = [
+        [
+            {"text": record.key[:10], "trial": number},
+            *(record.method, record.setting, record.encoder, record.role, record.status),
+            {"text": str(record.seed), "value": record.seed},
+            _number(record.dev_score, 2),
+            _number(record.wall_seconds),
+        ]
+        for number, record in enumerate(records)
+    ]
+    metrics = sorted({str(record.selected_by) for record in records if record.selected_by})
+    dev = f" dev: {', '.join(DISPLAY.get(name, name) for name in metrics)}." if metrics else ""
+    caption = f"{counted(len(records), 'trial and evaluation')} of the store.{dev}"
+    texts = ("key", "method", "setting", "encoder", "role", "status")
+    return _grid("trials", caption, texts, ("seed", "dev", "seconds"), rows)
+
+
+def _costs(records: Sequence[Record]) -> Grid:
+    """Hours, speed and memory of the trials of each method, encoder, role and device."""
+    kinds: dict[tuple[str, ...], list[Record]] = defaultdict(list)
+    for each in records:
+        kind = (each.method, each.setting, each.encoder, each.role, each.device or "unknown")
+        kinds[kind].append(each)
+    total = sum(each.wall_seconds or 0 for each in records) / HOUR
+    return _grid(
+        "cost",
+        f"{counted(len(records), 'record')}, {total:,.1f} hours together. Hours are sums, "
+        "sentences per second medians, and memory is the largest of a trial.",
+        ("method", "setting", "encoder", "role", "device"),
+        (
+            *("trials", "hours", "training hours", "evaluation hours"),
+            *("sentences/s", "host memory, MiB", "GPU memory, MiB"),
+        ),
+        [[*kind, *_cost(own)] for kind, own in sorted(kinds.items())],
+    )
+
+
+def _cost(records: Sequence[Record]) -> Iterator[GridCell]:
+    def values(name: str) -> list[float]:
+        return [value for each in records if (value := getattr(each, name)) is not None]
+
+    yield _number(len(records))
+    for name in ("wall_seconds", "training_seconds", "evaluation_seconds"):
+        seconds = values(name)
+        yield _number(sum(seconds) / HOUR if seconds else None, 2)
+    speeds = values("sentences_per_second")
+    yield _number(statistics.median(speeds) if speeds else None)
+    for name in ("peak_host_memory_mib", "peak_gpu_memory_mib"):
+        yield _number(max(values(name), default=None))
+
+
+def _failures(records: Sequence[Record]) -> Grid:
+    """The failed and partial records with their reasons; a click shows the end of the output."""
+    rows: list[list[GridCell]] = [
+        [
+            {"text": record.label, "trial": number},
+            *(record.role, record.status, headline(record.reason) or "no reason given"),
+        ]
+        for number, record in enumerate(records)
+        if record.status in ("failed", "partial")
+    ]
+    pruned = sum(record.status == "pruned" for record in records)
+    more = f" Another {pruned} were ended early by their search." if pruned else ""
+    caption = f"{len(rows)} of {counted(len(records), 'record')} failed or lack scores.{more}"
+    return _grid("failures", caption, ("trial", "role", "status", "reason"), (), rows)
+
+
+def _environments(records: Sequence[Record]) -> Grid:
+    """The machines, devices, commits, protocols and versions of packages that trials ran on."""
+    counts = Counter(_environment(record) for record in records)
+    rows = [[*names, _number(count)] for names, count in sorted(counts.items())]
+    caption = f"{counted(len(rows), 'environment')} in which trials ran."
+    texts = ("host", "device", "commit", "protocol", "precision", "engine", "versions")
+    return _grid("environment", caption, texts, ("trials",), rows)
+
+
+def _environment(record: Record) -> tuple[str, ...]:
+    facts = (record.host, record.device, record.commit, record.protocol, record.precision)
+    listed = (
+        ", ".join(f"{name} {value}" for name, value in sorted(values.items()))
+        for values in (record.engine, record.versions)
+    )
+    return *("" if fact is None else str(fact) for fact in facts), *listed

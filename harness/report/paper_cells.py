@@ -1,0 +1,356 @@
+"""A published table with our scores: the trials that stand beside each value of the paper."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from harness.data.user_modules import names_of_records
+from harness.errors import UserError
+from harness.evaluation.catalogue import CARDS, STAND_INS, Metric
+from harness.plugin import registry
+from harness.plugin.resolution import resolve
+from harness.report.cells import Cell, Published
+from harness.report.groups import Group, Score, comparable_groups
+from harness.report.matching import Finder, Found, Wanted, run_of, wanted_for
+from harness.report.measured_trials import MeasuredTrial
+from harness.report.published import (
+    ColumnRun,
+    Paper,
+    ReportedRow,
+    ReportedTable,
+    Systems,
+    load_systems,
+)
+from harness.report.quantities import TEXTS, Costs, Measure, Quantity, Special, measure_of
+from harness.report.tables import Row, n_text
+from harness.trials.store import Store
+
+if TYPE_CHECKING:
+    from harness.trials.evaluate import SentenceModel
+
+THIS_PAPER = "this paper"
+"""The source of a number where the paper says nothing of it"""
+OTHER_SYSTEM = "§"
+"""The mark at a row whose published number is of another system than ours"""
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A published table with our scores, before its rows are ranked."""
+
+    paper: Paper
+    name: str
+    """Its name in the paper's file, such as `table2`"""
+    sections: Sequence[tuple[str, Sequence[Row]]]
+    """(heading, rows)"""
+
+    @property
+    def table(self) -> ReportedTable:
+        """The table as the paper prints it."""
+        return self.paper.tables[self.name]
+
+    @property
+    def number(self) -> str:
+        """Its number in the paper."""
+        return self.name.removeprefix("table")
+
+    @property
+    def title(self) -> str:
+        """The paper, the number of the table, and what it is about."""
+        return f"{self.paper.title}. Table {self.number}: {self.table.about}"
+
+    @property
+    def rows(self) -> Iterator[Row]:
+        """The rows of all headings."""
+        return (row for _, rows in self.sections for row in rows)
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """The cells of all rows."""
+        return [cell for row in self.rows for cell in row.cells]
+
+    @cached_property
+    def published(self) -> list[Published]:
+        """The published value of each cell."""
+        return [cell.published for cell in self.cells if cell.published]
+
+
+class Comparer:
+    """Compares published tables with the trials of one store."""
+
+    def __init__(
+        self,
+        trials: pa.Table,
+        encoder: str | None = None,
+        *,
+        values: Mapping[str, Any] | None = None,
+        answers: "Answers | None" = None,
+    ) -> None:
+        """Take the rows of a store.
+
+        encoder: that of our trials, in the place of the papers'. values: hyperparameters that all
+        our trials must have, where they have them at all. answers: those of the store's models to
+        queries; None: they are not asked.
+        """
+        groups = [group for group in comparable_groups(trials) if _has(group, values or {})]
+        self._finder, self._costs = Finder(groups), Costs(trials)
+        self.encoder, self._systems, self._answers = encoder, load_systems(), answers
+
+    def table(self, paper: Paper, name: str) -> PaperTable:
+        """The table `name` of a paper. Raises UserError for a row that `systems` does not know."""
+        table = paper.tables[name]
+        columns = _columns(table, self._systems, f"{paper.paper}.{name}")
+        marks = citations(table)
+        places = count(1)
+        return PaperTable(
+            paper,
+            name,
+            [
+                (
+                    group.name,
+                    [
+                        self._row(
+                            [self._cell(each, group.name, row, marks) for each in columns],
+                            f"{paper.paper}.{name.removeprefix('table')}.{next(places)}",
+                            table,
+                            marks,
+                        )
+                        for row in group.rows
+                    ],
+                )
+                for group in table.groups
+            ],
+        )
+
+    def figure(self, place: str) -> list[tuple[Wanted, Found | None]]:
+        """The trials for the points of the figure `<paper>.<figure>`, and those of the store."""
+        figure = self._systems.figures[place]
+        points = [{name: value} for name, values in figure.axis.items() for value in values] or [{}]
+        wanted = [
+            wanted_for(
+                row,
+                run_of(self._systems, place, row, ColumnRun()),
+                ColumnRun(configuration=point),
+                encoder=self.encoder,
+            )
+            for row in figure.rows
+            for point in points
+        ]
+        return [(target, self._finder.find(target)) for target in wanted if target]
+
+    def _row(
+        self,
+        cells: Sequence[Cell],
+        address: str,
+        table: ReportedTable,
+        marks: Mapping[str, str],
+    ) -> Row:
+        published = [cell.published for cell in cells if cell.published]
+        row = published[0].row
+        source = row.origin or THIS_PAPER
+        other = OTHER_SYSTEM if any(each.unlike for each in published) else ""
+        return Row(
+            names=(f"{row.label} {marks[source]}{other}",),
+            n=n_text([n for cell in cells if (n := trials_text(cell)) is not None]),
+            cells=tuple(cells),
+            address=address,
+            complete=all(
+                cell.ours
+                for cell, each in zip(cells, published, strict=True)
+                if cell.metric and each.number is not None
+            ),
+            # What was measured by a stand-in is compared with its like alone.
+            block=("stand-in",) if any(cell.stands_in for cell in cells) else (),
+            published_n=str(table.runs.get(row.system, "")) if source == THIS_PAPER else "",
+        )
+
+    def _cell(
+        self, column: "_Column", heading: str, row: ReportedRow, marks: Mapping[str, str]
+    ) -> Cell:
+        index, measure = column.index, column.measure
+        source = str(row.origins[index] if row.origins else row.origin or THIS_PAPER)
+        wanted = None if measure is Special.GIVEN else self._wanted(column, row)
+        chosen = self._finder.find(wanted) if wanted else None
+        published = Published(
+            heading=heading,
+            row=row,
+            column=column.heading,
+            value=row.values[index],
+            printed=row.printed[index],
+            std=row.std[index] if row.std else None,
+            source=source,
+            measure=measure,
+            unlike=self._systems.unlike(column.table, row) if wanted else "",
+            wanted=wanted,
+        )
+        group = chosen.group if chosen else None
+        return Cell(
+            ours=self._ours(column, group) if group else None,
+            decimals=column.decimals,
+            metric=measure if isinstance(measure, Metric) else None,
+            group=group,
+            candidates=chosen.candidates if chosen else 0,
+            published=published,
+            citation="" if source == (row.origin or THIS_PAPER) else marks[source],
+        )
+
+    def _wanted(self, column: "_Column", row: ReportedRow) -> Wanted | None:
+        """The trials for a value; None where a method that needs labels has none."""
+        if not column.fraction and row.values[column.index] is None:
+            return None
+        run = run_of(self._systems, column.table, row, column.run)
+        return wanted_for(row, run, column.run, column.fraction, self.encoder)
+
+    def _ours(self, column: "_Column", group: Group) -> Score | None:
+        """The score or the quantity of our trials that a column shows."""
+        measure = column.measure
+        if isinstance(measure, Metric):
+            own = group.measured(measure.suite)
+            part = own or group.measured(STAND_INS.get(measure.suite, ""))
+            if part is None:
+                return None
+            if measure.split == "test":
+                return part.test.get(measure.name)
+            # The dev score of a stand-in has a name of its own.
+            return part.dev.get(measure.name if own else str(CARDS[str(part.suite)].dev))
+        if isinstance(measure, Quantity):
+            return self._costs.cell(measure, group.trials)
+        if measure is Special.COSINE and self._answers:
+            sentence = column.heading.removesuffix(" (gold)")
+            cosine = self._answers.cosine(group, column.query, sentence)
+            return None if cosine is None else Score(cosine, None, 1)
+        return None
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of a published table."""
+
+    table: str
+    """`<paper>.<table>`"""
+    index: int
+    heading: str
+    run: ColumnRun
+    measure: Measure
+    decimals: int
+    fraction: float
+    """The share of the labels that its trials use"""
+    query: str
+
+
+def _columns(table: ReportedTable, systems: Systems, place: str) -> list[_Column]:
+    columns = []
+    for index, name in enumerate(table.columns):
+        run = systems.column(place, str(name))
+        columns.append(
+            _Column(
+                place,
+                index,
+                str(name),
+                run,
+                measure_of(table, index, run),
+                table.printed_decimals(index),
+                table.fractions[index] if table.fractions else 1,
+                str(table.query),
+            )
+        )
+    return columns
+
+
+def citations(table: ReportedTable) -> dict[str, str]:
+    """The sources of the numbers of a table -> their marks, such as `[2]`."""
+    sources = (
+        name
+        for row in table.rows
+        for origin in row.origins or [row.origin or THIS_PAPER] * len(row.values)
+        for name in (row.origin or THIS_PAPER, origin)
+    )
+    return {name: f"[{number}]" for number, name in enumerate(dict.fromkeys(sources), 1)}
+
+
+def trials_text(cell: Cell) -> str | None:
+    """The number of our trials behind a cell, as text; None where the column needs none."""
+    measure = cell.published.measure if cell.published else None
+    if measure in TEXTS:
+        return None
+    if cell.metric is not None:
+        measured = cell.measured
+        return measured.n if measured else "0"
+    if cell.group is None or cell.ours is None:
+        return "0"
+    return "1" if measure is Special.COSINE else cell.group.n
+
+
+def _has(group: Group, values: Mapping[str, Any]) -> bool:
+    """Whether trials have these values, read as their method reads them.
+
+    A value that changes nothing beside the others is that of its default, and does not count.
+    """
+    own = group.configuration
+    typed = {name: value for name, value in values.items() if name in own}
+    if not typed:
+        return True
+    try:
+        with names_of_records():
+            wanted = resolve(registry.load(group.method), {**own, **typed}).deciding()
+    except UserError:  # there is no such method here, or it does not take the values
+        return False
+    return all(own[name] == wanted.get(name) for name in typed)
+
+
+class Answers:
+    """Asks the models whose weights a store keeps; each is loaded once."""
+
+    def __init__(self, store: Store, status: Callable[[str], None]) -> None:
+        """`store`: with the records and the weights. `status`: called with what is being done."""
+        self._store, self._status = store, status
+        self._models: dict[str, SentenceModel | None] = {}
+        self.problems: dict[str, str] = {}
+        """The key of a trial -> why its model cannot be asked"""
+
+    def can_ask(self, group: Group) -> bool:
+        """Whether there is a model of the group that can be asked."""
+        return self._model(group) is not None
+
+    def nearest(self, group: Group, query: str, count: int) -> list[str]:
+        """The sentences of STS-B test nearest to a query; none where no model can be asked."""
+        model = self._model(group)
+        return [text for text, _ in model.nearest(query, count)] if model else []
+
+    def cosine(self, group: Group, query: str, sentence: str) -> float | None:
+        """The cosine of two sentences; None where no model can be asked."""
+        model = self._model(group)
+        return model.cosine(query, sentence) if model else None
+
+    def _model(self, group: Group) -> "SentenceModel | None":
+        """The model of the trial with the best dev score, of those with kept weights."""
+        trial = chosen(group, [trial for trial in group.trials if self._kept(trial)])
+        if trial is None:
+            return None
+        if trial.key not in self._models:
+            self._models[trial.key] = self._loaded(trial.key)
+        return self._models[trial.key]
+
+    def _kept(self, trial: MeasuredTrial) -> bool:
+        return not trial.trained or self._store.kept_weights(trial.key).is_file()
+
+    def _loaded(self, key: str) -> "SentenceModel | None":
+        from harness.trials.evaluate import SentenceModel
+        from harness.trials.lookup import model
+
+        try:
+            found = model(key, self._store, pooling=None, method=None)
+            return SentenceModel(found, self._store, lambda text, *_: self._status(text))
+        except UserError as error:
+            self.problems[key] = str(error)
+            return None
+
+
+def chosen(group: Group, trials: Sequence[MeasuredTrial]) -> MeasuredTrial | None:
+    """The trial with the best dev score, the first of equal ones; None where there is none."""
+    lowest = float("-inf")
+    return max(trials, key=lambda trial: trial.dev.get(group.selects, lowest), default=None)

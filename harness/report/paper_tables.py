@@ -1,0 +1,324 @@
+"""The tables of a paper: each published value with ours below it, in a table of its kind."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from harness.errors import UserError, suggest
+from harness.evaluation.catalogue import CARDS
+from harness.report.cells import Cell, Published, value_text
+from harness.report.matching import Commands, published_values
+from harness.report.notes import leak_notes, made_on, unreadable
+from harness.report.paper_cells import Answers, Comparer, PaperTable, chosen, citations
+from harness.report.paper_notes import (
+    choice_notes,
+    filling_notes,
+    mark_notes,
+    n_notes,
+    source_notes,
+    unlike_notes,
+)
+from harness.report.published import Paper, Value, load_paper, load_systems
+from harness.report.ranking import ranked
+from harness.report.records import PAPER_SCHEMA, published_record
+from harness.report.tables import OVER_SUBSETS, Line, Row, Section, Table
+from harness.trials.record_files import Reading
+from harness.trials.store_folders import store_option
+
+QUERY = "query: "
+"""The beginning of a heading that names the query of its rows"""
+HYPERPARAMETERS_CAPTION = (
+    "Chosen hyperparameters; ours: what the method does where nothing is set (its published values "
+    "and defaults); ≠: not the paper's value."
+)
+EXAMPLES_CAPTION = (
+    "The sentences of STS-B test nearest to the query, nearest first; ours: of the trial with the "
+    "best dev score whose weights the store has."
+)
+
+
+def paper_tables(
+    reading: Reading,
+    name: str,
+    commands: Commands,
+    number: str | None = None,
+    *,
+    encoder: str | None = None,
+    answers: Answers | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> list[Table]:
+    """The tables of the paper `name`, with ours below the published values.
+
+    number: of a table; None: all of them. encoder: that of our trials, in the place of the paper's.
+    answers: those of the store's models to queries; None: they are not asked. values:
+    hyperparameters that all our trials have, where they have them at all. Raises UserError for a
+    paper without reported numbers, and for a table that it does not have.
+    """
+    paper = load_paper(name)
+    comparer = Comparer(reading.table, encoder, answers=answers, values=values)
+    compared = [comparer.table(paper, each) for each in table_names(paper, number)]
+    tables = [paper_table(each, commands, encoder=encoder, answers=answers) for each in compared]
+    return [*tables[:-1], tables[-1].with_notes(unreadable(reading))]
+
+
+def table_names(paper: Paper, number: str | None) -> list[str]:
+    """The name of a table by its number, or of all tables. Raises UserError for an unknown one."""
+    if number is None:
+        return list(paper.shown)
+    if number not in paper.numbers:
+        raise UserError(
+            f"{paper.paper} has no Table {number}{suggest(number, paper.numbers)}: "
+            f"its tables are {', '.join(paper.numbers)}"
+        )
+    return [paper.numbers[number]]
+
+
+def paper_table(
+    compared: PaperTable,
+    commands: Commands,
+    *,
+    encoder: str | None = None,
+    answers: Answers | None = None,
+) -> Table:
+    """A published table with ours, as a table of its kind."""
+    if compared.table.kind == "hyperparameters":
+        return _hyperparameter_table(compared, commands)
+    if compared.table.kind == "examples":
+        return _example_table(compared, commands, encoder, answers)
+    return _score_table(compared, commands, encoder)
+
+
+def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) -> Table:
+    columns = [str(column) for column in compared.table.columns]
+    directions = [_direction(cell) for cell in compared.cells[: len(columns)]]
+    average = columns.index("Avg.") if "Avg." in columns else None
+    if average is not None and not directions[average]:
+        average = None
+    sections = [
+        Section(
+            heading,
+            ranked([_filled(row, commands) for row in rows], directions, average, commands.store),
+        )
+        for heading, rows in compared.sections
+    ]
+    rows = [row for section in sections for row in section.rows if isinstance(row, Row)]
+    cells = [cell for row in rows for cell in row.cells]
+    trials = (trial for cell in cells if cell.group and cell.ours for trial in cell.ours.trials)
+    return Table(
+        title=compared.title,
+        columns=["", "", "n", *columns],
+        text_columns=2,
+        sections=sections,
+        caption=" ".join(filter(None, [_caption(compared), made_on(trials)])),
+        notes=[
+            *source_notes(compared),
+            *n_notes(rows),
+            *load_systems().notes(compared.paper.paper, compared.name),
+            *mark_notes(cells),
+            *unlike_notes(cells, commands.methods),
+            *leak_notes(rows),
+            *choice_notes(cells),
+            *filling_notes(compared, commands, encoder),
+        ],
+        make_records=lambda: _records(compared, cells, commands, ranked=True),
+        metrics=columns,
+        averages=[column for column in columns if column == "Avg."],
+        show_options=[*(["--encoder", encoder] if encoder else []), *store_option(commands.store)],
+    )
+
+
+def _direction(cell: Cell) -> int:
+    """Whether a higher score is better in the column of a cell; only scores are ranked."""
+    return CARDS[cell.metric.suite].directions.get(cell.metric.name, 1) if cell.metric else 0
+
+
+def _filled(row: Row, commands: Commands) -> Row:
+    """The row, which says of each cell whether a command can fill it, and of none why not."""
+    runnable = [bool(cell.wanted and not commands.obstacle(cell.wanted)) for cell in row.cells]
+    cells = [
+        replace(cell, expected=_is_number(cell) and (cell.ours is not None or can_run))
+        for cell, can_run in zip(row.cells, runnable, strict=True)
+    ]
+    methods = {cell.wanted.method for cell in cells if cell.wanted}
+    without = "quoted only" if not methods else "no method"
+    if methods & set(commands.methods):
+        without = "" if any(runnable) else "needs input"
+    return replace(row, cells=tuple(cells), without=without)
+
+
+def _is_number(cell: Cell) -> bool:
+    return cell.published is not None and cell.published.number is not None
+
+
+def _caption(compared: PaperTable) -> str:
+    metric, protocol = compared.table.metric, CARDS[compared.table.suite].protocol
+    parts = [
+        f"{metric[0].upper()}{metric[1:]}; ours: mean±sample std over n seeds, "
+        "selected on dev, test never selects; Δ = ours - published.",
+        f"Ours: {protocol}" if protocol else "",
+        OVER_SUBSETS if compared.table.fractions else "",
+    ]
+    return " ".join(filter(None, parts))
+
+
+def _records(
+    compared: PaperTable,
+    cells: Sequence[Cell],
+    commands: Commands,
+    ours: Sequence[str] = (),
+    *,
+    ranked: bool = False,
+) -> pa.Table:
+    """A row for each value. `ours`: ours for each of them, where it is no number."""
+    rows = [
+        {
+            "paper": compared.paper.paper,
+            "table": compared.name,
+            **published_record(cell, ranked=ranked),
+            "command": commands.sweep(cell.wanted) if cell.wanted else None,
+            "obstacle": commands.obstacle(cell.wanted) if cell.wanted else "quoted only",
+            "ours": text or None,
+        }
+        for cell, text in zip(cells, ours or [""] * len(cells), strict=True)
+    ]
+    return pa.Table.from_pylist(rows, schema=PAPER_SCHEMA)
+
+
+def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
+    """The hyperparameters of a paper, with the values that our method has where none is set."""
+    marks = citations(compared.table)
+    ours: list[str] = []
+    shortfalls, sections = [], []
+    for heading, rows in compared.sections:
+        lines: list[Line] = []
+        for row in rows:
+            published = [cell.published for cell in row.cells if cell.published]
+            own = [_default_text(each, commands) for each in published]
+            ours += own
+            texts = ["" if each.value is None else value_text(each.value) for each in published]
+            differs = [
+                bool(mine and text and mine != text) for mine, text in zip(own, texts, strict=True)
+            ]
+            reported = published[0].row
+            label = f"{reported.label} {marks[reported.origin or 'this paper']}"
+            lines += [
+                [label, "published", *texts],
+                [
+                    "",
+                    "ours" if any(own) else "no method",
+                    *(
+                        f"{mine} ≠" if other else mine
+                        for mine, other in zip(own, differs, strict=True)
+                    ),
+                ],
+            ]
+            shortfalls += [
+                f"{compared.paper.paper}.{compared.number} {reported.label}, {each.column}: the "
+                f"default is {mine}, not {text}"
+                for each, mine, text, other in zip(published, own, texts, differs, strict=True)
+                if other
+            ]
+        sections.append(Section(heading, lines))
+    return Table(
+        title=compared.title,
+        columns=["", "", *map(str, compared.table.columns)],
+        text_columns=2,
+        sections=sections,
+        caption=HYPERPARAMETERS_CAPTION,
+        notes=[
+            *source_notes(compared),
+            *load_systems().notes(compared.paper.paper, compared.name),
+        ],
+        make_records=lambda: _records(compared, compared.cells, commands, ours),
+        shortfalls=shortfalls,
+    )
+
+
+def _default_text(published: Published, commands: Commands) -> str:
+    """The default of a row's field in our method; "" where there is no such method here."""
+    default = default_of(published, commands)
+    return "" if default is None else value_text(default)
+
+
+def default_of(published: Published, commands: Commands) -> Value:
+    """The value of a row's field in our method; None where there is no such method here."""
+    wanted = published.wanted
+    if wanted is None or wanted.method not in commands.methods:
+        return None
+    default: Value = published_values(wanted).get(str(published.row.field))
+    return default
+
+
+def _example_table(
+    compared: PaperTable, commands: Commands, encoder: str | None, answers: Answers | None
+) -> Table:
+    """The sentences that a paper's models retrieve, with those of ours."""
+    ours: list[str] = []
+    shortfalls, sections = [], []
+    for heading, rows in compared.sections:
+        query = _query(compared, heading)
+        for row in rows:
+            published = [cell.published for cell in row.cells if cell.published]
+            group, label = row.cells[0].group, published[0].row.label
+            own = answers.nearest(group, query, len(published)) if answers and group else []
+            texts = [*own, *[""] * (len(published) - len(own))]
+            ours += texts
+            lines = [
+                [str(rank), str(each.value), text]
+                for rank, (each, text) in enumerate(zip(published, texts, strict=True), 1)
+            ]
+            sections.append(Section(f"{label}, query: {query}", lines))
+            if published[0].wanted and not commands.obstacle(published[0].wanted):
+                shortfalls += [
+                    f"{compared.paper.paper}.{compared.number} {label}, query: {query}, rank "
+                    f"{rank} is missing"
+                    for rank in range(len(own) + 1, len(published) + 1)
+                ]
+    return Table(
+        title=compared.title,
+        columns=["", "published", "ours"],
+        text_columns=3,
+        sections=sections,
+        caption=EXAMPLES_CAPTION,
+        notes=[
+            *([f"The gold answer: {compared.table.gold}"] if compared.table.gold else []),
+            *load_systems().notes(compared.paper.paper, compared.name),
+            *mark_notes(compared.cells),
+            *choice_notes(compared.cells),
+            *_asking(compared, commands, encoder, answers),
+            *filling_notes(compared, commands, encoder),
+        ],
+        make_records=lambda: _records(compared, compared.cells, commands, ours),
+        shortfalls=shortfalls,
+    )
+
+
+def _query(compared: PaperTable, heading: str) -> str:
+    """The query of a table, or that of a heading."""
+    return heading.removeprefix(QUERY) if heading.startswith(QUERY) else str(compared.table.query)
+
+
+def _asking(
+    compared: PaperTable, commands: Commands, encoder: str | None, answers: Answers | None
+) -> list[str]:
+    """Notes: why a model of the store was not asked, and the command that asks it."""
+    groups = [(cell.group, cell.published) for cell in compared.cells if cell.group]
+    if answers is None:
+        command = ["harness", "table", "--paper", compared.paper.paper]
+        command += ["--table", compared.number, *(["--encoder", encoder] if encoder else [])]
+        ask = shlex.join([*command, *store_option(commands.store)])
+        return [f"To ask the store's models: {ask}"] if groups else []
+    notes: dict[str, None] = {}  # a set in the order of the table
+    for group, published in groups:
+        best = chosen(group, group.trials)
+        if best is None or published is None or answers.can_ask(group):
+            continue
+        words = ["harness", "retrieve", best.key[:10], _query(compared, published.heading)]
+        words += ["--count", str(len(compared.table.columns)), *store_option(commands.store)]
+        why = answers.problems.get(best.key, "its weights are not kept")
+        train = shlex.join(words)
+        notes[f"{published.row.label}: {why}; to train and ask it again: {train}"] = None
+    return list(notes)

@@ -1,1 +1,0 @@
-"""The tables of a paper with our numbers, and the verdict on them."""

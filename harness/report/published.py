@@ -1,0 +1,317 @@
+"""Reads results/reported: the published tables, and which trials fill their cells.
+
+A paper has a file of its own; `systems.yaml` says for all of them what harness runs for a system.
+"""
+
+import functools
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from harness.errors import UserError, suggest
+from harness.evaluation.catalogue import headed
+from harness.files import shipped
+
+SYSTEMS_FILE = "systems"
+
+Value = int | float | bool | str | None
+"""A value in a published table; None: the paper left it out"""
+TableKind = Literal["scores", "hyperparameters", "examples"]
+"""What a table has: numbers that trials have too, chosen hyperparameters, or retrieved sentences"""
+
+
+_KINDS: dict[str, TableKind] = {
+    "hyperparameter": "hyperparameters",
+    "ranked sentences": "examples",
+}
+"""The metric of a table -> its kind; all others have numbers"""
+
+
+def folder() -> Path:
+    """The folder of the reported numbers; in a checkout it is `results/reported`."""
+    return shipped("reported")
+
+
+def papers() -> list[str]:
+    """The names of the papers with reported numbers, sorted."""
+    return sorted(path.stem for path in folder().glob("*.yaml") if path.stem != SYSTEMS_FILE)
+
+
+class ReportedPart(BaseModel):
+    """What is read from a file of results/reported; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ReportedRow(ReportedPart):
+    """A row as the paper prints it.
+
+    `values` and `std` follow the columns of the table, and have its units.
+    """
+
+    label: str
+    system: str
+    setting: str | None = None
+    encoder: str | list[str] | None = None
+    variant: str | None = None
+    origin: str | None = None  # "this paper", "run by this paper", "quoted:<who>", ...
+    origins: list[str] | None = None  # one for each value, where the values have different ones
+    values: list[Value] = Field(default=[])
+    printed: list[str] = Field(default=[])  # the values as the paper prints them, with every zero
+    std: list[float | None] | None = None
+    check_avg: float | None = None  # the mean of the columns, where the printed Avg. differs
+    picked: int | None = None
+    hits_of_194: list[int] | None = None
+    gold_rank: int | None = None
+    field: str | None = None  # in a table of hyperparameters: the field of the method's Config
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_the_text_of_numbers(cls, row: Any) -> Any:
+        if not isinstance(row, dict):
+            return row
+        return {**row, "printed": [printed_text(value) for value in row.get("values") or ()]}
+
+
+class RowGroup(ReportedPart):
+    """The rows under one heading."""
+
+    name: str
+    rows: list[ReportedRow]
+
+
+class ReportedTable(ReportedPart):
+    """A table as the paper prints it."""
+
+    about: str
+    metric: str
+    columns: list[str | int | float]
+    groups: list[RowGroup]
+    runs: dict[str, int | str] = {}  # system or column -> number of runs behind each number
+    fractions: list[float] | None = None  # where the columns are shares of the labels
+    source: str | None = None
+    note: str | None = None
+    query: str | None = None
+    gold: str | None = None
+    in_paper: bool = True
+
+    @functools.cached_property
+    def suite(self) -> str:
+        """The suite that measures most of the columns."""
+        return headed(self.columns)
+
+    @property
+    def kind(self) -> TableKind:
+        """What the table has."""
+        return _KINDS.get(self.metric, "scores")
+
+    @property
+    def rows(self) -> list[ReportedRow]:
+        """The rows of all headings."""
+        return [row for group in self.groups for row in group.rows]
+
+    def printed_decimals(self, index: int) -> int:
+        """Digits after the point of the numbers in a column, as many as the longest has."""
+        return max(len(row.printed[index].partition(".")[2]) for row in self.rows)
+
+    @model_validator(mode="after")
+    def _rows_are_as_long_as_the_header(self) -> Self:
+        for row in self.rows:
+            if len(row.values) != len(self.columns) or (
+                row.std and len(row.std) != len(row.values)
+            ):
+                raise ValueError(f'row "{row.label}" does not have {len(self.columns)} values')
+        if self.fractions is not None and len(self.fractions) != len(self.columns):
+            raise ValueError(
+                f"{len(self.fractions)} fractions do not fit {len(self.columns)} columns"
+            )
+        return self
+
+
+class Paper(BaseModel):
+    """The tables of a paper; the figures, grids and claims in its file are not read."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    paper: str
+    title: str
+    tables: dict[str, ReportedTable]
+
+    @property
+    def shown(self) -> dict[str, ReportedTable]:
+        """The tables of the paper itself, which `harness table --paper` prints with our numbers."""
+        return {name: table for name, table in self.tables.items() if table.in_paper}
+
+    @property
+    def numbers(self) -> dict[str, str]:
+        """The number of each table -> its name, such as `table2`."""
+        return {name.removeprefix("table"): name for name in self.shown}
+
+    @model_validator(mode="after")
+    def _rows_say_what_is_run(self) -> Self:
+        for name, table in self.shown.items():
+            for row in table.rows:
+                if table.kind == "hyperparameters" and not row.field:
+                    raise ValueError(f'{name}: "{row.label}" needs a field')
+                if table.kind == "scores" and not (row.setting and row.encoder and row.origin):
+                    raise ValueError(
+                        f'{name}: "{row.label}" needs a setting, an encoder and an origin'
+                    )
+                if table.kind == "examples" and not (row.setting and row.encoder):
+                    raise ValueError(f'{name}: "{row.label}" needs a setting and an encoder')
+        return self
+
+
+class _Number(float):
+    """A number of a file with its text, in which a zero at the end stays."""
+
+    text: str
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """libyaml, where PyYAML was built with it, reads the same safe YAML ten times faster."""
+
+
+def _number(loader: Any, node: yaml.ScalarNode) -> _Number:
+    found = _Number(loader.construct_yaml_float(node))
+    found.text = node.value
+    return found
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+
+
+def printed_text(value: Value) -> str:
+    """A published value as text: `yes`, `0.0470`; "" for one that the paper left out."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return getattr(value, "text", "" if value is None else str(value))
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def load_paper(name: str) -> Paper:
+    """The numbers of the paper `name`. Raises UserError when there are none."""
+    if name not in papers():
+        raise UserError(
+            f'there are no reported numbers of a paper "{name}"{suggest(name, papers())}'
+        )
+    return _paper(folder() / f"{name}.yaml")
+
+
+@functools.cache
+def _paper(path: Path) -> Paper:
+    return load_yaml(path, Paper)
+
+
+def load_yaml(path: Path, model: type[_Model]) -> _Model:
+    """The content of a file. Raises UserError for a file that does not have this shape."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return model.model_validate(yaml.load(text, Loader=_Loader))
+    except (OSError, yaml.YAMLError, ValidationError) as error:
+        raise UserError(f"{path} cannot be used: {error}") from error
+
+
+Hyperparameters = dict[str, Any]
+"""Hyperparameters by name; a value that differs between encoders is a mapping from the encoder"""
+
+
+class ReportedRun(ReportedPart):
+    """The trials that reproduce a number: their method, and the hyperparameters they must have."""
+
+    method: str
+    configuration: Hyperparameters = Field(default={})
+    defaults: Hyperparameters = Field(default={})
+    """Defaults of the method that only a variant changes; the trials need not set them"""
+    variants: dict[str, Hyperparameters] = Field(default={})
+    needs: dict[str, str] = Field(default={})
+    """Variant ("" for none) -> what its user must bring, so that nothing here can run it alone"""
+    encoder: str | None = None
+    """The only encoder of the run, which stays where another one stands in for the paper's"""
+    setting: str | None = None
+
+
+class ColumnRun(ReportedPart):
+    """What a column shows where its heading does not say it, and what differs in its trials."""
+
+    metric: str | None = None
+    """A metric of a suite or a quantity of a trial, by name; None: what the heading names"""
+    run: ReportedRun | None = None
+    """A run in the place of that of the row"""
+    setting: str | None = None
+    encoder: str | None = None
+    configuration: Hyperparameters = Field(default={})
+    systems: dict[str, Hyperparameters] = Field(default={})
+    """System -> what its rows must have besides"""
+
+
+_NOTHING_SAID = ColumnRun()
+
+
+class TableRuns(ReportedPart):
+    """What is said of a table that its rows do not say; a column goes before the table."""
+
+    metric: str | None = None
+    systems: dict[str, Hyperparameters] = Field(default={})
+    columns: dict[str, ColumnRun] = Field(default={})
+    notes: list[str] = Field(default=[])
+    """What stands under the table"""
+    unlike: dict[str, dict[str, str]] = Field(default={})
+    """System -> setting -> in what the paper's number is of another system than ours"""
+
+
+class FigureRuns(ReportedPart):
+    """The curves of a figure."""
+
+    about: str
+    rows: list[ReportedRow]
+    axis: dict[str, list[int | float]] = Field(default={})
+    """The hyperparameter along a curve -> its values; empty: each row is one model"""
+
+
+class Systems(ReportedPart):
+    """What harness runs for each `system` of a row; None: the numbers are only quoted."""
+
+    systems: dict[str, ReportedRun | None]
+    table_runs: dict[str, TableRuns] = Field(default={}, alias="tables")
+    """`<paper>.<table>` -> what is said of it"""
+    figures: dict[str, FigureRuns] = Field(default={})
+    """`<paper>.<figure>` -> its curves"""
+    papers: dict[str, str] = Field(default={})
+    """Paper -> what stands under all of its tables"""
+
+    def notes(self, paper: str, table: str) -> list[str]:
+        """What stands under the table `table` of a paper."""
+        own = self.table_runs.get(f"{paper}.{table}", TableRuns()).notes
+        return [*own, *([self.papers[paper]] if paper in self.papers else [])]
+
+    def unlike(self, table: str, row: ReportedRow) -> str:
+        """In what a row of the table `<paper>.<table>` is of another system than ours; "": none."""
+        runs = self.table_runs.get(table, TableRuns())
+        return runs.unlike.get(row.system, {}).get(row.setting or "", "")
+
+    def column(self, table: str, column: str) -> ColumnRun:
+        """What is said of a column of the table `<paper>.<table>`, with what the table says."""
+        runs = self.table_runs.get(table)
+        if runs is None:  # as of most cells; a store is compared with thousands of them
+            return _NOTHING_SAID
+        found = runs.columns.get(column, _NOTHING_SAID)
+        systems = {
+            name: {**runs.systems.get(name, {}), **found.systems.get(name, {})}
+            for name in {*runs.systems, *found.systems}
+        }
+        return found.model_copy(update={"metric": found.metric or runs.metric, "systems": systems})
+
+
+def load_systems() -> Systems:
+    """What harness runs for the systems of the papers."""
+    return _systems(folder() / f"{SYSTEMS_FILE}.yaml")
+
+
+@functools.cache
+def _systems(path: Path) -> Systems:
+    return load_yaml(path, Systems)

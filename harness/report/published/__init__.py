@@ -1,1 +1,0 @@
-"""What papers print, and which trials of a store stand beside it."""

@@ -1,0 +1,170 @@
+"""What the columns of published tables show: scores, cost and size of trials, or values to read."""
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.data.hub import model_shape
+from harness.errors import UserError
+from harness.evaluation.catalogue import Metric, metric_named, metric_under
+from harness.report.groups import Score, cell_of
+from harness.report.measured_trials import TABLE_COLUMNS, MeasuredTrial
+from harness.report.published import ColumnRun, ReportedTable
+
+_SOURCES = ("training_seconds", "peak_gpu_memory_mib", "parameters_total", "parameters_added")
+_IDENTITY = ("encoder", "configuration")
+PAPER_COLUMNS = (*TABLE_COLUMNS, *_SOURCES)
+"""The columns of the store that the tables of a paper need"""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number that a record has besides its scores."""
+
+    name: str
+    value: Callable[[Row], float | None]
+    """The quantity of a record; None where the record lacks it"""
+    note: str
+    """What is counted, and why it may differ from what a paper counts"""
+    compared: bool = False
+    """Whether the difference from a published number says anything"""
+
+
+def _added_share(row: Row) -> float | None:
+    """The parameters of an augmentation, in percent of the encoder (diffaug.md, section 6)."""
+    total, added = row["parameters_total"], row["parameters_added"]
+    if total is None or added is None:
+        return None
+    values = json.loads(row["configuration"] or "{}")
+    if "augmentation" not in values:
+        return 0.0  # dropout and edited texts add nothing
+    shape = _shape(str(row["encoder"]))
+    if shape is None:
+        return None
+    layers, hidden = shape
+    # A prefix has a key and a value in each layer; the others have two matrices at two places.
+    prefix = values["augmentation"] == "prefix"
+    one = 2 * values["prefix_length"] if prefix else 2 * 2 * values["rank"]
+    return float(100 * 2 * one * layers * hidden / (total - added))
+
+
+def _shape(encoder: str) -> tuple[int, int] | None:
+    """The layers of an encoder and the width of its vectors; None where it is not here."""
+    if encoder == "bert-base-uncased":
+        return 12, 768
+    try:
+        shape = model_shape(encoder, download=False)
+        return int(shape["num_hidden_layers"]), int(shape["hidden_size"])
+    except (UserError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _scaled(column: str, unit: float) -> Callable[[Row], float | None]:
+    return lambda row: None if row[column] is None else row[column] / unit
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    each.name: each
+    for each in (
+        Quantity(
+            "added-parameters",
+            _added_share,
+            "Added parameters: those of both sets of prefixes, adapters or low-rank changes, in "
+            "percent of the encoder (on BERT base, 294,912 for prefixes of length 8, 0 for "
+            "dropout); heads and networks that only training needs are not counted.",
+            compared=True,
+        ),
+        Quantity(
+            "training-minutes",
+            _scaled("training_seconds", 60),
+            "Ours: minutes of training on this store's devices; only ratios between rows compare "
+            "with those of the paper.",
+        ),
+        Quantity(
+            "gpu-memory",
+            _scaled("peak_gpu_memory_mib", 1024),
+            "Ours: peak GPU memory in GiB; a CPU has none.",
+        ),
+        Quantity(
+            "parameters",
+            _scaled("parameters_total", 1e6),
+            "Ours: all parameters that training holds, in millions; a frozen generator is not "
+            "counted.",
+            compared=True,
+        ),
+    )
+}
+"""The quantities that a column of a published table may show, by name"""
+
+
+class Costs:
+    """The quantities of the trials of a store."""
+
+    def __init__(self, trials: pa.Table) -> None:
+        """`trials`: rows with PAPER_COLUMNS; without a column, its quantities are unknown."""
+        names = [name for name in (*_SOURCES, *_IDENTITY) if name in trials.column_names]
+        self._trials = trials.select(["key", *names])
+
+    def cell(self, quantity: Quantity, trials: tuple[MeasuredTrial, ...]) -> Score | None:
+        """The mean over trials; None where one of them lacks the quantity."""
+        rows = self._rows({trial.key for trial in trials})
+        values = [
+            quantity.value(rows[trial.key]) if trial.key in rows else None for trial in trials
+        ]
+        known = [value for value in values if value is not None]
+        if not known or len(known) < len(values):
+            return None
+        return cell_of(known, trials)
+
+    def _rows(self, keys: Collection[str]) -> dict[str, Row]:
+        wanted = pc.is_in(self._trials["key"], pa.array(sorted(keys), pa.string()))
+        empty = dict.fromkeys((*_SOURCES, *_IDENTITY))
+        return {row["key"]: {**empty, **row} for row in self._trials.filter(wanted).to_pylist()}
+
+
+class Special(Enum):
+    """A column that no record of the store has."""
+
+    GIVEN = "given"
+    """What the row is about, such as a weight"""
+    COSINE = "query-cosine"
+    """The cosine of the table's query and the sentence in the heading"""
+    SENTENCE = "ranked sentence"
+    """The sentence that a model ranks at this place for the query of the heading"""
+    HYPERPARAMETER = "hyperparameter"
+    """The value of a field of the method's Config"""
+
+
+_OF_KIND = {"examples": Special.SENTENCE, "hyperparameters": Special.HYPERPARAMETER}
+TEXTS = (Special.GIVEN, Special.SENTENCE, Special.HYPERPARAMETER)
+"""Columns whose values are printed as they are, and have no difference from ours"""
+Measure = Metric | Quantity | Special
+"""What a column shows"""
+
+
+def measure_of(table: ReportedTable, index: int, said: ColumnRun) -> Measure:
+    """What a column shows: what is `said` of it, or else what its heading names.
+
+    Raises UserError for a name that is neither a metric nor a quantity.
+    """
+    if table.kind in _OF_KIND:
+        return _OF_KIND[table.kind]
+    if said.metric is None:
+        return metric_under(str(table.columns[index]), table.columns)
+    if said.metric in QUANTITIES:
+        return QUANTITIES[said.metric]
+    if said.metric in {each.value for each in Special}:
+        return Special(said.metric)
+    metric = metric_named(said.metric)
+    if metric is None:
+        raise UserError(
+            f'results/reported/systems.yaml: there is no metric or quantity "{said.metric}"'
+        )
+    return metric

@@ -1,0 +1,160 @@
+"""Cells as data: the tables that CSV, JSON and Parquet hold."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from harness.report.cells import Cell
+from harness.report.groups import Group, Score
+from harness.report.measured_trials import IDENTITY_COLUMNS
+from harness.report.tables import Row
+
+TRIALS = pa.list_(
+    pa.struct(
+        [
+            ("key", pa.string()),
+            ("seed", pa.int64()),
+            ("subset", pa.int64()),
+            ("value", pa.float64()),
+        ]
+    )
+)
+SCORE_COLUMNS = (
+    ("mean", pa.float64()),  # in the units of its suite: Spearman x100, accuracy x100, percent, ...
+    ("std", pa.float64()),  # sample standard deviation over the trials; null for one
+    # The components of the standard deviation, where there are several label subsets.
+    ("std_between_subsets", pa.float64()),
+    ("std_within_subsets", pa.float64()),
+    ("n", pa.int64()),
+    # The uncertainty of the score of one model, by bootstrap over the items; null for n > 1.
+    ("standard_error", pa.float64()),
+    ("low", pa.float64()),
+    ("high", pa.float64()),
+    # Bold: the best of its column, or not significantly worse; null: nothing was ranked.
+    ("best", pa.bool_()),
+    ("trials", TRIALS),  # the score of each trial
+)
+"""The columns of a score in CSV, which has no `trials`, in JSON and in Parquet"""
+STORE_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in IDENTITY_COLUMNS[:-1]),
+        ("protocol", pa.int32()),
+        ("label_fraction", pa.float64()),  # null where the method has no such choice
+        ("suite", pa.string()),
+        ("split", pa.string()),  # dev_before | dev | test
+        ("metric", pa.string()),
+        *SCORE_COLUMNS,
+        ("keys", pa.string()),  # the first characters of the keys of the trials
+    ]
+)
+PAPER_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("paper", "table", "group", "label", "system")),
+        *((name, pa.string()) for name in ("variant", "method", "setting", "encoder")),
+        *((name, pa.string()) for name in ("column", "origin")),
+        ("value", pa.string()),  # published, as the paper prints it
+        ("ours", pa.string()),  # where the value is no number: our default, our sentence
+        ("published", pa.float64()),  # in the units of the table, like our mean
+        ("published_std", pa.float64()),
+        ("suite", pa.string()),  # that has measured our trials
+        ("protocol", pa.int32()),  # of our trials
+        *SCORE_COLUMNS,
+        ("delta", pa.float64()),  # our mean - published
+        ("candidates", pa.int64()),  # number of groups among which one was chosen
+        ("keys", pa.string()),  # the first characters of the keys of the trials
+        ("command", pa.string()),
+        ("obstacle", pa.string()),  # why the command cannot be run yet
+    ]
+)
+
+
+def store_records(groups: Iterable[Group], best: Collection[int] | None = None) -> pa.Table:
+    """The scores of groups, each of one suite, as a table of STORE_SCHEMA.
+
+    best: as `best_of`; None: nothing was ranked.
+    """
+    rows = [
+        {
+            **dict(zip(IDENTITY_COLUMNS, group.identity, strict=True)),
+            "label_fraction": group.label_fraction,
+            "suite": group.suite,
+            "keys": key_list(group.keys),
+            "split": split,
+            "metric": metric,
+            **score_record(score, None if best is None else id(score) in best),
+        }
+        for group in groups
+        for split, metric, score in _scores_of(group)
+    ]
+    return pa.Table.from_pylist(rows, schema=STORE_SCHEMA)
+
+
+def _scores_of(group: Group) -> list[tuple[str, str, Score]]:
+    """(split, metric, score) of what the suite measured."""
+    measured = {name for trial in group.trials for name in trial.suites[str(group.suite)].dev}
+    before = group.dev_before if group.own else None
+    return [
+        *([("dev_before", group.selects, before)] if before else []),
+        *(("dev", name, score) for name, score in sorted(group.dev.items()) if name in measured),
+        *(("test", name, score) for name, score in sorted(group.test.items())),
+    ]
+
+
+def best_of(rows: Iterable[Row]) -> set[int]:
+    """The scores that are the best of their columns, by the `id` of each."""
+    return {id(cell.ours) for row in rows for cell in row.cells if cell.best}
+
+
+def score_record(score: Score | None, best: bool | None) -> dict[str, Any]:
+    """The values of SCORE_COLUMNS. best: None where nothing was ranked."""
+    components, spread = (score.components, score.uncertainty) if score else (None, None)
+    return {
+        "mean": score.mean if score else None,
+        "std": score.std if score else None,
+        "std_between_subsets": components.between if components else None,
+        "std_within_subsets": components.within if components else None,
+        "n": score.n if score else 0,
+        "standard_error": spread.standard_error if spread else None,
+        "low": spread.low if spread else None,
+        "high": spread.high if spread else None,
+        "best": best,
+        "trials": [
+            {"key": trial.key, "subset": trial.draw[0], "seed": trial.draw[1], "value": value}
+            for trial, value in zip(score.trials, score.values, strict=True)
+        ]
+        if score
+        else [],
+    }
+
+
+def published_record(cell: Cell, *, ranked: bool) -> dict[str, Any]:
+    """The values of PAPER_SCHEMA for a published value, without its paper and its commands."""
+    published, wanted = cell.published, cell.wanted
+    assert published is not None
+    row = published.row
+    return {
+        "group": published.heading,
+        "label": row.label,
+        "system": row.system,
+        "variant": row.variant,
+        "method": wanted.method if wanted else None,
+        "setting": wanted.setting if wanted else row.setting,
+        "encoder": wanted.encoder if wanted else None,
+        "column": published.column,
+        "origin": published.source,
+        "value": published.printed or None,
+        "published": published.number,
+        "published_std": published.std,
+        "suite": cell.measured.suite if cell.ours and cell.measured else None,
+        "protocol": cell.group.provenance["protocol"] if cell.group else None,
+        **score_record(cell.ours, cell.best if ranked else None),
+        "delta": cell.difference,
+        "candidates": cell.candidates,
+        "keys": key_list(cell.ours.keys) if cell.ours else "",
+    }
+
+
+def key_list(keys: Iterable[str]) -> str:
+    """The first characters of the keys, which are enough for `harness show`."""
+    return " ".join(key[:12] for key in keys)

@@ -1,0 +1,174 @@
+"""The verdict on a reproduced table: how each row compares, and on what set-up."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.evaluation.catalogue import CARDS
+from harness.report.cells import Cell, score_text
+from harness.report.groups import Group
+from harness.report.notes import counted
+from harness.report.paper_cells import PaperTable, trials_text
+from harness.report.paper_notes import (
+    Matched,
+    mark_notes,
+    matched_trials,
+    steps_text,
+    unlike_published,
+)
+from harness.report.quantities import PAPER_COLUMNS
+from harness.report.significance import SIGNIFICANT, prediction
+from harness.report.tables import Line, Row, Section, Table
+
+_FACTS = ("device", "versions", "commit", "threads", "started")
+SETUP_COLUMNS = tuple(dict.fromkeys([*PAPER_COLUMNS, *_FACTS]))
+"""The columns of the store that a reproduction report needs"""
+VERDICT_COLUMNS = (
+    "row", "column", "n", "ours", "lowest", "highest", "95 % of runs", "published", "p", "verdict",
+)  # fmt: skip
+VERDICT_CAPTION = (
+    "ours: mean±sample std over n runs, with the lowest and the highest of them. 95 % of runs: "
+    "where one more run of ours would be with that probability (mean ± t(n - 1) * std * "
+    "sqrt(1 + 1/n), for normal values). p: how likely one more run is at least as far from our "
+    "mean as the published number. One run has neither."
+)
+_AVERAGES = {name for card in CARDS.values() for name in (card.average, *card.averages) if name}
+
+
+def verdict_table(compared: PaperTable, trials: pa.Table) -> Table:
+    """The verdict on a table of scores: a line for each row and each of its main columns.
+
+    `trials`: the rows of the store, with SETUP_COLUMNS.
+    """
+    sections = [
+        Section(heading, [_line(cell) for row in rows for cell in _main(row)])
+        for heading, rows in compared.sections
+    ]
+    shown = [cell for row in compared.rows for cell in _main(row)]
+    lines = [line for section in sections for line in section.lines]
+    counts = Counter(verdict(cell) for cell in shown)
+    listed = ", ".join(f"{name}: {number}" for name, number in sorted(counts.items()))
+    return Table(
+        title=f"Verdict on Table {compared.number}: {compared.table.about}",
+        columns=VERDICT_COLUMNS,
+        text_columns=2,
+        sections=sections,
+        caption=VERDICT_CAPTION,
+        notes=[
+            *mark_notes(shown),
+            f"Of {len(shown)} published numbers: {listed}.",
+            *_setup_notes(matched_trials(shown), trials),
+        ],
+        make_records=lambda: pa.Table.from_pylist(
+            [dict(zip(VERDICT_COLUMNS, line, strict=True)) for line in lines]
+        ),
+    )
+
+
+def _main(row: Row) -> list[Cell]:
+    """The average of a row where it has one, or else its columns of scores."""
+    scores = [cell for cell in row.cells if cell.published and cell.published.number is not None]
+    averages = [cell for cell in scores if cell.metric and cell.metric.name in _AVERAGES]
+    return averages or scores
+
+
+def _line(cell: Cell) -> Line:
+    published, score, places = cell.published, cell.ours, f".{cell.decimals}f"
+    assert published is not None
+    setting = cell.wanted.setting if cell.wanted else str(published.row.setting)
+    names = [f"{published.row.label} ({setting})", published.column, trials_text(cell) or ""]
+    if score is None:
+        return [*names, "", "", "", "", published.printed, "", verdict(cell)]
+    predicted = prediction(score)
+    values = score.values or (score.mean,)
+    ends = " to ".join(format(end, places) for end in predicted.interval) if predicted else ""
+    p = ""
+    if predicted and cell.difference is not None:
+        p = f"{predicted.p_value(float(published.number or 0)):.3f}"
+    return [
+        *names,
+        score_text(score, cell.decimals),
+        format(min(values), places),
+        format(max(values), places),
+        *(ends, published.printed, p, verdict(cell)),
+    ]
+
+
+def verdict(cell: Cell) -> str:
+    """What can be said of a published number: whether it agrees with our runs, or why not."""
+    wanted, published = cell.wanted, cell.published
+    if wanted is None or published is None:
+        return "quoted only"
+    if cell.ours is None:
+        missing = "not measured" if cell.group else "not run"
+        return "needs input" if wanted.needs and not cell.group else missing
+    if published.unlike:
+        return "another system"
+    if cell.is_foreign:
+        return "another protocol"
+    if wanted.published_encoder:
+        return f"on {wanted.encoder}"
+    if cell.difference is None:
+        return "counted differently"
+    if not cell.ours.trained:
+        return "agrees" if not round(cell.difference, cell.decimals) else "differs"
+    predicted = prediction(cell.ours)
+    if predicted is None:
+        return "one run"
+    likely = predicted.p_value(float(published.number or 0)) >= SIGNIFICANT
+    return "agrees" if likely else "differs"
+
+
+def _setup_notes(matched: Matched, trials: pa.Table) -> list[str]:
+    """Sentences: devices, versions, protocol, and what differs from the paper in each row."""
+    groups = [group for _, group in matched.values()]
+    return [*_machines(groups, trials), *_rows(matched)] if matched else []
+
+
+def _machines(groups: Sequence[Group], trials: pa.Table) -> list[str]:
+    """The machines that the trials ran on; of several, each with the number of its trials."""
+    rows = _facts(trials, {key for group in groups for key in group.keys})
+    lines = {
+        "Device": _listed(row["device"] for row in rows),
+        "Versions": _listed(_versions(row["versions"]) for row in rows),
+        "Commit": _listed((row["commit"] or "")[:12] for row in rows),
+        "Protocol": _listed((group.provenance["protocol"] for group in groups), "group"),
+        "Precision": _listed((group.provenance["precision"] for group in groups), "group"),
+    }
+    return [f"{name}: {text}" for name, text in lines.items() if text]
+
+
+def _facts(trials: pa.Table, keys: Collection[str]) -> list[dict[str, Any]]:
+    """The rows of these trials, sorted by key."""
+    wanted = pc.is_in(trials["key"], pa.array(sorted(keys), pa.string()))
+    return list(trials.select(["key", *_FACTS]).filter(wanted).sort_by("key").to_pylist())
+
+
+def _rows(matched: Matched) -> list[str]:
+    """The differences from the paper's set-up, with the rows that differ in them."""
+    alike: dict[str, dict[str, None]] = defaultdict(dict)  # a set in the order of the table
+    for wanted, (label, group) in matched.items():
+        differs = "; ".join([*unlike_published(wanted, group), *steps_text(group)])
+        alike[differs][f"{label} ({wanted.setting})"] = None
+    if len(alike) == 1:
+        return [f"Set-up of every row: {next(iter(alike)) or 'as published'}"]
+    return [
+        f"Set-up of {', '.join(labels)}: {text or 'as published'}" for text, labels in alike.items()
+    ]
+
+
+def _versions(text: str | None) -> str:
+    versions = json.loads(text or "{}") or {}
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _listed(values: Iterable[Any], noun: str = "trial") -> str:
+    """The one value, or each of several with the number of its trials."""
+    counts = Counter(str(value) for value in values if value not in (None, ""))
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{value} ({counted(n, noun)})" for value, n in sorted(counts.items()))

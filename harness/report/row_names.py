@@ -1,0 +1,134 @@
+"""The text columns of a store's table: what tells the group of a row from the others."""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from harness.data.corpora import NEIGHBOURS, file_of
+from harness.data.shapes import split_name
+from harness.report.cells import percent_text
+from harness.report.groups import Group
+from harness.trials.record import FAMILY_COLUMNS, four_digits, searched_names
+from harness.trials.record_files import is_text
+
+_Kind = tuple[str | None, ...]
+"""Method, setting and encoder"""
+Searched = Mapping[_Kind, Collection[str]]
+"""The hyperparameters that the searches of a kind have varied"""
+
+
+def searched_by(trials: pa.Table) -> Searched:
+    """The hyperparameters that the searches of each method, setting and encoder have varied."""
+    found: dict[_Kind, set[str]] = defaultdict(set)
+    of_search = trials.select([*FAMILY_COLUMNS, "configuration"]).filter(
+        is_text(trials["role"], "search")
+    )
+    for (*kind, _), names in searched_names(of_search).items():
+        found[tuple(kind)].update(names)
+    return found
+
+
+def names_of(groups: list[Group], searched: Searched) -> dict[str, list[str]]:
+    """The text columns, which tell the groups apart: heading -> a value for each group."""
+    columns = {
+        "method": [group.method for group in groups],
+        "setting": [group.setting for group in groups],
+        "encoder": [group.encoder for group in groups],
+    }
+    if any(group.label_fraction not in (None, 1) for group in groups):
+        columns["labels"] = [percent_text(group.label_fraction) for group in groups]
+    if any(configurations := _configurations(groups, searched)):
+        columns["configuration"] = configurations
+    return columns
+
+
+def short_names(groups: Sequence[Group]) -> list[str]:
+    """What tells each group from the others, in few words: its method, and what differs."""
+    columns = names_of(list(groups), {})
+    shown = {
+        heading: values
+        for heading, values in columns.items()
+        if heading == "method" or len(set(values)) > 1
+    }
+    return [" ".join(filter(None, each)) for each in zip(*shown.values(), strict=True)]
+
+
+def _configurations(groups: list[Group], searched: Searched) -> list[str]:
+    """For each group, what tells it from the others of its method, setting and encoder.
+
+    The values that a search has chosen are named in any case. It is "" for a group that is the only
+    one of these, and that no search has chosen.
+    """
+    traits = [_traits(group) for group in groups]
+    alike: dict[_Kind, list[dict[str, str]]] = defaultdict(list)
+    for group, own in zip(groups, traits, strict=True):
+        alike[_kind(group)].append(own)
+    named = {kind: _varied(found).union(searched.get(kind, ())) for kind, found in alike.items()}
+    exact = [_listed(own, named[_kind(group)]) for group, own in zip(groups, traits, strict=True)]
+    shown = [
+        _short(group, own, named[_kind(group)]) for group, own in zip(groups, traits, strict=True)
+    ]
+    # Where four digits and the names of files do not tell groups apart, all is shown.
+    meant = defaultdict[tuple[_Kind, str], set[str]](set)
+    for group, short, whole in zip(groups, shown, exact, strict=True):
+        meant[_kind(group), short].add(whole)
+    return [
+        short if len(meant[_kind(group), short]) == 1 else whole
+        for group, short, whole in zip(groups, shown, exact, strict=True)
+    ]
+
+
+def _listed(values: Mapping[str, str], names: Collection[str]) -> str:
+    return ", ".join(f"{name}={values[name]}" for name in sorted(values.keys() & names))
+
+
+def _short(group: Group, own: Mapping[str, str], names: Collection[str]) -> str:
+    """These values of a group as people read them: numbers in four digits, files by their names."""
+    values = {name: own[name] for name in own.keys() & names}
+    short = {
+        name: four_digits(value) if isinstance(value, float) else file_name(text)
+        for name, text in values.items()
+        for value in [group.configuration.get(name)]
+    }
+    if any(file_of(text) for text in values.values()):
+        short.pop("data_digest", None)  # the name of the file says it
+    return _listed(short, short.keys())
+
+
+def file_name(text: str) -> str:
+    """The value of a hyperparameter, which names a user's file without its folder."""
+    path = file_of(text)
+    whole = split_name(text)[0].removeprefix(NEIGHBOURS)
+    return text.replace(whole, path.name, 1) if path else text
+
+
+def _varied(traits: list[dict[str, str]]) -> set[str]:
+    """The names whose values differ, or that some of them lack."""
+    names = {name for own in traits for name in own}
+    return {name for name in names if len({own.get(name) for own in traits}) > 1}
+
+
+def _kind(group: Group) -> _Kind:
+    return group.method, group.setting, group.encoder
+
+
+def _traits(group: Group) -> dict[str, str]:
+    """The hyperparameters and the shortened digests of a group, as text.
+
+    The label fraction is left out, because it is a column of its own, and so is label subset 0,
+    which is the default.
+    """
+    hyperparameters = {
+        name: text_of(value)
+        for name, value in group.configuration.items()
+        if name != "label_fraction" and (name, value) != ("subset", 0)
+    }
+    return hyperparameters | {name: str(value)[:8] for name, value in group.provenance.items()}
+
+
+def text_of(value: Any) -> str:
+    """The value of a hyperparameter as a table shows it."""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -1,1 +1,0 @@
-"""A table as typed cells, with ranks, marks and notes."""

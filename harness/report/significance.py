@@ -1,0 +1,252 @@
+"""Which scores differ by more than their seeds explain.
+
+Two rows are compared by Welch's t-test over their seeds. The p-values of a row over the columns of
+a table, and those of all pairs of a column, are corrected after Holm. Where a row has one seed, the
+spread of the other stands for both, which is Student's test with one value on a side. A row that
+does not train has no seeds and no spread: it is a constant. Two rows of one seed each have no
+spread, nor have one seed and a constant, so their p-value is NaN, unless the caller knows another
+test.
+
+Student's t is our own: the import of `scipy.special` takes 0.4 s, a seventh of `harness table` on a
+hundred thousand trials (benchmarks/store.py). Tests compare both.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from harness.report.groups import Score
+
+SIGNIFICANT = 0.05
+"""A difference is significant where its corrected p-value is at most this"""
+LEVEL = 0.95
+"""The share of the distribution that lies inside an interval"""
+_NORMAL = 1.959963984540054
+"""The quantile for infinitely many degrees of freedom"""
+_STEPS = 1000
+"""Most steps of the continued fraction; it takes about the root of the degrees of freedom"""
+_TINY = 1e-300
+PairTest = Callable[[int, int, int], float]
+"""The p-value for no difference between two rows in a column; NaN where it is unknown"""
+
+
+def two_sided(t: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+    """The probability of a value at least as far from 0 as `t`, to at least 9 digits.
+
+    t: values of any sign. freedom: degrees of freedom above 0. The shapes are broadcast; the result
+    is NaN where one of the two is, or where there are no degrees of freedom.
+    """
+    t, freedom = np.broadcast_arrays(np.asarray(t, float), np.asarray(freedom, float))
+    known = np.isfinite(t) & np.isfinite(freedom) & (freedom > 0)
+    found = np.where(np.isinf(t) & (freedom > 0), 0.0, np.nan)
+    square, own = t[known] ** 2, freedom[known]
+    found[known] = _incomplete_beta(own / 2, 0.5, own / (own + square), square / (own + square))
+    return found
+
+
+def quantile(freedom: float | np.ndarray) -> np.ndarray:
+    """The values that Student's t exceeds in size with a probability of 5 %."""
+    freedom = np.asarray(freedom, float)
+    logs = [math.lgamma((v + 1) / 2) - math.lgamma(v / 2) for v in freedom.ravel()]
+    front = 2 * np.exp(np.reshape(logs, freedom.shape)) / np.sqrt(freedom * math.pi)
+    found = np.full_like(freedom, _NORMAL)
+    # Newton's steps: the probability is convex, and the quantile is above that of the normal
+    # distribution, so each of them comes nearer from below.
+    for _ in range(_STEPS):
+        density = front * (1 + found**2 / freedom) ** (-(freedom + 1) / 2)
+        step = (two_sided(found, freedom) - (1 - LEVEL)) / density
+        found = found + step
+        if np.all(np.abs(step) <= 1e-12 * found):
+            break
+    return found
+
+
+def _incomplete_beta(a: np.ndarray, b: float, x: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """The regularised incomplete beta function I_x(a, b); `rest` is 1 - x with all its digits."""
+    constant = np.array([math.lgamma(v + b) - math.lgamma(v) - math.lgamma(b) for v in a])
+    with np.errstate(divide="ignore"):
+        front = np.exp(constant + a * np.log(x) + b * np.log(rest))
+    # There the fraction converges fast; elsewhere 1 - I_1-x(b, a) is the same.
+    near = x < (a + 1) / (a + b + 2)
+    first, second = np.where(near, a, b), np.where(near, b, a)
+    part = front * _fraction(first, second, np.where(near, x, rest)) / first
+    found: np.ndarray = np.clip(np.where(near, part, 1 - part), 0.0, 1.0)
+    return found
+
+
+def _fraction(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The continued fraction of the incomplete beta function (NIST's DLMF 8.17.22), after Lentz."""
+    above = np.ones_like(x)
+    below = 1 / _away_from_zero(1 - (a + b) * x / (a + 1))
+    found = below.copy()
+    for m in range(1, _STEPS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        change = np.ones_like(x)
+        for term in (even, odd):
+            below = 1 / _away_from_zero(1 + term * below)
+            above = _away_from_zero(1 + term / above)
+            change = above * below
+            found *= change
+        if np.all(np.abs(change - 1) < 1e-15):
+            break
+    return found
+
+
+def _away_from_zero(values: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.where(np.abs(values) < _TINY, _TINY, values)
+    return found
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The scores of several rows in one column: their means, spreads and numbers, (rows,)."""
+
+    mean: np.ndarray
+    std: np.ndarray
+    """Sample standard deviation; NaN for a single seed, and 0 where nothing is trained"""
+    n: np.ndarray
+
+    def __getitem__(self, rows: np.ndarray | list[int]) -> "Samples":
+        return Samples(self.mean[rows], self.std[rows], self.n[rows])
+
+
+def agrees(mean: float, std: float | None, n: int, published: float) -> bool | None:
+    """Whether a published number lies within the spread of our seeds.
+
+    It does where it lies in the 95 % prediction interval for the score of one more seed,
+    mean ± t(n - 1) * std * sqrt(1 + 1/n). None for a single seed, which has no spread.
+    """
+    if std is None:
+        return None
+    low, high = Prediction(mean, std, n).interval
+    # A mean has digits behind those that a paper prints, where equal numbers may differ.
+    return low - 1e-9 <= published <= high + 1e-9
+
+
+@cache
+def _reach(freedom: int) -> float:
+    """Standard errors between the mean of Student's t and either end of its 95 % interval."""
+    return float(quantile(freedom))
+
+
+def p_values(first: Samples, second: Samples) -> np.ndarray:
+    """The two-sided p-values for no difference of the means; the shapes are broadcast."""
+    lone, other_lone = np.isnan(first.std), np.isnan(second.std)
+    std = np.where(lone, second.std, first.std)
+    other_std = np.where(other_lone, first.std, second.std)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        square, other = std**2 / first.n, other_std**2 / second.n
+        # One value, and a constant, tell nothing about the spread.
+        parts = [
+            np.where(known & (n > 1), part**2 / (n - 1), 0.0)
+            for known, n, part in ((~lone, first.n, square), (~other_lone, second.n, other))
+        ]
+        t = np.abs(first.mean - second.mean) / np.sqrt(square + other)
+        freedom = (square + other) ** 2 / (parts[0] + parts[1])
+        # Student's test has the degrees of freedom of the row that has a spread.
+        freedom = np.where(lone, second.n - 1.0, np.where(other_lone, first.n - 1.0, freedom))
+        found = two_sided(t, freedom)
+    constants = square + other == 0
+    equal = np.where(first.mean == second.mean, 1.0, 0.0)
+    shown: np.ndarray = np.where(constants, equal, found)
+    unknown = (lone & (second.n == 1)) | (other_lone & (first.n == 1))
+    return np.where(unknown, np.nan, shown)
+
+
+def holm(values: np.ndarray, axis: int = -1) -> np.ndarray:
+    """The p-values corrected after Holm (1979) along an axis; NaN counts as no test."""
+    moved = np.moveaxis(values, axis, -1)
+    order = np.argsort(moved, axis=-1)  # NaN comes last
+    tests = np.sum(~np.isnan(moved), axis=-1, keepdims=True)
+    factors = np.maximum(tests - np.arange(moved.shape[-1]), 1)
+    ordered = np.take_along_axis(moved, order, -1) * factors
+    rising = np.minimum(np.maximum.accumulate(ordered, axis=-1), 1.0)
+    corrected = np.empty_like(rising)
+    np.put_along_axis(corrected, order, rising, -1)
+    return np.moveaxis(corrected, -1, axis)
+
+
+def best_cells(
+    columns: Sequence[Samples], directions: Sequence[int], of_single_seeds: PairTest | None = None
+) -> np.ndarray:
+    """Which cells are the best of their column, or not significantly worse, (rows, columns).
+
+    directions: for each column 1 where higher is better, -1 where lower is, and 0 where no value
+    is better than another. of_single_seeds: the test of two rows that have one seed each. Of every
+    column, NaN means are rows without a score.
+    """
+    scores = np.stack([each.mean for each in columns], axis=1) * np.array(directions)
+    # A row that stands alone is not the best of several.
+    ranked = (np.sum(~np.isnan(scores), axis=0) > 1) & (np.array(directions) != 0)
+    best = [int(np.nanargmax(scores[:, at])) if ranked[at] else 0 for at in range(len(columns))]
+    values = np.stack(
+        [p_values(each, each[[row]]) for each, row in zip(columns, best, strict=True)], axis=1
+    )
+    top = scores == scores[best, np.arange(len(columns))]
+    # A cell is not compared with itself, and what is not ranked is no test.
+    values[top | ~ranked] = np.nan
+    if of_single_seeds is not None:
+        for row, at in np.argwhere(np.isnan(values) & ~top & ranked & ~np.isnan(scores)):
+            values[row, at] = of_single_seeds(int(row), best[at], int(at))
+    shown: np.ndarray = (top | (holm(values) > SIGNIFICANT)) & ranked & ~np.isnan(scores)
+    return shown
+
+
+def groups(samples: Samples, direction: int) -> np.ndarray:
+    """The group of each row, 1 for the best: groups of rows that cannot be told apart.
+
+    Between two groups, every row of the one differs significantly from every row of the other
+    (Holm over all pairs). These are the clusters of the WMT shared tasks.
+    """
+    order = np.argsort(-direction * samples.mean, kind="stable")
+    ordered, rows = samples[order], len(samples.mean)
+    upper = np.triu_indices(rows, 1)
+    differs = np.ones((rows, rows), bool)
+    differs[upper] = holm(p_values(ordered[upper[0]], ordered[upper[1]])) <= SIGNIFICANT
+    borders = [differs[:end, end:].all() for end in range(1, rows)]
+    found = np.empty(rows, int)
+    found[order] = 1 + np.cumsum([False, *borders])
+    return found
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The prediction of our n runs about one more run, where their scores are normal values.
+
+    The score of one more run, minus the mean of ours, divided by std * sqrt(1 + 1/n), then has
+    Student's t distribution with n - 1 degrees of freedom.
+    """
+
+    mean: float
+    std: float
+    """Sample standard deviation (ddof 1) of the runs"""
+    n: int
+    """At least 2"""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The two ends between which one more run is with a probability of 95 %."""
+        reach = _reach(self.n - 1) * self._spread
+        return self.mean - reach, self.mean + reach
+
+    def p_value(self, published: float) -> float:
+        """The probability that one more run is at least as far from our mean as `published`."""
+        if not self.std:
+            return float(math.isclose(self.mean, published))
+        t = np.array(abs(published - self.mean) / self._spread)
+        return float(two_sided(t, np.array(self.n - 1.0)))
+
+    @property
+    def _spread(self) -> float:
+        return self.std * math.sqrt(1 + 1 / self.n)
+
+
+def prediction(score: Score | None) -> Prediction | None:
+    """The prediction of runs; None for a single one, and where nothing is trained."""
+    if score is None or score.std is None or not score.trained:
+        return None
+    return Prediction(score.mean, score.std, score.n)

@@ -1,1 +1,0 @@
-"""What the spread over seeds says: significance, bootstraps, predictions."""

@@ -1,1 +1,0 @@
-"""The tables of a store: those of its suites, and a user's own."""

@@ -1,0 +1,252 @@
+"""Tables of results: rows of cells, each with our score and the number that a paper prints.
+
+A table is made once and never changed. Its formats, the page, `harness show` and `--strict` are
+functions of it.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from harness.errors import UserError, suggest
+from harness.report.cells import BEST, Cell, difference_text
+
+Line = list[str]
+"""The cells of one line of a table, as text"""
+OVER_SUBSETS = (
+    "n = 5x3: 3 seeds on each of 5 random subsets of the labels, mean±std over all of them."
+)
+"""The sentence under a table whose trials differ in the label subset"""
+BEST_NOTE = (
+    "the best of its column among the rows that it is compared with, and what is not "
+    "significantly worse (Welch over seeds, Holm over columns, 5 %)."
+)
+GROUP_NOTE = (
+    "(1), (2): groups that differ significantly (Welch over seeds, Holm over pairs, 5 %); rows of "
+    "one group cannot be told apart."
+)
+AGREES_NOTE = (
+    "≈: the published number lies in the 95 % prediction interval of our seeds; ≠: it does not."
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of scores: the names of its trials, n, and a cell for each column of scores.
+
+    Beside a paper it has one name, and a second column of text says which line it is.
+    """
+
+    names: tuple[str, ...]
+    n: str
+    cells: tuple[Cell, ...]
+    address: str
+    """The word by which `harness show` finds the row, such as `3`; a cell is then `3.avg`"""
+    complete: bool = True
+    """Whether no test of the suite is missing; else the row is never the best"""
+    block: tuple[str, ...] = ()
+    """The rows with the same values here are ranked together"""
+    published_n: str = ""
+    """The number of runs behind the published numbers, where the paper says it"""
+    without: str = ""
+    """Why there can be no score of ours, such as `no method`"""
+
+    @property
+    def compared(self) -> bool:
+        """Whether it stands beside a row of a paper."""
+        return bool(self.cells) and self.cells[0].published is not None
+
+    @property
+    def score_line(self) -> int:
+        """The line that has the scores."""
+        return 1 if self.compared else 0
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The scores and the parts of their spread; beside a paper, between published and Δ."""
+        scores = [cell.text for cell in self.cells]
+        if not self.compared:
+            # The first column has the name of a part; the other text columns and n are empty.
+            blank = [""] * len(self.names)
+            parts = [[name, *blank, *numbers] for name, numbers in component_lines(self.cells)]
+            return [[*self.names, self.n, *scores], *parts]
+        published = [cell.published_text for cell in self.cells]
+        lines = [[*self.names, "published", self.published_n, *published]]
+        if any(cell.ours for cell in self.cells):
+            differences = [cell.difference_text for cell in self.cells]
+            lines += [
+                ["", "ours", self.n, *scores],
+                *(["", name, "", *numbers] for name, numbers in component_lines(self.cells)),
+                *([["", "Δ", "", *differences]] if any(differences) else []),
+            ]
+        elif self.without:
+            lines.append(["", self.without, "", *("" for _ in self.cells)])
+        return lines
+
+
+@dataclass(frozen=True)
+class Section:
+    """The rows under one heading; the heading is "" where there is none.
+
+    A row that is not of scores is a line of text.
+    """
+
+    name: str
+    rows: Sequence[Row | Line]
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The rows as lines of text."""
+        return [
+            line for row in self.rows for line in (row.lines if isinstance(row, Row) else [row])
+        ]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as sections of rows, and as data. One without columns has only notes."""
+
+    title: str = ""
+    columns: Sequence[str] = ()
+    """The headings: of the text columns, of n, and of the columns of scores"""
+    text_columns: int = 0  # the leading columns that are text; the others are numbers
+    sections: Sequence[Section] = ()
+    caption: str = ""
+    notes: Sequence[str] = ()
+    make_records: Callable[[], pa.Table] = field(default=lambda: pa.table({}), repr=False)
+    metrics: Sequence[str] = ()
+    """The name of each column of scores in the address of a cell, such as `avg`"""
+    averages: Sequence[str] = ()
+    """The metrics that stand first where a terminal is narrow"""
+    show_options: Sequence[str] = ()
+    """The words that `harness show` needs behind the address of a cell, such as --store FOLDER"""
+    shortfalls: Sequence[str] = ()
+    """What is missing or differs in lines of text; cells of scores say so of themselves"""
+
+    @property
+    def rows(self) -> Iterator[Row]:
+        """All rows of scores."""
+        rows = (row for section in self.sections for row in section.rows)
+        return (row for row in rows if isinstance(row, Row))
+
+    @property
+    def cells(self) -> Iterator[Cell]:
+        """All cells of scores."""
+        return (cell for row in self.rows for cell in row.cells)
+
+    def legend(self, *, bold: bool = True) -> str:
+        """The meaning of the marks that the table has.
+
+        `bold`: whether the format can show it; else its sign is explained.
+        """
+        shown = [
+            (any(cell.best for cell in self.cells), f"{'Bold' if bold else BEST}: {BEST_NOTE}"),
+            (any(cell.rank for cell in self.cells), GROUP_NOTE),
+            (any(cell.agrees is not None for cell in self.cells), AGREES_NOTE),
+        ]
+        return " ".join(note for is_shown, note in shown if is_shown)
+
+    @cached_property
+    def records(self) -> pa.Table:
+        """The table as data, with one row per cell."""
+        return self.make_records()
+
+    def with_notes(self, notes: Sequence[str]) -> "Table":
+        """The same table with further notes below its own."""
+        return replace(self, notes=[*self.notes, *notes])
+
+
+def failures(tables: Sequence[Table], tolerance: float | None) -> list[str]:
+    """A text for each cell that is missing, or too far from the published number.
+
+    tolerance: the largest difference, in points; None: the published number must lie within the
+    spread of the seeds (`Cell.agrees`). Numbers that are only quoted do not count. A default must
+    be the published one.
+    """
+    if not any(section.rows for table in tables for section in table.sections):
+        return ["the table has no rows"]
+    texts = []
+    for table in tables:
+        for row in table.rows:
+            for metric, cell in zip(table.metrics, row.cells, strict=True):
+                if cell.expected and (why := _failure(cell, tolerance)):
+                    texts.append(f"{row.address}.{address_name(metric)} {why}")
+        texts += table.shortfalls
+    return texts
+
+
+def _failure(cell: Cell, tolerance: float | None) -> str:
+    """Why a cell fails; "" where it does not."""
+    if cell.ours is None:
+        return "is missing"
+    if cell.is_foreign:
+        return "was measured by another protocol"
+    if cell.difference is None:
+        return ""
+    difference = f"differs by {difference_text(cell.difference, cell.decimals)}"
+    if tolerance is not None:
+        # The difference is judged as it is printed.
+        too_far = abs(round(cell.difference, cell.decimals)) > tolerance
+        return f"{difference}, more than {tolerance:g}" if too_far else ""
+    if cell.agrees is None:
+        return "has one seed and so no spread; more seeds or --tolerance would judge it"
+    return "" if cell.agrees else f"{difference}, more than the spread of its seeds"
+
+
+def address_name(metric: str) -> str:
+    """The name of a column as it is typed: `avg` for `Avg.`, `avg-sts` for `Avg. STS`."""
+    return metric.lower().replace(". ", " ").rstrip(".").replace(" ", "-")
+
+
+def paper_cell(tables: Iterable[Table], address: str) -> tuple[Table, Row, str, Cell]:
+    """The cell of a published table, with its table, its row and the heading of its column.
+
+    Raises UserError where there is no such row or column.
+    """
+    *parts, metric = address.split(".", 3)  # a heading may have points
+    start = ".".join(parts)
+    rows = {row.address: (table, row) for table in tables for row in table.rows}
+    if start not in rows:
+        raise UserError(f'there is no row "{start}"{suggest(start, rows)}')
+    table, row = rows[start]
+    name = named_as_typed(metric, {name: name for name in table.metrics})
+    if name is None:
+        names = [address_name(name) for name in table.metrics]
+        raise UserError(f'row {start} has no column "{metric}"{suggest(metric, names)}')
+    return table, row, name, row.cells[list(table.metrics).index(name)]
+
+
+def named_as_typed(typed: str, names: Mapping[str, str]) -> str | None:
+    """The name that is meant: written as it is, or as its heading, in letters of any size."""
+    by_heading = {_plain(heading): name for name, heading in reversed(list(names.items()))}
+    by_name = {_plain(name): name for name in names}
+    return (by_heading | by_name).get(_plain(typed))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def n_text(numbers: Sequence[str]) -> str:
+    """The numbers of trials of several columns, each once: `3, 5x3`."""
+    return ", ".join(n for n in dict.fromkeys(numbers) if n != "0") or "0"
+
+
+def component_lines(cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
+    """The lines of the components of the variance, which stand under a line of scores.
+
+    Each line is its name and its numbers. There are none when no cell has components.
+    """
+    parts = [(cell.ours.components if cell.ours else None, cell.decimals) for cell in cells]
+    if not any(components for components, _ in parts):
+        return []
+    return [
+        (
+            f"std {name} subsets",
+            [f"{getattr(each, name):.{n}f}" if each else "" for each, n in parts],
+        )
+        for name in ("between", "within")
+    ]
