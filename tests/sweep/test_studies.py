@@ -349,7 +349,8 @@ def test_a_range_of_a_whole_number(
     played = play(source_of(search), lambda _: [50.0])
     drawn = [trial.configuration["batch_size"] for trial in played.ran]
     assert {type(value) for value in drawn} == {int}
-    assert all(distribution._contains(value) for value in drawn)
+    low, high, step = distribution.low, distribution.high, distribution.step
+    assert all(low <= value <= high and (value - low) % step == 0 for value in drawn)
     assert {*Study(search, store).trials()[0].distributions.values()} == {distribution}
     shutil.rmtree(store.studies_folder)  # the store has whole numbers, too
     assert over(source_of(search))
