@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -230,7 +231,9 @@ def test_two_sweeps_of_one_search_share_its_study(
         claim = Claim(store.claim(first))
         claim.take()
         tasks.append(asyncio.create_task(two.run(pools[1].runs(store), lambda: 1)))
-        await asyncio.sleep(0.1)
+        until = time.monotonic() + 60
+        while not pools[1].running and time.monotonic() < until:
+            await asyncio.sleep(0.01)
         [second] = pools[1].running  # the first one waits for the claim, and holds no slot
         assert second != first
         claim.release()
