@@ -7,7 +7,7 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,23 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         folder = tmp_path_factory.mktemp("cache")
         patch.setenv("HARNESS_CACHE", str(folder))
         yield folder
+
+
+@pytest.fixture
+def at_each_write(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Path], None]], None]:
+    """at_each_write(act): call act(path) before each file of records is written."""
+    import pyarrow.parquet as pq
+
+    whole = pq.ParquetWriter
+
+    def go(act: Callable[[Path], None]) -> None:
+        def writer(path: Path, *rest: Any, **options: Any) -> Any:
+            act(path)
+            return whole(path, *rest, **options)
+
+        monkeypatch.setattr(pq, "ParquetWriter", writer)
+
+    return go
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,14 @@
 """Claims: one process at a time works on a trial; the claim of one that is gone is taken over."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from harness import claims
 from harness.claims import Claim, claimed, owner_of
 from harness.errors import Postponed
 from harness.locks import locked, postponing
+from harness.owners import Owner
 
 HOLDER = """\
 import sys, time
@@ -124,13 +127,26 @@ def test_a_claim_without_content_is_somebodys_for_a_while(path: Path) -> None:
     assert wait_until_free(path, 30)
 
 
-def test_a_claim_that_is_new_is_put_back(path: Path) -> None:
-    claim = Claim(path)
-    claim.take()
-    claims._remove(path, "the token of an older claim")
-    assert owner_of(path) == claim._own
+def test_a_claim_that_is_new_is_put_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner has ended; between the look at its claim and the removal another one takes it."""
+    ended, claim, rename = Owner(), Claim(path), Path.rename
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({**asdict(ended), "process": 2**22 + 1, "token": "older"}) + "\n")
+
+    def late(self: Path, target: Path) -> Path:
+        path.unlink()
+        assert claim.take() is None
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", late)
+        assert owner_of(path) is None
+    owner = owner_of(path)
+    assert owner is not None
+    assert owner.process == os.getpid()
     assert [each.name for each in path.parent.iterdir()] == ["claim"]
     claim.release()
+    assert not path.exists()
 
 
 def test_a_worker_postpones_and_does_not_wait(path: Path, tmp_path: Path) -> None:
@@ -187,5 +203,7 @@ def test_a_process_that_stands_still_loses_its_claim(
     assert new.take() is None
     process.send_signal(signal.SIGCONT)
     time.sleep(0.5)  # it wakes up, and sees that the claim is another's
-    assert new.take() == new._own
+    owner = new.take()
+    assert owner is not None
+    assert owner.process == os.getpid()
     new.release()

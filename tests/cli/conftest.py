@@ -36,6 +36,11 @@ methods:
 Harness = Callable[..., Answer]
 
 
+def sets(**values: object) -> list[str]:
+    """The options that set these values of a configuration."""
+    return [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+
+
 @pytest.fixture
 def harness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Harness:
     """harness(argument, ...): run the command in this process.

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.trials import store as stores
 from harness.trials.record import SCHEMA_VERSION, Record
 from harness.trials.store import Store
 
+AtEachWrite = Callable[[Callable[[Path], None]], None]
 RUN = (
     "run", "simcse", "--encoder", "tiny-bert",
     *("--set", "suite=graded", "--set", "sentences=graded-sentences", "--set", "max_steps=2"),
@@ -126,15 +127,18 @@ def test_newest_trials_are_listed_and_all_on_request(store: Store, harness: Any)
 
 @pytest.mark.slow
 def test_scores_are_printed_where_they_cannot_be_stored(
-    tmp_path: Path, harness: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, harness: Any, at_each_write: AtEachWrite
 ) -> None:
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    disk = ["full"]
 
+    def write(_: Path) -> None:
+        if disk:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    at_each_write(write)
     command = (*RUN, "--store", tmp_path / "store")
-    with monkeypatch.context() as patch:
-        patch.setattr(stores, "write_rows", full)
-        answer = harness(*command)
+    answer = harness(*command)
+    disk.clear()
     assert answer.code == 2
     [line] = [each for each in answer.err.splitlines() if each.startswith("Error")]
     assert "No space left on device" in line
@@ -154,12 +158,12 @@ def test_scores_are_printed_where_they_cannot_be_stored(
 
 @pytest.mark.slow
 def test_scores_of_a_suite_are_printed_where_they_cannot_be_stored(
-    tmp_path: Path, harness: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, harness: Any, at_each_write: AtEachWrite
 ) -> None:
-    def full(*_: Any) -> None:
+    def full(_: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(stores, "write_rows", full)
+    at_each_write(full)
     answer = harness("eval", "tiny-bert", "--suite", "graded", "--store", tmp_path / "store")
     assert answer.code == 2
     assert answer.err.count("make room there") == 1

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.trials.store import Store
+from tests.cli.conftest import sets
 
 SHIPPED_SPACES = ("fractions", "large", "quickstart", "semisup", "sup", "tpe", "unsup")
 ABLATIONS = (
@@ -300,12 +301,7 @@ def test_run_stores_one_record_and_runs_once(harness: Any, tmp_path: Path) -> No
     written = files(store)
     [row] = Store(store).read().records()
     assert set(written) == {f"{row.key}.parquet"}
-    assert (row.method, row.encoder, row.seed, row.role) == (
-        "pooling",
-        "tiny-bert",
-        3,
-        "final",
-    )
+    assert (row.method, row.encoder, row.seed, row.role) == ("pooling", "tiny-bert", 3, "final")
     assert row.status == "finished"
     assert set(row.test) == {"graded"}
     second = harness("run", *POOLING, "--seed", 3, "--store", store)
@@ -318,14 +314,8 @@ def test_run_stores_one_record_and_runs_once(harness: Any, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_run_takes_one_subset(harness: Any, plugin: Callable[..., Path], tmp_path: Path) -> None:
-    values = [
-        "sentences=graded-triplets",
-        "max_steps=2",
-        "batch_size=8",
-        "label_fraction=0.5",
-        "subset=3",
-    ]
-    settings = [word for value in values for word in ("--set", value)]
+    settings = sets(sentences="graded-triplets", max_steps=2, batch_size=8)
+    settings += sets(label_fraction=0.5, subset=3)
     answer = harness("run", plugin(), *settings, "--store", tmp_path / "store")
     assert answer.code == 0, answer.err
     [row] = Store(tmp_path / "store").read().records()
@@ -350,12 +340,7 @@ def test_run_that_fails_is_stored_with_its_reason_and_tried_again(
     answer = harness(*arguments)
     assert answer.code == 1
     [row] = Store(store).read().records()
-    assert (row.status, row.reason, row.dev, row.test) == (
-        "failed",
-        "ValueError: odd",
-        {},
-        {},
-    )
+    assert (row.status, row.reason, row.dev, row.test) == ("failed", "ValueError: odd", {}, {})
     assert "ValueError: odd" in harness("list", "trials", "--store", store).out
     repaired.touch()
     assert harness(*arguments).code == 0
@@ -388,14 +373,7 @@ def test_again_of_a_plugin_that_has_a_path(
 def test_again_of_values_with_spaces(harness: Any, tmp_path: Path) -> None:
     corpus, store = tmp_path / "my sentences.txt", tmp_path / "store"
     corpus.write_text("the cat sleeps\na dog runs\n" * 8)
-    values = [
-        "suite=graded",
-        f"sentences={corpus}",
-        "max_steps=1",
-        "batch_size=4",
-        "precision=fp32",
-    ]
-    settings = [word for value in values for word in ("--set", value)]
+    settings = sets(suite="graded", sentences=corpus, max_steps=1, batch_size=4, precision="fp32")
     command = again(
         harness("run", "simcse", "--encoder", "tiny-bert", *settings, "--store", store).out
     )

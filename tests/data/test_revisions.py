@@ -1,6 +1,7 @@
 """Models and data sets of the Hub by their revisions, as the client's downloads have them."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -247,9 +248,13 @@ def test_a_branch_that_moves_stays_in_a_sweep(
     trial = Trial("simcse", values, 0)
     before, sent = key(trial), json.loads(json.dumps(portable(trial)))
     (downloads / f"{kind}/{name}".replace("/", "--") / "refs" / "main").write_text(SECOND)
-    monkeypatch.setattr("harness.data.revisions._resolved", {})  # as in another process
+    # What was resolved holds for one folder of downloads.
+    others = [downloads.with_name(f"{downloads.name}-{end}") for end in ("second", "third")]
+    for other in others:
+        shutil.copytree(downloads, other, symlinks=True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(others[0]))
     assert key(Trial("simcse", values, 0)) != before
-    monkeypatch.setattr("harness.data.revisions._resolved", {})
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(others[1]))
     there = arrived(sent)
     assert key(there) == before
     assert revisions(there, suite("graded")) == {f"{kind}/{name}": FIRST}

@@ -1,15 +1,18 @@
 """Attention as plain products against SDPA in float64, and when it is used."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.functional import scaled_dot_product_attention
 
 from harness.encoders import prefix_attention
 from harness.encoders.backbone import Encoder
 from harness.encoders.plain_attention import attended, is_faster, probabilities
+from harness.encoders.prefix_attention import determine
 from tests.rows_and_models import text
 
 
@@ -87,3 +90,44 @@ def test_it_is_used_in_training_on_a_cpu(
     query = torch.empty(1, 1, 1, 1, device="meta")
     assert not is_faster(query, None, 0.1), "a GPU has fused kernels"
     assert not is_faster(torch.empty(1, 1, 1, 1), torch.zeros(1), 0.1), "a mask that is added"
+
+
+# The backward pass of attention is deterministic where deterministic algorithms are asked for.
+
+MODES = {"default": 0, "warn": 1, "error": 2}
+
+
+@pytest.fixture(autouse=True)
+def _mode() -> Iterator[None]:
+    before = torch.get_deterministic_debug_mode()
+    yield
+    torch.set_deterministic_debug_mode(before)
+
+
+@pytest.mark.parametrize(("asked", "during"), [("default", 0), ("warn", 2), ("error", 2)])
+def test_it_is_demanded_for_the_attention_alone(asked: str, during: int) -> None:
+    torch.set_deterministic_debug_mode(asked)
+    query, key, value = (torch.randn(2, 3, 5, 8, requires_grad=True) for _ in range(3))
+    attended = scaled_dot_product_attention(query, key, value)
+    states = attended.transpose(1, 2).contiguous()
+    determine(states)
+    seen: list[int] = []
+    # It is called behind the one of `determine`, and in front of the operation.
+    attended.grad_fn.register_prehook(lambda _: seen.append(torch.get_deterministic_debug_mode()))
+    query.register_hook(lambda _: seen.append(torch.get_deterministic_debug_mode()))
+    states.square().sum().backward()
+    assert seen == [during, MODES[asked]]
+    assert torch.get_deterministic_debug_mode() == MODES[asked]
+
+
+def test_without_gradients_nothing_happens() -> None:
+    with torch.no_grad():
+        determine(scaled_dot_product_attention(*torch.randn(3, 2, 3, 5, 8)))
+
+
+def test_other_operations_are_left_alone() -> None:
+    torch.set_deterministic_debug_mode("warn")
+    first = torch.randn(3, 3, requires_grad=True)
+    determine((first @ first).softmax(-1))
+    (first @ first).sum().backward()
+    assert torch.get_deterministic_debug_mode() == 1

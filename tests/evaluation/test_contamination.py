@@ -65,15 +65,17 @@ def test_corpora_of_a_trial_are_taken_together(tmp_path: Path) -> None:
 
 
 def test_it_is_computed_once_for_a_corpus_as_it_is(
-    leaking: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+    leaking: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = leaking(COPIED)
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    path, kept = leaking(COPIED), tmp_path / "cache" / "overlaps"
     first = contamination([str(path)], suite("graded"))
-    monkeypatch.setattr(overlap, "_marks", lambda *_: pytest.fail("it was computed again"))
+    made = {file: file.stat().st_mtime_ns for file in kept.rglob("*.npy")}
     assert contamination([str(path)], suite("graded")) == first
+    assert {file: file.stat().st_mtime_ns for file in kept.rglob("*.npy")} == made
     path.write_text(path.read_text("utf-8") + "\nx y\tz\t1", encoding="utf-8")
-    with pytest.raises(pytest.fail.Exception):
-        contamination([str(path)], suite("graded"))
+    contamination([str(path)], suite("graded"))
+    assert len([*kept.rglob("*.npy")]) == 2 * len(made) > 0
 
 
 def test_nothing_is_trained_and_nothing_is_contaminated() -> None:

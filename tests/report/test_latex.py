@@ -1,14 +1,18 @@
 """Tables as LaTeX: compiled by a real pdflatex."""
 
+import csv
+import io
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from harness.report.formats import rendered
+from harness.report.formats import csv_text, escape_latex, markdown_text, rendered
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
 from harness.report.store_tables import store_tables
@@ -88,3 +92,49 @@ def test_no_text_breaks_a_table_or_opens_a_file(pdflatex: str, tmp_path: Path) -
     sheet = Table(NASTY, [NASTY, "n"], 1, [Section(NASTY, lines)], NASTY, [NASTY], dict)
     log = compiled(pdflatex, tmp_path, rendered([sheet], "latex", 140).decode())
     assert "passwd" not in log
+
+
+# Texts of others in the formats of a table stay texts.
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1"])
+def test_no_cell_of_csv_is_a_formula(text: str) -> None:
+    lines = list(csv.reader(io.StringIO(csv_text(["name", "n"], [[text, -1.5]]), newline="")))
+    assert lines == [["name", "n"], [f"'{text}", "-1.5"]]
+
+
+def test_a_carriage_return_ends_no_line_of_csv() -> None:
+    assert csv_text(["name"], [["\r=1"]]) == "name\n\\r=1\n"
+
+
+@pytest.mark.parametrize("text", ["-0.5", "+3", "plain", "a=b", "", "'quoted'"])
+def test_other_cells_of_csv_stay_as_they_are(text: str) -> None:
+    lines = list(csv.reader(io.StringIO(csv_text(["name"], [[text]]))))
+    assert lines[1] in ([text], [])
+
+
+@pytest.mark.parametrize(
+    "text", ["[x](javascript:alert)", "<script>", "a|b", "`a`", "**a**", "&lt;", "~~a~~", "a\nb"]
+)
+def test_markdown_is_escaped(text: str) -> None:
+    shown = markdown_text(Table(text, [], 0, [], "", [], dict))
+    kept = shown.strip().removeprefix("**").removesuffix("**")
+    plain = ""
+    characters = iter(kept)
+    for character in characters:
+        assert character not in "[]<>|`*&~\n"
+        plain += next(characters) if character == "\\" else character
+    assert plain == text.replace("\n", " ")
+
+
+def test_orders_to_a_terminal_are_escaped_in_latex() -> None:
+    assert escape_latex("\x1b{}") == r"\textbackslash{}x1b\{\}"
+
+
+@pytest.mark.parametrize("text", ["a\x1b[2J", "a\x9b2J\x7f", "a\u202eb", "\ud800"])
+def test_json_and_html_have_no_orders_to_a_terminal(text: str) -> None:
+    sheet = Table(text, [], 0, [], "", [], lambda: pa.table({}))
+    json_text, html = (rendered([sheet], each, 80).decode() for each in ("json", "html"))
+    assert json.loads(json_text)[0]["title"] == text
+    for shown in (json_text, html):
+        assert shown.replace("\n", "").isprintable()

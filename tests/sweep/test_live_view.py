@@ -71,7 +71,7 @@ def test_the_terminal_names_values_and_counts_every_end() -> None:
     terminal.progressed(TRIAL, progress(20, 31.0))
     terminal.progressed(TRIAL, progress(25, None))
     view = Console(file=io.StringIO(), width=120, record=True)
-    view.print(terminal._view())
+    view.print(terminal.live.get_renderable())
     shown = view.export_text()
     assert "simcse unsup tiny-bert learning_rate=3e-05 seed 42" in shown
     assert "25/100" in shown

@@ -144,16 +144,17 @@ def test_a_whole_step_waits_for_nothing(kit_for: KitFor, accumulation: int, trip
     kit = kit_for(
         "diffaug", setting="sup", batch_size=4, accumulation=accumulation, triplets=str(triplets)
     )
+    kit.device = torch.device("cuda")
+    steps = Steps(kit, 0)  # which checks no loss at once, as on a GPU
     kit.device = device()
     method = kit.build().to(kit.device).train()
-    stage, outcome, steps = kit.declared.stages[-1], Outcome(), Steps(kit, 0)
+    stage, outcome = kit.declared.stages[-1], Outcome()
     assert isinstance(kit.config, TrainingConfig)
     optimiser = stage_optimiser(stage, method, kit.config, 3, None)
     prepared = made(method, stage, stage_streams(method, kit, stage, 0), 0)
     feed = iter(
         [{key: on(kit.device, each) for key, each in next(prepared).items()} for _ in range(9)]
     )
-    steps._losses.at_once = False  # as on a GPU
     for step, waits in enumerate((nullcontext(), no_waiting(kit.device))):
         with waits:
             steps.run(outcome, optimiser, feed, step)

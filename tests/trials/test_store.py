@@ -18,11 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import UserError
-from harness.trials import compaction
-from harness.trials import store as stores
 from harness.trials.record import SCHEMA, SCHEMA_VERSION, Record
 from harness.trials.store import Store
 
+AtEachWrite = Callable[[Callable[[Path], Any]], None]
 HISTORY = [{"step": 5, "stage": "contrastive", "metric": "loss", "value": 0.5}]
 
 
@@ -228,25 +227,17 @@ def test_second_result_of_a_trial_is_reported_and_the_first_stays(
 
 
 def test_finished_record_that_comes_between_look_and_write_stays(
-    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: Store, at_each_write: AtEachWrite, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Another process finishes the trial at the worst moment of a write."""
-    whole = stores.write_rows
-    others = iter([True])
-
-    def write_beside(tables: Any, path: Path) -> None:
-        for _ in others:
-            Store(store.folder).write(record(1))
-        whole(tables, path)
-
+    others: Iterator[Record] = iter(())
+    at_each_write(lambda _: [Store(store.folder).write(other) for other in others])
     for late in (record(1, status="failed", reason="odd"), record(1, test={"graded": 1.0})):
-        monkeypatch.setattr(stores, "write_rows", write_beside)
+        others = iter([record(1)])
         store.write(late)
-        monkeypatch.setattr(stores, "write_rows", whole)
         assert store.read().records() == [record(1)]
         assert len(parquets(store)) == 1
         parquets(store)[0].unlink()
-        others = iter([True])
     assert "finished twice with another test" in caplog.text
 
 
@@ -276,33 +267,31 @@ def test_failures_beside_successes_never_win(store: Store) -> None:
 
 
 def test_record_goes_before_weights_and_checkpoint_on_a_full_disk(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, at_each_write: AtEachWrite
 ) -> None:
     large = [store.weights(record(1).key), store.running(record(1).key) / "checkpoint.safetensors"]
     for path in large:
         path.parent.mkdir(parents=True)
         path.touch()
-    whole = stores.write_rows
 
-    def full(tables: Any, path: Path) -> None:
+    def full(_: Path) -> None:
         if any(each.exists() for each in large):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        whole(tables, path)
 
-    monkeypatch.setattr(stores, "write_rows", full)
+    at_each_write(full)
     store.write(record(1))
     assert store.get(record(1).key) == record(1)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EACCES])
 def test_record_that_cannot_be_written_is_one_sentence(
-    code: int, store: Store, monkeypatch: pytest.MonkeyPatch
+    code: int, store: Store, at_each_write: AtEachWrite
 ) -> None:
-    def full(_: Any, path: Path) -> None:
+    def full(path: Path) -> None:
         path.write_bytes(b"PAR1")
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(stores, "write_rows", full)
+    at_each_write(full)
     with pytest.raises(UserError) as error:
         store.write(record(1))
     assert str(store.folder) in str(error.value)
@@ -511,7 +500,7 @@ def test_what_finished_wins_over_a_failure_whatever_file_it_is_in(
 
 
 def test_trial_that_finishes_while_its_failure_is_compacted_is_kept(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, at_each_write: AtEachWrite
 ) -> None:
     """Another sweep writes the success while the failure is being compacted.
 
@@ -519,15 +508,8 @@ def test_trial_that_finishes_while_its_failure_is_compacted_is_kept(
     """
     store.write(record(1, status="failed", reason="odd"))
     store.write(record(2))
-    whole = compaction.write_rows
     late = iter([record(1)])
-
-    def write_beside(tables: Iterator[pa.Table], path: Path) -> None:
-        for finished in late:
-            Store(store.folder).write(finished)
-        whole(tables, path)
-
-    monkeypatch.setattr(compaction, "write_rows", write_beside)
+    at_each_write(lambda _: [Store(store.folder).write(finished) for finished in late])
     store.compact(at_least=1)
     assert store.finished_keys() == {record(1).key, record(2).key}
 
@@ -593,16 +575,16 @@ def test_reader_whose_files_are_compacted_after_it_has_listed_them(
     """The listing is made, and then all small files are removed, which is the worst moment."""
     for number in range(4):
         store.write(record(number))
-    listing = stores.listed
-    once = iter([True])
+    listing, once = os.scandir, iter([True])
 
-    def list_then_compact(folder: Path, start: str = "") -> list[Path]:
-        found = listing(folder, start)
+    def list_then_compact(folder: Any) -> Any:
         for _ in once:
-            Store(folder).compact(at_least=1)
-        return found
+            entries = list(listing(folder))
+            store.compact(at_least=1)
+            return iter(entries)
+        return listing(folder)
 
-    monkeypatch.setattr(stores, "listed", list_then_compact)
+    monkeypatch.setattr(os, "scandir", list_then_compact)
     assert keys_of(store) == [0, 1, 2, 3]
 
 
@@ -612,17 +594,17 @@ def test_key_whose_compacted_file_is_folded_while_it_is_looked_for(
     for number in range(3):
         store.write(record(number))
         store.compact(at_least=1)
-    listing = stores.listed
-    once = iter([True])
+    listing, once = os.scandir, iter([True])
 
-    def list_then_compact(folder: Path, start: str = "") -> list[Path]:
-        found = listing(folder, start)
+    def list_then_compact(folder: Any) -> Any:
         for _ in once:
+            entries = list(listing(folder))
             store.write(record(3))
             store.compact(at_least=1)
-        return found
+            return iter(entries)
+        return listing(folder)
 
-    monkeypatch.setattr(stores, "listed", list_then_compact)
+    monkeypatch.setattr(os, "scandir", list_then_compact)
     assert store.get(record(0).key) == record(0)
 
 

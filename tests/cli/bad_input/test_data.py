@@ -233,6 +233,7 @@ def test_missing_encoders(refused: Refused, space: SpaceFile, tmp_path: Path) ->
     unknown = '"tiny-brt"', "was not found", 'did you mean "tiny-bert"?'
     refused(["sweep", space("[tiny-bert]", "[tiny-brt]")], *unknown)
     refused(["run", "pooling", "--encoder", "tiny-brt", *GRADED], *unknown)
+    refused(["eval", "tiny-brt", "--suite", "graded"], *unknown)
     folder = ["run", "pooling", "--encoder", tmp_path, *GRADED]
     refused(folder, tmp_path, "no config.json")
 
@@ -244,11 +245,16 @@ def test_missing_corpora(refused: Refused, space: SpaceFile, tmp_path: Path) -> 
     refused([*run, "--set", f"sentences={tmp_path}/none.txt"], f"{tmp_path}/none.txt", "no such fi")
 
 
+def test_missing_suite(refused: Refused, tmp_path: Path) -> None:
+    path = tmp_path / "none.py"
+    refused(["eval", "tiny-bert", "--suite", path], path, "there is no such file")
+
+
 def test_unwritable_store(refused: Refused, space: SpaceFile, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     store = tmp_path / "file" / "store"
     run = ["run", "pooling", "--encoder", "tiny-bert", *GRADED]
-    for arguments in (["sweep", space()], run):
+    for arguments in (["sweep", space()], run, ["eval", "tiny-bert", "--suite", "graded"]):
         refused([*arguments, "--store", store], store, "cannot be written", "--store")
 
 
