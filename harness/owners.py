@@ -57,7 +57,7 @@ class Owner:
     began: str = field(default_factory=lambda: _began(os.getpid()))
     """When the process began, as its machine counts; it tells processes of one number apart"""
     place: str = field(default_factory=_place)
-    """Where process numbers mean the same: the machine since its start, and the container"""
+    """The domain of process numbers: the machine since its start, and the container"""
 
     @classmethod
     def of(cls, said: Any) -> Self:

@@ -52,7 +52,7 @@ class RemoteAway(OSError):
 
 
 class RemoteObject(NamedTuple):
-    """What a listing says of an object."""
+    """An object in a listing."""
 
     size: int
     modified: int
@@ -116,19 +116,21 @@ class RemoteFolder:
 
         Hidden ones are left out, and, with a warning, those whose names no file here could have.
         """
-        place = f"{self.path}/{folder}" if folder else self.path
+        folder_path = f"{self.path}/{folder}" if folder else self.path
         with self._asking():
             # A connection that breaks in the head of an answer makes a folder look empty.
-            found = self._listed(place) or self._listed(place)
-        objects = [each for each in found if each.is_file and each.base_name[:1] != "."]
-        foreign = {each.base_name for each in objects if not _NAME.fullmatch(each.base_name)}
+            entries = self._listed(folder_path) or self._listed(folder_path)
+        objects = [entry for entry in entries if entry.is_file and entry.base_name[:1] != "."]
+        foreign = {entry.base_name for entry in objects if not _NAME.fullmatch(entry.base_name)}
         for name in foreign - self._foreign:
-            _logger.warning("%s: the object %r is left out: harness has no such name", place, name)
+            _logger.warning(
+                "%s: the object %r is left out: harness has no such name", folder_path, name
+            )
         self._foreign |= foreign
         return {
-            each.base_name: RemoteObject(each.size, each.mtime_ns)
-            for each in objects
-            if each.base_name not in foreign
+            entry.base_name: RemoteObject(entry.size, entry.mtime_ns)
+            for entry in objects
+            if entry.base_name not in foreign
         }
 
     def has(self, name: str) -> bool:
@@ -170,26 +172,26 @@ class RemoteFolder:
 
         Raises FileNotFoundError when there is no such object.
         """
-        found = hashlib.sha256()
+        sha256 = hashlib.sha256()
         with written_whole(path) as temporary, temporary.open("wb") as file, self._asking():
             source = self._opened(name)
             size = source.size()
             while chunk := source.read(_CHUNK):
-                found.update(chunk)
+                sha256.update(chunk)
                 file.write(chunk)
             if file.tell() != size:
                 raise OSError(f"{name} has {size} bytes, and {file.tell()} of them came")
-        return found.hexdigest()
+        return sha256.hexdigest()
 
     def remove(self, name: str) -> None:
         """Remove an object, if there is one."""
         with self._asking(), suppress(FileNotFoundError):
             self._files.delete_file(f"{self.path}/{name}")
 
-    def _listed(self, place: str) -> Any:
+    def _listed(self, path: str) -> Any:
         from pyarrow.fs import FileSelector
 
-        selector = FileSelector(place, allow_not_found=True)
+        selector = FileSelector(path, allow_not_found=True)
         try:
             return self._files.get_file_info(selector)
         except OSError as error:
@@ -231,14 +233,14 @@ class RemoteFolder:
 
 
 def _reason(error: OSError) -> str:
-    """What pyarrow's message says, without the names of requests."""
+    """The reason in pyarrow's message, without the names of requests."""
     text = " ".join(str(error).split())
-    code, _, said = text.partition("AWS Error ")[2].partition(" ")
-    said = said.partition("operation: ")[2].partition(" (Request ID")[0]
-    known = _REASONS.get(code)
+    code, _, detail = text.partition("AWS Error ")[2].partition(" ")
+    detail = detail.partition("operation: ")[2].partition(" (Request ID")[0]
+    reason = _REASONS.get(code)
     if code == "NETWORK_CONNECTION":
-        return f"{known} ({said.rpartition('Details: ')[2]})"
-    return known or f"{code or type(error).__name__}: {said or text}"
+        return f"{reason} ({detail.rpartition('Details: ')[2]})"
+    return reason or f"{code or type(error).__name__}: {detail or text}"
 
 
 def _endpoint_of_environment() -> str | None:

@@ -54,7 +54,7 @@ class Declaration(Generic[Config]):
 
     @classmethod
     def artefacts(cls, config: Config) -> list[Artefact]:
-        """What is made once and shared by trials; `kit.artefact(name)` returns its arrays."""
+        """Arrays that trials share; `kit.artefact(name)` returns them."""
         return []
 
     @classmethod

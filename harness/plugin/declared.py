@@ -1,4 +1,4 @@
-"""What a plugin declares for one configuration. Each declaration is asked for once."""
+"""Declarations of a plugin for one configuration. Each hook is called once."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -75,21 +75,21 @@ class Declared:
 
     @cached_property
     def artefacts(self) -> list[Artefact]:
-        """What is made once and shared by trials."""
+        """The arrays that are made once and shared by trials."""
         found: list[Artefact] = self._asked("artefacts")
         return found
 
-    def _asked(self, what: str) -> Any:
-        """What the plugin declares. Raises UserError when it raises or gives something else."""
-        with explained(f"method {self.name}: {what}() raises "):
-            found = getattr(self.plugin.declaration, what)(self.config)
-        if problem := answer_problem(what, found):
-            raise UserError(f"method {self.name}: {what}() {problem}")
-        return found
+    def _asked(self, hook: str) -> Any:
+        """The answer of a hook. Raises UserError when it raises or gives something else."""
+        with explained(f"method {self.name}: {hook}() raises "):
+            answer = getattr(self.plugin.declaration, hook)(self.config)
+        if problem := answer_problem(hook, answer):
+            raise UserError(f"method {self.name}: {hook}() {problem}")
+        return answer
 
     @property
     def sources(self) -> list[Source]:
-        """Where the corpora lie. Raises UserError for an unknown one."""
+        """The sources of the corpora. Raises UserError for an unknown one."""
         return [source(name) for name in self.corpora.values()]
 
     @property

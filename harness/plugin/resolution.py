@@ -68,27 +68,27 @@ def given_values(plugin: Plugin, config: MethodConfig) -> dict[str, Any]:
     All others have their published values, or follow from the given ones.
     """
     wanted = dict(config)
-    given: dict[str, Any] = {"encoder": config.encoder, "setting": config.setting}
+    values: dict[str, Any] = {"encoder": config.encoder, "setting": config.setting}
     # A given value may change what others follow from it, so one comparison is not enough.
-    while differing := _differing(plugin, given, wanted):
-        given |= differing
+    while differing := _differing(plugin, values, wanted):
+        values |= differing
     # The setting goes last, since what is published depends on it.
-    for name in [*[*given][:1:-1], "setting"]:
-        fewer = {other: value for other, value in given.items() if other != name}
+    for name in [*[*values][:1:-1], "setting"]:
+        fewer = {other: value for other, value in values.items() if other != name}
         if not _differing(plugin, fewer, wanted):
-            given = fewer
-    del given["encoder"]
-    return given
+            values = fewer
+    del values["encoder"]
+    return values
 
 
-def _differing(plugin: Plugin, given: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+def _differing(plugin: Plugin, values: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
     """The values that a method lacks when some are given."""
     try:
-        found = dict(resolve(plugin, given))
+        current = dict(resolve(plugin, values))
     except UserError:  # some values go together only
-        found = {}
+        current = {}
     return {
         name: value
         for name, value in wanted.items()
-        if name not in given and (name not in found or found[name] != value)
+        if name not in values and (name not in current or current[name] != value)
     }

@@ -51,7 +51,7 @@ CHECKED_TEXTS = [
 LONG_TEXT = "the old man reads " * 300
 """Longer than the positions of most encoders"""
 VECTOR_TOLERANCE = 1e-4
-"""Of a value. Other batches are other matrix products, which may round the last digits otherwise"""
+"""Difference of a value; other batches are other matrix products, which round differently"""
 
 
 def problems(name: str, encoder: str | None = None, steps: Steps = unheard) -> list[str]:
@@ -67,12 +67,12 @@ def problems(name: str, encoder: str | None = None, steps: Steps = unheard) -> l
     lines = PluginLines(name, plugin)
     tried = tried_settings(plugin.config_type)
     tiny = TINY | ({"encoder": encoder} if encoder else {})
-    found: dict[tuple[str, str], list[tuple[str, Fault]]] = {}
+    faults: dict[tuple[str, str], list[tuple[str, Fault]]] = {}
     for done, setting in enumerate(tried):
         steps("checking the settings", done, len(tried))
         for fault in _faults(plugin, {**tiny, "setting": setting}, lines):
-            found.setdefault(fault.identity, []).append((setting, fault))
-    return [_shown(where, tried) for where in found.values()]
+            faults.setdefault(fault.identity, []).append((setting, fault))
+    return [_shown(where, tried) for where in faults.values()]
 
 
 def tried_settings(config: type[MethodConfig]) -> tuple[str, ...]:
@@ -89,20 +89,20 @@ def _own(config: type[MethodConfig]) -> Iterator[type]:
     return (base for base in config.__mro__ if base is not MethodConfig)
 
 
-def _shown(found: list[tuple[str, Fault]], tried: tuple[str, ...]) -> str:
+def _shown(occurrences: list[tuple[str, Fault]], tried: tuple[str, ...]) -> str:
     """A fault on one line; it names the settings that have it where not all of them do."""
-    first = found[0][1]
-    having = list(dict.fromkeys(setting for setting, _ in found))
+    first = occurrences[0][1]
+    having = list(dict.fromkeys(setting for setting, _ in occurrences))
     where = "" if len(having) == len(tried) else f"setting {', '.join(having)}: "
-    stages = dict.fromkeys(f'"{fault.stage}"' for _, fault in found if fault.stage)
+    stages = dict.fromkeys(f'"{fault.stage}"' for _, fault in occurrences if fault.stage)
     # What is wrong outside of the stages as well is not a fault of a stage.
-    if all(fault.stage for _, fault in found):
+    if all(fault.stage for _, fault in occurrences):
         where += f"stage {', '.join(stages)}: "
     return f"{first.place}: {where}{first.sentence}"
 
 
 def _faults(plugin: Plugin, values: Mapping[str, Any], lines: PluginLines) -> Iterator[Fault]:
-    """What is wrong with the plugin under one setting, with the values of TINY."""
+    """The faults of a plugin under one setting, with the values of TINY."""
     fields = plugin.config_type.model_fields
     try:
         resolve(plugin, {"setting": values["setting"]})
@@ -139,7 +139,7 @@ def _tiny(values: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any
 
 
 def _evaluation_faults(method: Method[Any], kit: Kit, lines: PluginLines) -> Iterator[Fault]:
-    """What is wrong with the embeddings, at test time and on dev."""
+    """The faults of the embeddings, at test time and on dev."""
     method.eval()
     fault = _longest_fault(method, lines)
     if fault:

@@ -22,7 +22,7 @@ class Fault:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What faults that are the same fault share, such as one exception on two ways to it."""
+        """Equal for faults that are the same fault, such as one exception on two ways to it."""
         _, raises, error = self.sentence.partition(" raises ")
         return self.place, error if raises else self.sentence
 
@@ -46,41 +46,41 @@ class PluginLines:
         return line or self.of_class("Method")
 
     def of_function(self, name: str) -> str:
-        """Where the method defines a function; one that it inherits has the line of its class."""
-        found = self._first(lambda node: isinstance(node, ast.FunctionDef) and node.name == name)
-        return found or self.of_class("Method")
+        """The line of a function of the method; for an inherited one, that of its class."""
+        line = self._first(lambda node: isinstance(node, ast.FunctionDef) and node.name == name)
+        return line or self.of_class("Method")
 
     def of_text(self, text: str, function: str) -> str:
-        """Where a text stands in quotes; where it is put together, the line of the function."""
-        found = self._first(lambda node: isinstance(node, ast.Constant) and node.value == text)
-        return found or self.of_function(function)
+        """The line of a text in quotes; where it is put together, that of the function."""
+        line = self._first(lambda node: isinstance(node, ast.Constant) and node.value == text)
+        return line or self.of_function(function)
 
     def of_attribute(self, name: str) -> str:
-        """Where an attribute or a variable is counted up; without such a line, `losses`."""
+        """The line where an attribute or a variable is counted up, or else that of `losses`."""
         wanted = (ast.Attribute, ast.Name)
-        found = self._first(
+        line = self._first(
             lambda node: (
                 isinstance(node, ast.AugAssign)
                 and isinstance(node.target, wanted)
                 and name == getattr(node.target, "attr", getattr(node.target, "id", ""))
             )
         )
-        return found or self.of_function("losses")
+        return line or self.of_function("losses")
 
     def of_assignment(self, name: str) -> str:
-        """Where `self.name` gets its value."""
-        found = self._first(
+        """The line where `self.name` gets its value."""
+        line = self._first(
             lambda node: (
                 isinstance(node, ast.Assign)
                 and any(getattr(target, "attr", "") == name for target in node.targets)
             )
         )
-        return found or self.of_function("__init__")
+        return line or self.of_function("__init__")
 
     def of_class(self, name: str) -> str:
-        """Where the plugin defines a class, or else its first line."""
-        found = self._first(lambda node: isinstance(node, ast.ClassDef) and node.name == name)
-        return found or self._shown(self.main, 1)
+        """The line where the plugin defines a class, or else its first line."""
+        line = self._first(lambda node: isinstance(node, ast.ClassDef) and node.name == name)
+        return line or self._shown(self.main, 1)
 
     def _first(self, wanted: Callable[[ast.AST], bool]) -> str:
         for path, tree in self._trees():

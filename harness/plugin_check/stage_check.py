@@ -34,11 +34,11 @@ CHECK_STEPS = 3
 SHORT_BATCH = 3
 """Items in the last batch of an epoch, as the check tries it; an odd number fits no groups"""
 _MODULE_PARTS = frozenset(vars(nn.Module()))
-"""What every module has, `training` included"""
+"""Attributes of every module, `training` included"""
 MORE_PADDING = 3
 """Columns"""
 LOSS_TOLERANCE = 1e-3
-"""Of a loss, relative; other shapes are other matrix products, which round differently"""
+"""Relative difference of a loss; other shapes are other matrix products, which round differently"""
 
 
 def stage_faults(
@@ -97,7 +97,7 @@ def _stage_faults(
 def _declaration_faults(
     method: Method[Any], stage: Stage, kit: Kit, lines: PluginLines
 ) -> Iterator[Fault]:
-    """What is wrong with the declaration of the stage."""
+    """The faults of the declaration of the stage."""
     corpora, fault = result_or_fault(lines, "corpora()", lambda: kit.declared.corpora)
     if fault:
         yield fault
@@ -203,10 +203,10 @@ def _state_faults(run: _StageCheck, before: Mapping[str, Any]) -> Iterator[Fault
     kept = copy.deepcopy(run.optimiser.state_dict())
     batch, fault = run.next()
     fresh = _Fresh(run, state)
-    found = _hidden_state(run.method)
+    after = _hidden_state(run.method)
     again = _StageCheck(fresh.method, run.stage, run.kit, run.lines)
     again.optimiser.load_state_dict(kept)
-    hidden = fresh.forgotten(before, found)
+    hidden = fresh.forgotten(before, after)
     # Both methods draw the same random numbers in their step.
     states = random_states()
     fault = fault or run.step(batch)
@@ -279,19 +279,19 @@ def _hidden_state(method: nn.Module) -> dict[str, Any]:
     values that a module makes at their first use are not state.
     """
     home = type(method).__module__
-    found: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     for path, module in method.named_modules():
         if _in(type(module).__module__, home):
             names = vars(module).keys() - _MODULE_PARTS
-            found |= {
+            state |= {
                 ".".join(filter(None, ("self", path, name))): _value(vars(module)[name])
                 for name in sorted(names)
             }
     for name, file in list(sys.modules.items()):
         if _in(name, home):
             variables = {each: _value(value) for each, value in vars(file).items()}
-            found |= {f"the variable {each}": value for each, value in variables.items()}
-    return {name: value for name, value in found.items() if value is not None}
+            state |= {f"the variable {each}": value for each, value in variables.items()}
+    return {name: value for name, value in state.items() if value is not None}
 
 
 def _in(module: str, home: str) -> bool:

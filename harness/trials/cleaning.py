@@ -1,4 +1,4 @@
-"""What can be removed: caches, weights of no trial, and what killed processes left behind.
+"""Removable files: caches, weights of no trial, and what killed processes left behind.
 
 All of it can be made again, or is of use to nobody. What is locked, or was used within the last
 hour, is left where it is.
@@ -21,7 +21,7 @@ from harness.trials.store import Store
 from harness.trials.store_folders import LOG_NAME
 
 IN_USE_SECONDS = 3600
-"""What was used within so many seconds may be in use now"""
+"""Age in seconds below which a file may be in use now"""
 CACHES = {
     "travelled": "files that sweeps brought from another machine",
     "tokens": "tokenised corpora",
@@ -44,14 +44,14 @@ class Removable:
 
     name: str
     purpose: str
-    """What they are, in a few words"""
+    """A few words about them"""
     candidates: list[Path]
     free: Callable[[Path], bool]
     """Whether a candidate is not in use"""
 
     @cached_property
     def paths(self) -> list[Path]:
-        """What can be removed."""
+        """The candidates that are not in use."""
         return [path for path in self.candidates if self.free(path)]
 
     @cached_property
@@ -76,7 +76,7 @@ class Removable:
 
 
 def removables(stores: Sequence[Store]) -> Iterator[Removable]:
-    """What can be removed of the cache and of these stores.
+    """The removable parts of the cache and of these stores.
 
     Raises UserError for a store that cannot be read.
     """
@@ -99,11 +99,11 @@ def _of_store(store: Store) -> Iterator[Removable]:
     finished = store.finished_keys()
     # A damaged file may be the record of the trial whose weights these are.
     evaluated = set(store.read(("evaluates",)).table["evaluates"].to_pylist())
-    known = finished | evaluated | {Path(name).stem for name in unreadable}
+    measured = finished | evaluated | {Path(name).stem for name in unreadable}
     tried = {*store.read(()).table["key"].to_pylist(), *(Path(name).stem for name in unreadable)}
     searches = set(store.read(("search",)).table["search"].to_pylist())
     weights = [path for path in _children(store.weights_folder) if _WEIGHTS.fullmatch(path.name)]
-    lost = [path for path in weights if path.name.partition(".")[0] not in known]
+    lost = [path for path in weights if path.name.partition(".")[0] not in measured]
     # A folder beside a store may be a link of a stranger: only files of our names are ours.
     logs = [path for path in _children(store.logs_folder) if LOG_NAME.fullmatch(path.name)]
     logs = [path for path in logs if path.stem not in tried]
@@ -136,7 +136,7 @@ def size_of(path: Path) -> int:
 
 
 def _children(folder: Path) -> list[Path]:
-    """What lies in a folder, without temporary files; nothing when there is no such folder."""
+    """The content of a folder, without temporary files; nothing when there is no such folder."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if not _TEMPORARY.fullmatch(path.name))

@@ -50,23 +50,23 @@ class Measurement:
         in any case. `steps`: hears what is being done. Raises UserError when the model cannot be
         loaded.
         """
-        self.steps, known = steps, model.record
+        self.steps, record = steps, model.record
         with names_of_records():
             weights = store.kept_weights(key(model.trial))
             self.method, kit, digest = trained(
                 model.trial,
                 weights,
-                known.weights_digest if known else None,
+                record.weights_digest if record else None,
                 lambda now: steps("training the model again", now.step, now.total_steps),
             )
-        self.model = replace(model, record=known and replace(known, weights_digest=digest))
+        self.model = replace(model, record=record and replace(record, weights_digest=digest))
         """The model, with the weights that are measured, whatever its record names"""
         self.weights = weights
         """The file of the trial's weights, beside which the cosines of test pairs are kept"""
         self.embedder = Embedder(self.method, kit)
         self.embedder.progress = partial(steps, "embedding sentences")
-        found = trained_digest(self.method, kit)
-        self.folder = cache_folder() / "embeddings" / key(model.trial) / found
+        weights_digest = trained_digest(self.method, kit)
+        self.folder = cache_folder() / "embeddings" / key(model.trial) / weights_digest
         """The folder of the kept embeddings"""
         self._kept = {
             dev: KeptEmbeddings(self.folder / split, self.embedder, write=keep)
@@ -100,12 +100,12 @@ def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[R
         for suite in suites:
             started, clock = datetime.now(UTC), time.perf_counter()
             embedder.seconds, embedder.sentences = shared
-            found = _scores(measurement, suite, vectors, missing)
-            pairs = _together(found[task] for task in suite.tests if task in found).pairs
+            scores = _scores(measurement, suite, vectors, missing)
+            pairs = _together(scores[task] for task in suite.tests if task in scores).pairs
             keep_pairs(pairs, pairs_file(measurement.weights, suite.name))
             seconds = shared[0] + time.perf_counter() - clock
             memory.measure()
-            record = _record(measurement, suite, found, _reasons(suite, missing), memory)
+            record = _record(measurement, suite, scores, _reasons(suite, missing), memory)
             yield replace(record, started=started, wall_seconds=seconds)
 
 
@@ -142,16 +142,16 @@ def _scores(
     missing: Missing,
 ) -> dict[str, Scores]:
     """Task -> its scores, for the tasks that have scores."""
-    found: dict[str, Scores] = {}
+    scores: dict[str, Scores] = {}
     for done, task in enumerate(suite.data):
         if (suite.name, task) in missing:
             continue
         measurement.steps(f"scoring the tasks of {suite.name}", done, len(suite.data))
         try:
-            found[task] = suite.measure(task, vectors[measurement.apart(suite, task)])
+            scores[task] = suite.measure(task, vectors[measurement.apart(suite, task)])
         except Exception as error:
             missing[suite.name, task] = reason(error)
-    return found
+    return scores
 
 
 def _reasons(suite: Suite, missing: Missing) -> str | None:
@@ -166,18 +166,18 @@ def _reasons(suite: Suite, missing: Missing) -> str | None:
 def _record(
     measurement: Measurement,
     suite: Suite,
-    found: dict[str, Scores],
+    scores: dict[str, Scores],
     missing: str | None,
     memory: Peak,
 ) -> Record:
     model, embedder = measurement.model, measurement.embedder
-    tests = _together(found[task] for task in suite.tests if task in found)
+    tests = _together(scores[task] for task in suite.tests if task in scores)
     tests = tests | suite.averaged(tests)
-    devs = _together(found[task] for task in suite.card.dev_tasks if task in found)
+    devs = _together(scores[task] for task in suite.card.dev_tasks if task in scores)
     status: Status = "finished"
     if missing:
-        status = "partial" if found else "failed"
-    known, own = model.record, describe(model.trial)
+        status = "partial" if scores else "failed"
+    stored, own = model.record, describe(model.trial)
     return replace(
         own,
         key=evaluation_key(model, suite),
@@ -192,13 +192,13 @@ def _record(
         test=tests.metrics,
         details=tests.details | devs.details,
         uncertainty=tests.uncertainty | devs.uncertainty,
-        contamination=_contamination(model, suite) if found else {},
-        steps=known.steps if known else 0,
+        contamination=_contamination(model, suite) if scores else {},
+        steps=stored.steps if stored else 0,
         evaluation_seconds=embedder.seconds,
         sentences_per_second=embedder.sentences / embedder.seconds if embedder.seconds else None,
         **sizes(measurement.method, memory),
-        parameters_trainable=known.parameters_trainable if known else 0,
-        precision=known.precision if known else "fp32",
+        parameters_trainable=stored.parameters_trainable if stored else 0,
+        precision=stored.precision if stored else "fp32",
         revisions=_revisions(model, suite) or own.revisions,
     )
 
@@ -212,7 +212,7 @@ def _revisions(model: MeasuredModel, suite: Suite) -> dict[str, str]:
 
 
 def _contamination(model: MeasuredModel, suite: Suite) -> dict[str, float]:
-    """What the training corpora have of the tests; nothing where a test has no data here."""
+    """The overlap of training corpora and tests; nothing where a test has no data here."""
     try:
         return contamination(model.trial.declared.corpora.values(), suite)
     except UserError:

@@ -138,7 +138,7 @@ def _sts_is_here() -> bool:
 _TAKEN_FROM = "weights-digest"
 """The file beside an encoder with the digest of the weights that it was taken from"""
 IN_A_METHOD = "encoder.model."
-"""What stands before the names of the pretrained model in the state of a method"""
+"""Prefix of the pretrained model's parameter names in the state of a method"""
 
 
 def provide(store: Store, encoder: str) -> None:

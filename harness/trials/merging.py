@@ -31,12 +31,12 @@ class Conflict:
     store: str
     """The store whose result is not taken"""
     difference: str
-    """What differs first"""
+    """The first difference"""
 
 
 @dataclass
 class Merged:
-    """What came of a merge."""
+    """The outcome of a merge."""
 
     new: int = 0
     """Records that the store did not have, or had only unfinished"""
@@ -55,32 +55,32 @@ def merge(sources: Sequence[Store], into: Store, steps: Steps = unheard) -> Merg
     weights. Raises UserError when `into` cannot be written.
     """
     into.check_writable()
-    found = Merged()
+    merged = Merged()
     for source in sources:
         reading = source.read(())
         damaged = dict(reading.unreadable)
-        known = into.read(()).table["key"]
-        new = reading.table.filter(pc.invert(pc.is_in(reading.table["key"], known)))
+        keys = into.read(()).table["key"]
+        new = reading.table.filter(pc.invert(pc.is_in(reading.table["key"], keys)))
         finished = pc.equal(new["status"], "finished")
         digests: dict[str, str | None] = {}
-        merged = partial(steps, f"merging records of {source.place}", total=new.num_rows)
-        parts = _noted(_parts(source, new.filter(finished)["key"], damaged), digests, merged)
+        heard = partial(steps, f"merging records of {source.place}", total=new.num_rows)
+        parts = _noted(_parts(source, new.filter(finished)["key"], damaged), digests, heard)
         if first := next(parts, None):  # all of them may be damaged
             into.add(chain([first], parts))
         unfinished = new.filter(pc.invert(finished))["key"]
-        for part in _noted(_parts(source, unfinished, damaged), digests, merged):
+        for part in _noted(_parts(source, unfinished, damaged), digests, heard):
             for row in part.to_pylist():
                 into.write(record_of(row))
         for done, (key, digest) in enumerate(digests.items()):
             steps(f"copying the weights of {source.place}", done, len(digests))
             _take_weights(source, into, key, digest)
             _take_pairs(source, into, key)
-        found.new += len(digests)
+        merged.new += len(digests)
         both = reading.table.num_rows - new.num_rows
         compared = partial(steps, f"comparing records of {source.place}", total=both)
-        _compare(source, into, known, found, damaged, compared)
-        found.unreadable += sorted(damaged.items())
-    return found
+        _compare(source, into, keys, merged, damaged, compared)
+        merged.unreadable += sorted(damaged.items())
+    return merged
 
 
 def _parts(store: Store, keys: pa.ChunkedArray, damaged: dict[str, str]) -> Iterator[pa.Table]:
@@ -114,8 +114,8 @@ def _noted(
 def _compare(
     source: Store,
     into: Store,
-    known: pa.ChunkedArray,
-    found: Merged,
+    keys: pa.ChunkedArray,
+    merged: Merged,
     damaged: dict[str, str],
     compared: Callable[[int], None],
 ) -> None:
@@ -125,7 +125,7 @@ def _compare(
     records that have been compared.
     """
     done = 0
-    for part in _parts(source, known, damaged):
+    for part in _parts(source, keys, damaged):
         compared(done := done + part.num_rows)
         ours = {
             row["key"]: record_of(row)
@@ -138,16 +138,16 @@ def _compare(
                 into.write(theirs)
                 _take_weights(source, into, theirs.key, theirs.weights_digest)
                 _take_pairs(source, into, theirs.key)
-                found.new += 1
+                merged.new += 1
                 continue
-            found.known += 1
+            merged.known += 1
             if theirs.finished and (name := mine.difference(theirs)):
                 shown = _shown(name, mine, theirs)
-                found.conflicts.append(Conflict(mine.key, source.place, shown))
+                merged.conflicts.append(Conflict(mine.key, source.place, shown))
 
 
 def _shown(name: str, ours: Record, theirs: Record) -> str:
-    """What differs between two results, with the two values where they are numbers."""
+    """The difference of two results, with the two values where they are numbers."""
     one, other = getattr(ours, name), getattr(theirs, name)
     if name in ("dev", "test", "details"):
         for metric in sorted(one.keys() | other.keys()):

@@ -11,7 +11,7 @@ from typing import TextIO, cast
 from harness.inputs import opened_itself
 
 KEPT_BYTES = 512 * 1024
-"""Of a longer output, so much of its beginning and so much of its end are kept"""
+"""Bytes of the beginning, and of the end, that are kept of a longer output"""
 
 
 ATTEMPT = b"== an attempt on "
@@ -94,13 +94,13 @@ def last_lines(path: Path, characters: int) -> str:
         with opened_itself(path) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - 4 * characters))
-            found = file.read()
+            content = file.read()
     except OSError:
         return ""
-    _, attempt, output = found.rpartition(ATTEMPT)
+    _, attempt, output = content.rpartition(ATTEMPT)
     if attempt:
-        found = output.partition(b"\n")[2]
-    lines = printable(found.decode("utf-8", "replace"))
+        content = output.partition(b"\n")[2]
+    lines = printable(content.decode("utf-8", "replace"))
     text = "\n".join(line for line in lines.splitlines() if line.strip())
     if len(text) <= characters:
         return text

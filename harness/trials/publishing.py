@@ -28,7 +28,7 @@ PUBLIC_STATES = ("finished", "partial", "pruned")
 """The states of the records that are published; a failure says something of a machine only"""
 _EMPTIED = ("host", "reason", "plugin")
 PUBLIC_STORE, FLAT, TEXT = "trials", "trials-flat.parquet", "README.md"
-"""What a published folder has: a store, the same as one flat table, and a page that says so"""
+"""Names in a published folder: a store, the same as one flat table, and a page that says so"""
 _PAGE = """\
 # Results of {count} trials
 
@@ -111,7 +111,7 @@ def _alone(word: str) -> str:
 
 
 _KIND = re.compile(r"[a-z]+:(?=~|\.{0,2}/)")
-"""What stands in front of a path in the name of a corpus, such as `neighbours:`"""
+"""Kind in front of a path in the name of a corpus, such as `neighbours:`"""
 _STARTS = ("/", "~", "./", "../")
 
 

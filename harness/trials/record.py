@@ -15,85 +15,42 @@ from pydantic_core import from_json
 from harness.evaluation.scores import Uncertainty
 
 SCHEMA_VERSION = 7
-"""It is raised when the columns change, so that an old store gets an error message of its own"""
+"""Version of the columns; a store with newer ones gets an error message of its own"""
 Status = Literal["finished", "partial", "pruned", "failed"]
 RecordRole = Literal["search", "final", "evaluation"]
 
-_METRICS = pa.map_(pa.string(), pa.float64())
+_TEXT, _REAL, _COUNT, _SHORT = pa.string(), pa.float64(), pa.int64(), pa.int32()
+_METRICS = pa.map_(_TEXT, _REAL)
 _INTERVALS = pa.map_(
-    pa.string(),
-    pa.struct([(name, pa.float64()) for name in ("standard_error", "low", "high")]),
+    _TEXT, pa.struct([(name, _REAL) for name in ("standard_error", "low", "high")])
 )
 _CURVES = pa.list_(
-    pa.struct(
-        [
-            ("step", pa.int64()),
-            ("stage", pa.string()),
-            ("metric", pa.string()),
-            ("value", pa.float64()),
-        ]
-    )
+    pa.struct([("step", _COUNT), ("stage", _TEXT), ("metric", _TEXT), ("value", _REAL)])
 )
-SCHEMA = pa.schema(
-    [
-        ("key", pa.string()),
-        ("schema_version", pa.int32()),
-        ("status", pa.string()),
-        ("reason", pa.string()),
-        ("role", pa.string()),
-        ("search", pa.string()),
-        ("suite", pa.string()),
-        ("suite_card", pa.string()),
-        ("evaluates", pa.string()),
-        ("method", pa.string()),
-        ("setting", pa.string()),
-        ("encoder", pa.string()),
-        ("seed", pa.int64()),
-        ("label_fraction", pa.float64()),
-        ("subset", pa.int64()),
-        ("configuration", pa.string()),
-        ("selected_by", pa.string()),
-        ("dev_before", pa.float64()),
-        ("dev", _METRICS),
-        ("test", _METRICS),
-        ("details", _METRICS),
-        ("uncertainty", _INTERVALS),
-        ("contamination", _METRICS),
-        ("history", _CURVES),
-        ("steps", pa.int64()),
-        ("wall_seconds", pa.float64()),
-        ("training_seconds", pa.float64()),
-        ("evaluation_seconds", pa.float64()),
-        ("sentences_per_second", pa.float64()),
-        ("peak_host_memory_mib", pa.float64()),
-        ("peak_gpu_memory_mib", pa.float64()),
-        ("parameters_total", pa.int64()),
-        ("parameters_trainable", pa.int64()),
-        ("parameters_added", pa.int64()),
-        ("precision", pa.string()),
-        ("engine", pa.string()),
-        ("threads", pa.int32()),
-        ("host", pa.string()),
-        ("device", pa.string()),
-        ("started", pa.timestamp("us", tz="UTC")),
-        ("versions", pa.string()),
-        ("commit", pa.string()),
-        ("plugin", pa.string()),
-        ("source_digest", pa.string()),
-        ("data_digest", pa.string()),
-        ("model_digest", pa.string()),
-        ("weights_digest", pa.string()),
-        ("revisions", pa.string()),
-        ("protocol", pa.int32()),
-    ]
-)
+SCHEMA = pa.schema([
+    ("key", _TEXT), ("schema_version", _SHORT), ("status", _TEXT), ("reason", _TEXT),
+    ("role", _TEXT), ("search", _TEXT), ("suite", _TEXT), ("suite_card", _TEXT),
+    ("evaluates", _TEXT), ("method", _TEXT), ("setting", _TEXT), ("encoder", _TEXT),
+    ("seed", _COUNT), ("label_fraction", _REAL), ("subset", _COUNT), ("configuration", _TEXT),
+    ("selected_by", _TEXT), ("dev_before", _REAL), ("dev", _METRICS), ("test", _METRICS),
+    ("details", _METRICS), ("uncertainty", _INTERVALS), ("contamination", _METRICS),
+    ("history", _CURVES), ("steps", _COUNT), ("wall_seconds", _REAL),
+    ("training_seconds", _REAL), ("evaluation_seconds", _REAL), ("sentences_per_second", _REAL),
+    ("peak_host_memory_mib", _REAL), ("peak_gpu_memory_mib", _REAL),
+    ("parameters_total", _COUNT), ("parameters_trainable", _COUNT), ("parameters_added", _COUNT),
+    ("precision", _TEXT), ("engine", _TEXT), ("threads", _SHORT), ("host", _TEXT),
+    ("device", _TEXT), ("started", pa.timestamp("us", tz="UTC")), ("versions", _TEXT),
+    ("commit", _TEXT), ("plugin", _TEXT), ("source_digest", _TEXT), ("data_digest", _TEXT),
+    ("model_digest", _TEXT), ("weights_digest", _TEXT), ("revisions", _TEXT),
+    ("protocol", _SHORT),
+])  # fmt: skip
 """The columns of a Parquet file, in order; `Record` says what each of them means"""
 LARGE_COLUMNS = ("details", "uncertainty", "history")
 """Columns that are most of a row's bytes, and that few readers need"""
 WITHOUT_LARGE = tuple(name for name in SCHEMA.names if name not in LARGE_COLUMNS)
 JSON_COLUMNS = ("configuration", "engine", "versions", "revisions", "suite_card")
 RANK = {"failed": 0, "pruned": 1, "partial": 2, "finished": 3}
-"""Of two rows of one trial, the one whose status has the higher rank counts"""
+"""Status -> rank; of two rows of one trial, the one with the higher rank counts"""
 _MAPS = ("dev", "test", "details", "uncertainty")
 """Columns with maps that are results"""
 _DUMPED = ("configuration", "engine", "versions", "revisions")
@@ -119,7 +76,7 @@ class Record:
     configuration: Mapping[str, Any]
     """Hyperparameter -> its value, all of them, and the label subset where there is one"""
     reason: str | None = None
-    """Why it failed, or what is missing"""
+    """Reason of the failure, or names of the missing tasks"""
     search: str = ""
     """Identifier of the search that asked for the trial"""
     suite: str | None = None
@@ -141,7 +98,7 @@ class Record:
     uncertainty: Mapping[str, Uncertainty] = field(default_factory=dict)
     """Dev or test metric -> uncertainty of its score"""
     contamination: Mapping[str, float] = field(default_factory=dict)
-    """What the training corpora have of the tests, named `task/figure`; the figures are those of
+    """Overlap of the training corpora with the tests, named `task/figure`; the figures are those of
     harness.evaluation.overlap.OVERLAP_FIGURES"""
     history: list[Mapping[str, Any]] = field(default_factory=list)
     """Quantities along the training, in the order of the steps: step, stage, metric, value"""
@@ -279,7 +236,7 @@ Family = tuple[str | None, ...]
 
 
 def searched_names(trials: pa.Table) -> dict[Family, list[str]]:
-    """For each family of trials the hyperparameters in which they differ, sorted.
+    """Family of trials -> the hyperparameters in which they differ, sorted.
 
     `trials`: FAMILY_COLUMNS and `configuration`. The label subset is none of them, because it
     numbers a repetition as a seed does.

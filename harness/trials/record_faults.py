@@ -34,7 +34,7 @@ Check = Callable[[pa.Array], pa.Array]
 
 
 def faults_of(table: pa.Table) -> pa.Array:
-    """For each row of a table with columns of SCHEMA the first fault, or null.
+    """The first fault of each row of a table with columns of SCHEMA, or null.
 
     The status, the role and so on of a row are checked as far as the table has these columns.
     """
@@ -49,7 +49,7 @@ def faults_of(table: pa.Table) -> pa.Array:
 
 
 def _checks(name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
-    """For each check of a column: whether each row passes it, and what the others are."""
+    """The checks of a column: whether each row passes, and the fault of those that do not."""
     kind = SCHEMA.field(name).type
     if name in _PRESENT:
         yield pc.is_valid(column), "is missing"
@@ -106,10 +106,10 @@ def _checks(name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
 def is_object(text: str) -> bool:
     """Whether a text is a JSON object of numbers below 64 bits, texts, null and lists of them."""
     try:
-        found = from_json(text, cache_strings="keys")
+        value = from_json(text, cache_strings="keys")
     except ValueError:
         return False
-    return isinstance(found, dict) and _is_plain(found, DEEPEST_JSON)
+    return isinstance(value, dict) and _is_plain(value, DEEPEST_JSON)
 
 
 def _is_plain(value: Any, depth: int) -> bool:
@@ -230,7 +230,7 @@ def wrong_trials(old: Sequence[OldTrial]) -> Wrong:
 
 
 def _own_reasons(column: Column) -> list[str | None] | None:
-    """Why each row's own training was wrong; None: no row is old enough to ask about."""
+    """The reasons why the rows' own training was wrong; None: no row is old enough to ask about."""
     protocols = column("protocol").to_pylist()
     if all((protocol or 0) > LAST_WRONG for protocol in protocols):
         return None
@@ -241,7 +241,7 @@ def _own_reasons(column: Column) -> list[str | None] | None:
 
 
 def _own_reason(engine: str | None, configuration: str | None, protocol: int | None) -> str | None:
-    """Why a trial was trained wrongly; None for one that was not, or that cannot be read."""
+    """The reason why a trial was trained wrongly; None when it was not, or is unreadable."""
     try:
         how, values = json.loads(engine or "{}"), json.loads(configuration or "{}")
         sharded = how.get("engine") == "deepspeed" and how.get("zero") in (1, 2)

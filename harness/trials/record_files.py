@@ -28,11 +28,11 @@ from harness.trials.record_faults import (
 ROWS_TOGETHER = 1024
 """Rows of a row group, which is the least that a reader of one row has to unpack"""
 READ_ERRORS = (pa.ArrowException, OSError, ValueError, UserError)
-"""What reading a damaged or foreign file raises"""
+"""Exceptions of reading a damaged or foreign file"""
 COMPACTED = "compact-"
 """The beginning of the names of files with the records of many trials"""
 UNFINISHED = "-unfinished.parquet"
-"""What stands behind the key in the name of the file of a trial that has not finished"""
+"""Suffix behind the key in the name of the file of a trial that has not finished"""
 MOST_ROWS = 10_000_000
 """Rows of a file; a few bytes may claim any number of them"""
 KeyRange = tuple[str, str]
@@ -52,12 +52,12 @@ def read_rows(
     names = _named(columns)
     if between is not None and not _has_some(_sorted_keys(*_state(path)), between):
         return no_rows(columns)
-    with _opened(path) as (file, known):
-        groups = _row_groups(file, known, between)
-        there = [name for name in names if name in known]
+    with _opened(path) as (file, present):
+        groups = _row_groups(file, present, between)
+        there = [name for name in names if name in present]
         # For the few rows of most files, threads cost more than they save.
         table = file.read_row_groups(groups, there, use_threads=len(groups) > 1)
-        column = _column_of(file, groups, known)
+        column = _column_of(file, groups, present)
         if between is not None:
             wanted = _within(table["key"], between)
             table, column = table.filter(wanted), _filtered(column, wanted)
@@ -67,11 +67,11 @@ def read_rows(
 
 def read_row_groups(path: Path) -> Iterator[pa.Table]:
     """The rows of a file, a part at a time; it raises what `read_rows` raises."""
-    with _opened(path) as (file, known):
-        there = [name for name in SCHEMA.names if name in known]
+    with _opened(path) as (file, present):
+        there = [name for name in SCHEMA.names if name in present]
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, there, use_threads=file.num_row_groups > 1)
-            table = _without_wrong(table, path, _column_of(file, [group], known))
+            table = _without_wrong(table, path, _column_of(file, [group], present))
             if table.num_rows:
                 yield _of_this_schema(table, SCHEMA.names, path)
 
@@ -84,19 +84,19 @@ def _without_wrong(table: pa.Table, path: Path, column: Column) -> pa.Table:
 @functools.lru_cache(maxsize=8)
 def _wrong_of(folder: Path, _changed: int) -> Wrong:
     """The wrong trials of a store; they are remembered until a file comes or goes."""
-    found = []
+    trials = []
     for path in folder.glob("[!.]*.parquet"):
-        with suppress(*READ_ERRORS), _opened(path) as (file, known):  # `read` names what is damaged
-            found += old_trials(_column_of(file, range(file.num_row_groups), known))
-    return wrong_trials(found)
+        with suppress(*READ_ERRORS), _opened(path) as (file, present):  # `read` names them
+            trials += old_trials(_column_of(file, range(file.num_row_groups), present))
+    return wrong_trials(trials)
 
 
-def _column_of(file: pq.ParquetFile, groups: Sequence[int], known: list[str]) -> Column:
-    """What reads a column of these row groups; one that the file does not have is null."""
+def _column_of(file: pq.ParquetFile, groups: Sequence[int], present: list[str]) -> Column:
+    """A reader of any column of these row groups; one that the file does not have is null."""
 
     def column(name: str) -> pa.ChunkedArray:
         kind = SCHEMA.field(name).type
-        if name in known:
+        if name in present:
             return file.read_row_groups(groups, [name], use_threads=False)[name].cast(kind)
         rows = sum(file.metadata.row_group(group).num_rows for group in groups)
         return pa.chunked_array([pa.nulls(rows, kind)])
@@ -109,7 +109,7 @@ def _filtered(column: Column, wanted: pa.ChunkedArray) -> Column:
 
 
 def no_rows(columns: Sequence[str]) -> pa.Table:
-    """What `read_rows` would give for a file without rows."""
+    """An empty table, as `read_rows` gives it for a file without rows."""
     return _no_rows(tuple(_named(columns)))
 
 
@@ -174,21 +174,21 @@ def _opened(path: Path) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
     """A file and the names of its columns, which pyarrow makes anew whenever one asks for them."""
     _found(path)
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        known = file.schema_arrow.names
-        if missing := sorted({"key", "status"} - set(known)):
+        names = file.schema_arrow.names
+        if missing := sorted({"key", "status"} - set(names)):
             raise ValueError(f"not a trial record: no column {', '.join(missing)}")
-        if twice := sorted({name for name in known if known.count(name) > 1}):
+        if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"not a trial record: it has the column {twice[0]} twice")
         if file.schema_arrow.field("key").type != pa.string():
             raise ValueError("not a trial record: its keys are no texts")
         most = MOST_ROWS if path.name.startswith(COMPACTED) else 1
         if file.metadata.num_rows > most:
             raise ValueError(f"it has {file.metadata.num_rows} records; at most {most} are read")
-        yield file, known
+        yield file, names
 
 
 def _found(path: Path) -> os.stat_result:
-    """What the system knows of a file. To open what is no file, such as a pipe, could take ever."""
+    """The status of a regular file. Opening anything else, such as a pipe, could block."""
     kind = kind_of(path)
     if kind == "nothing":
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
@@ -202,7 +202,7 @@ def _named(columns: Sequence[str]) -> list[str]:
 
 
 def _state(path: Path) -> tuple[Path, int, int, int]:
-    """What tells a file from the one that may have been there before."""
+    """Identity of a file's content without reading it: path, inode, size, time."""
     found = _found(path)
     return path, found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -223,22 +223,22 @@ def _has_some(keys: Sequence[str], between: KeyRange) -> bool:
     return first < len(keys) and keys[first] <= between[1]
 
 
-def _row_groups(file: pq.ParquetFile, known: list[str], between: KeyRange | None) -> list[int]:
+def _row_groups(file: pq.ParquetFile, names: list[str], between: KeyRange | None) -> list[int]:
     """The row groups of a file that can have keys in `between`, as their statistics say."""
     groups = range(file.num_row_groups)
     if between is None:
         return list(groups)
-    column = known.index("key")
+    column = names.index("key")
     chunks = [file.metadata.row_group(group).column(column) for group in groups]
     return [group for group in groups if _overlaps(chunks[group], between)]
 
 
 def _overlaps(chunk: pq.ColumnChunkMetaData, between: KeyRange) -> bool:
     # In a foreign file the column may stand behind columns of several parts.
-    known = chunk.statistics if chunk.path_in_schema == "key" else None
-    if known is None or not known.has_min_max:
+    statistics = chunk.statistics if chunk.path_in_schema == "key" else None
+    if statistics is None or not statistics.has_min_max:
         return True
-    return bool(known.min <= between[1] and known.max >= between[0])
+    return bool(statistics.min <= between[1] and statistics.max >= between[0])
 
 
 def _within(keys: pa.ChunkedArray, between: KeyRange) -> pa.ChunkedArray:
@@ -291,12 +291,12 @@ def listed(folder: Path, start: str = "") -> list[Path]:
     Raises UserError for a folder that cannot be read.
     """
     try:
-        found = [entry.name for entry in os.scandir(folder)]
+        entries = [entry.name for entry in os.scandir(folder)]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise UserError(f"the store {folder} cannot be read ({error.strerror})") from None
-    names = [name for name in found if name.endswith(".parquet") and name[0] != "."]
+    names = [name for name in entries if name.endswith(".parquet") and name[0] != "."]
     names = [name for name in names if name.startswith(start)]
     names.sort(key=lambda name: (not name.startswith(COMPACTED), name))
     return [folder / name for name in names]
@@ -317,13 +317,13 @@ def each_file(
         for path in paths():
             if path in done:
                 continue
-            found: pa.Table | str
+            rows: pa.Table | str
             try:
-                found = read_rows(path, columns, between)
+                rows = read_rows(path, columns, between)
             except FileNotFoundError:
                 gone = True
                 continue
             except READ_ERRORS as error:
-                found = str(error).splitlines()[0]
+                rows = str(error).splitlines()[0]
             done.add(path)
-            yield path, found
+            yield path, rows

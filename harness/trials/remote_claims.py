@@ -5,12 +5,15 @@ when no other one is there. Of two processes that write at the same time, each s
 since a bucket shows at once what was written; so at most one of them goes on. The owner writes its
 object anew every few seconds. One that does not change any more is of a machine that is gone.
 Nothing here compares two clocks.
+
+A conditional write (`If-None-Match: *`) would be one request, but pyarrow 26 has none: it drops the
+header (apache/arrow#44281), and servers that do not know it would let both processes go on.
 """
 
 import json
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -42,7 +45,6 @@ class RemoteClaim:
         self._own = Owner()
         self._name = f"{key}-{self._own.token}"
         self._released = threading.Event()
-        self._beats = 0
         self._thread = threading.Thread(target=self._live, name=f"claim {key}", daemon=True)
 
     def take(self) -> Owner | None:
@@ -50,18 +52,19 @@ class RemoteClaim:
 
         Raises RemoteAway when the bucket cannot be asked.
         """
-        if other := self._other():
-            return other[1]
+        if owner := living(self.remote, self.key, self._name):
+            return owner[1]
         self._beat()
         until = time.monotonic() + YIELD_SECONDS
-        while other := self._other():
+        while owner := living(self.remote, self.key, self._name):
             # The later name withdraws; the earlier one waits for that, and not for ever, because
             # the other one may have looked before this one has written.
-            if self._name > other[0] or time.monotonic() > until:
+            if self._name > owner[0] or time.monotonic() > until:
                 self.remote.remove(f"{RUNNING_OBJECTS}/{self._name}")
-                return other[1]
+                return owner[1]
             time.sleep(0.2)
-        self._remove(f"{self.key}.")  # notes for a process that has died
+        for note in self._notes():  # for a process that has died
+            self.remote.remove(f"{RUNNING_OBJECTS}/{note}")
         self._thread.start()
         return None
 
@@ -72,28 +75,25 @@ class RemoteClaim:
             return
         self._thread.join()
         with suppress(RemoteAway):  # without signs of life it ends by itself
-            self._remove(self._name, f"{self.key}.")
-
-    def _remove(self, *beginnings: str) -> None:
-        for name in self.remote.names(RUNNING_OBJECTS):
-            if name.startswith(beginnings):
+            for name in (self._name, *self._notes()):
                 self.remote.remove(f"{RUNNING_OBJECTS}/{name}")
 
-    def _other(self) -> tuple[str, Owner] | None:
-        return living(self.remote, self.key, self._name)
+    def _notes(self) -> list[str]:
+        """The names of the notes for the trial."""
+        names = self.remote.names(RUNNING_OBJECTS)
+        return [name for name in names if name.startswith(f"{self.key}.")]
 
     def _live(self) -> None:
         """Give signs of life, and bring notes to the trial, until the claim is given back."""
         while not self._released.wait(REMOTE_BEAT_SECONDS):
             with suppress(RemoteAway, OSError):
-                for name in self.remote.names(RUNNING_OBJECTS):
-                    if name.startswith(f"{self.key}."):
-                        (self.running / name.removeprefix(f"{self.key}.")).touch()
+                for note in self._notes():
+                    (self.running / note.removeprefix(f"{self.key}.")).touch()
                 self._beat()
 
     def _beat(self) -> None:
-        self._beats += 1
-        content = {"owner": asdict(self._own), "beats": self._beats, "progress": None}
+        """Write the claim anew; the server's time of the object is the sign of life."""
+        content: dict[str, Any] = {"owner": asdict(self._own), "progress": None}
         with suppress(OSError):  # it has not begun
             content["progress"] = (self.running / PROGRESS).read_text(encoding="utf-8")
         self.remote.put(f"{RUNNING_OBJECTS}/{self._name}", json.dumps(content).encode())
@@ -108,42 +108,36 @@ def living(remote: RemoteFolder, key: str, own: str = "") -> tuple[str, Owner] |
     for name, seen in remote.names(RUNNING_OBJECTS).items():
         if name == own or not name.startswith(f"{key}-"):
             continue
-        owner = _owner(remote, name)
         before, since = _sightings.get(name, (None, 0.0))
         if before != seen:
             _sightings[name] = (seen, time.monotonic())
-        elif time.monotonic() - since > REMOTE_GONE_SECONDS:
-            owner = None
-        if owner is not None and not owner.has_ended:
-            return name, owner
+        if before != seen or time.monotonic() - since <= REMOTE_GONE_SECONDS:
+            with suppress(ValueError):  # it has been given back this moment, or names nobody
+                owner = Owner.of(_content(remote, name).get("owner"))
+                if not owner.has_ended:
+                    return name, owner
         remote.remove(f"{RUNNING_OBJECTS}/{name}")
         _sightings.pop(name, None)
     return None
 
 
-def progress_of_others(remote: RemoteFolder, here: Collection[str]) -> list[str]:
+def progress_of_others(remote: RemoteFolder, here: Collection[str]) -> Iterator[str]:
     """The notes of running trials (PROGRESS) without those with the keys in `here`.
 
     They are as old as the last sign of life. Raises RemoteAway.
     """
-    names = [name for name in remote.names(RUNNING_OBJECTS) if name.partition("-")[2]]
-    contents = [_content(remote, name) for name in names if name.partition("-")[0] not in here]
-    notes = (content.get("progress") for content in contents)
-    return [note for note in notes if isinstance(note, str)]
-
-
-def _owner(remote: RemoteFolder, name: str) -> Owner | None:
-    """The owner that a claim names; None when it has been given back this moment, or names none."""
-    try:
-        return Owner.of(_content(remote, name).get("owner"))
-    except ValueError:
-        return None
+    for name in remote.names(RUNNING_OBJECTS):
+        key, dash, _ = name.partition("-")
+        if dash and key not in here:
+            note = _content(remote, name).get("progress")
+            if isinstance(note, str):
+                yield note
 
 
 def _content(remote: RemoteFolder, name: str) -> dict[str, Any]:
-    """What a claim says; nothing when it is gone or is no claim."""
+    """The content of a claim; nothing when it is gone or is no claim."""
     for _ in range(3):  # it may be replaced by a longer one while it is read
         with suppress(ValueError, RecursionError):
-            found = json.loads(remote.get(f"{RUNNING_OBJECTS}/{name}") or b"{}")
-            return found if isinstance(found, dict) else {}
+            content = json.loads(remote.get(f"{RUNNING_OBJECTS}/{name}") or b"{}")
+            return content if isinstance(content, dict) else {}
     return {}

@@ -130,11 +130,11 @@ class RemoteCopy:
 
     def _records(self) -> dict[str, int]:
         """Name -> time of modification, of the records that are here."""
-        found = {}
+        times = {}
         for path in self.folder.glob(f"[!.]*{SUFFIX}"):
             with suppress(FileNotFoundError):  # another process receives or folds
-                found[path.name] = path.stat().st_mtime_ns
-        return found
+                times[path.name] = path.stat().st_mtime_ns
+        return times
 
 
 def _differs(name: str, here: int | None, there: RemoteObject) -> bool:

@@ -79,17 +79,16 @@ class RemoteStore(Store):
 
     def kept_weights(self, key: str) -> Path:
         """The file of a trial's trained weights; it is fetched from the bucket when it has one."""
-        path = self.weights(key)
-        if not path.is_file():
-            with self._going_on("the weights are not fetched"), suppress(FileNotFoundError):
-                self.copy.remote_weights.download(path.name, path)
-        return path
+        return self._fetched(self.weights(key), "the weights are not fetched")
 
     def kept_pairs(self, key: str, suite: str) -> Path:
-        """As `Store.kept_pairs`; the file is fetched from the bucket when it has one."""
-        path = super().kept_pairs(key, suite)
+        """The file of a trial's cosines; it is fetched from the bucket when it has one."""
+        return self._fetched(super().kept_pairs(key, suite), "the cosines are not fetched")
+
+    def _fetched(self, path: Path, without: str) -> Path:
+        """A file beside the weights, fetched if it is not here; `without`: how one goes on."""
         if not path.is_file():
-            with self._going_on("the cosines are not fetched"), suppress(FileNotFoundError):
+            with self._going_on(without), suppress(FileNotFoundError):
                 self.copy.remote_weights.download(path.name, path)
         return path
 
@@ -209,7 +208,7 @@ class RemoteStore(Store):
     def progress_elsewhere(self) -> list[str]:
         here = {path.parent.name for path in self.running_folder.glob(f"*/{PROGRESS}")}
         with self._going_on("other machines are not shown"):
-            return progress_of_others(self.remote, here)
+            return list(progress_of_others(self.remote, here))
         return []
 
     def leave_note(self, note: Path) -> None:
@@ -247,16 +246,16 @@ def opened(place: str | None) -> Store:
 
     Raises UserError for what is there and is no folder, and for a bucket that cannot be read.
     """
-    found = store_at(place or DEFAULT_STORE)
-    if isinstance(found, RemoteStore):
-        _reach(found.place)
-        return found
-    kind = kind_of(found.folder)
+    store = store_at(place or DEFAULT_STORE)
+    if isinstance(store, RemoteStore):
+        _reach(store.place)
+        return store
+    kind = kind_of(store.folder)
     if kind not in ("a folder", "nothing"):
         raise UserError(
-            f"the store {found.place} is {kind}, not a folder; choose another folder with --store"
+            f"the store {store.place} is {kind}, not a folder; choose another folder with --store"
         )
-    return found
+    return store
 
 
 @functools.cache

@@ -124,9 +124,9 @@ def run_trial(
                 dev = measured.score_dev(embedder)
         kept = keep(method, kit, weights, trial) if final else None
         with readable(method):
-            found = measured.score_test(embedder) if final else Scores({})
+            scores = measured.score_test(embedder) if final else Scores({})
         if weights is not None:
-            keep_pairs(found.pairs, pairs_file(weights, measured.name))
+            keep_pairs(scores.pairs, pairs_file(weights, measured.name))
     why = f"its search pruned it after {outcome.steps} steps" if outcome.pruned else None
     return replace(
         describe(trial),
@@ -134,9 +134,9 @@ def run_trial(
         reason=why,
         dev_before=before,
         dev={measured.dev: dev},
-        test=found.metrics,
-        details=found.details,
-        uncertainty=found.uncertainty,
+        test=scores.metrics,
+        details=scores.details,
+        uncertainty=scores.uncertainty,
         contamination=contamination(kit.declared.corpora.values(), measured) if final else {},
         history=[*outcome.all_points()],
         steps=outcome.steps,
@@ -209,7 +209,7 @@ def run_shared_stage(trial: Trial, asked: Collection[int], report: Report) -> No
 def _dev_score(
     method: Method[Any], kit: Kit, measured: Suite, embedder: Embedder, precision: str
 ) -> Callable[[], float]:
-    """What scores the method on dev during the training, in the precision of the training."""
+    """A function that scores the method on dev in the precision of the training."""
     chosen = "fp32" if isinstance(method, FrozenMethod) else precision
 
     def evaluate() -> float:
@@ -220,7 +220,7 @@ def _dev_score(
 
 
 def _identity(trial: Trial, precision: str) -> dict[str, Any]:
-    """What two processes must agree in, so that one can go on from the checkpoint of the other."""
+    """The facts in which two processes agree where one can go on from the other's checkpoint."""
     machine, threads, torch, transformers = kind_of_machine(device())
     computed: dict[str, Any] = {"machine": machine, "precision": precision}
     # Several processes draw other numbers anyway, and another number of them may go on.
@@ -278,13 +278,13 @@ def trained(
             _logger.warning("%s; the trial is trained again", error)
             method, kit = built(trial)  # a part of the weights may have been loaded
     train(method, kit, trial, suite(kit.config.suite), Embedder(method, kit), report)
-    found = keep(method, kit, weights, trial)
-    if digest is None or found in (digest, None):
+    kept = keep(method, kit, weights, trial)
+    if digest is None or kept in (digest, None):
         return method, kit, digest
     discard(weights)  # the weights in a store are those that its records name
     why = "perhaps because this machine is another one"
     _logger.warning("the weights of %s differ from its record, %s", trial.label, why)
-    return method, kit, found
+    return method, kit, kept
 
 
 def trained_digest(method: Method[Any], kit: Kit) -> str:

@@ -26,7 +26,7 @@ _Report = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class RunningTrial:
-    """How far a trial is."""
+    """The progress of a running trial."""
 
     label: str
     seconds: float = 0.0
@@ -76,14 +76,14 @@ def noted(label: str, report: _Report, folder: Path | None) -> Iterator[_Report]
 
 def running_trials(store: Store) -> list[RunningTrial]:
     """The trials of a store that processes of any machine run now, by label."""
-    found = []
+    trials = []
     for note in store.running_folder.glob(f"*/{PROGRESS}"):
         with suppress(OSError):  # it ended this moment
             trial = _read(read_note(note))
             if trial is not None and owner_of(store.claim(note.parent.name)) is not None:
-                found.append(trial)
-    found += filter(None, map(_read, store.progress_elsewhere()))
-    return sorted(found, key=lambda trial: trial.label)
+                trials.append(trial)
+    trials += filter(None, map(_read, store.progress_elsewhere()))
+    return sorted(trials, key=lambda trial: trial.label)
 
 
 def _write(trial: RunningTrial, folder: Path) -> None:
@@ -94,14 +94,14 @@ def _write(trial: RunningTrial, folder: Path) -> None:
 def _read(note: str | bytes) -> RunningTrial | None:
     """The trial that a note describes; None when the note is damaged."""
     try:
-        found: RunningTrial = _notes().validate_json(note)
+        trial: RunningTrial = _notes().validate_json(note)
     except ValueError:
         return None
-    if found.progress and not 0 <= found.progress.step <= found.progress.total_steps > 0:
+    if trial.progress and not 0 <= trial.progress.step <= trial.progress.total_steps > 0:
         return None
-    if not all(abs(value) < LARGEST_SCORE for value in (found.seconds, *found.curve)):
+    if not all(abs(value) < LARGEST_SCORE for value in (trial.seconds, *trial.curve)):
         return None
-    return replace(found, label=visible(found.label))
+    return replace(trial, label=visible(trial.label))
 
 
 @functools.cache

@@ -32,7 +32,7 @@ class Part:
     trial: Trial
     """One of them"""
     arrays: SharedArrays | None
-    """What is made; None: the first stage of the trial"""
+    """The arrays to make; None: the first stage of the trial"""
     steps: int = 0
     """Length of the first stage; a trial with a shorter one finds its state on the way"""
     computes: bool = True
@@ -83,7 +83,7 @@ def part_of(trial: Trial, key: str) -> Part | None:
 
 @functools.cache
 def _tokenizer(encoder: str, ends: bool) -> Any:
-    """It serves all trials of an encoder, because here nothing changes it."""
+    """The tokenizer of all trials of an encoder, since nothing changes it here."""
     return load_tokenizer(encoder, ends=ends)
 
 

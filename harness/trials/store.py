@@ -39,7 +39,7 @@ from harness.trials.store_folders import StoreFolders
 SMALL_FILES = 256
 """The number of trials' own files that are worth a compaction, since many files are slow to read"""
 LAST_CHARACTER = "\U0010ffff"
-"""It is greater than every character of a key"""
+"""A character greater than every character of a key"""
 _logger = logging.getLogger(__name__)
 
 
@@ -57,7 +57,7 @@ class Store(StoreFolders):
             ) from None
 
     def unsent(self) -> int:
-        """How many records wait here for the place that machines share."""
+        """The number of records that wait here for the place that machines share."""
         return 0
 
     def write(self, record: Record) -> None:
@@ -125,11 +125,11 @@ class Store(StoreFolders):
         """
         tables: list[pa.Table] = []
         unreadable: list[tuple[str, str]] = []
-        for path, found in each_file(lambda: listed(self.folder), columns, between):
-            if isinstance(found, pa.Table):
-                tables.append(found)
+        for path, rows in each_file(lambda: listed(self.folder), columns, between):
+            if isinstance(rows, pa.Table):
+                tables.append(rows)
             else:
-                unreadable.append((path.name, found))
+                unreadable.append((path.name, rows))
         table = pa.concat_tables(tables) if tables else no_rows(columns)
         table = each_key_once(table)
         if where is not None:
@@ -146,7 +146,7 @@ class Store(StoreFolders):
 
         A failure is returned only when there is no finished record of the same key.
         """
-        found: Record | None = None
+        unfinished: Record | None = None
         for _, table in each_file(lambda: self._may_have(key), SCHEMA.names, (key, key)):
             if not isinstance(table, pa.Table) or not table.num_rows:
                 continue  # `read` names what is damaged
@@ -154,9 +154,9 @@ class Store(StoreFolders):
                 record = record_of(row)
                 if record.finished:
                     return record
-                if found is None or RANK[record.status] > RANK[found.status]:
-                    found = record
-        return found
+                if unfinished is None or RANK[record.status] > RANK[unfinished.status]:
+                    unfinished = record
+        return unfinished
 
     def find(self, prefix: str) -> Record:
         """The one trial or evaluation whose key starts with `prefix`.
@@ -263,15 +263,15 @@ class Store(StoreFolders):
         return [*there, *listed(self.folder, COMPACTED)]
 
 
-def only(found: list[Record], prefix: str) -> Record:
+def only(records: list[Record], prefix: str) -> Record:
     """The single record of a list. Raises UserError when several keys start with `prefix`."""
-    if len(found) > 1:
-        keys = ", ".join(record.key[: len(prefix) + 4] for record in found[:5])
+    if len(records) > 1:
+        keys = ", ".join(record.key[: len(prefix) + 4] for record in records[:5])
         raise UserError(
-            f'{len(found)} trials have keys that start with "{prefix}": {keys}; '
+            f'{len(records)} trials have keys that start with "{prefix}": {keys}; '
             "give more characters"
         )
-    return found[0]
+    return records[0]
 
 
 def _table(record: Record) -> pa.Table:

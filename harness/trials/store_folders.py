@@ -33,25 +33,25 @@ def logged_keys(names: Iterable[str]) -> set[str]:
 
 
 class StoreFolders:
-    """Where a store has its records, what stands beside them, and who runs which trial."""
+    """The places of a store: its records, the folders beside them, and the claims of trials."""
 
     def __init__(self, folder: Path | str = DEFAULT_STORE) -> None:
         self.folder = Path(folder)
 
     @property
     def place(self) -> str:
-        """Where the store is, as `--store` names it."""
+        """The address of the store as `--store` names it."""
         return str(self.folder)
 
     @property
     def address(self) -> str:
-        """Where a process in any folder finds the store."""
+        """The address by which a process in any folder finds the store."""
         return str(self.folder.resolve())
 
-    def _beside(self, what: str) -> Path:
+    def _beside(self, content: str) -> Path:
         """A folder beside the store, with its name and what is in there."""
         folder = self.folder.resolve()
-        return folder.with_name(f"{folder.name}-{what}")
+        return folder.with_name(f"{folder.name}-{content}")
 
     def _hidden(self, name: str) -> Path:
         """A hidden folder, from which what is old is removed. Raises UserError for a link."""
@@ -66,7 +66,7 @@ class StoreFolders:
         return self._beside("weights")
 
     def weights(self, key: str) -> Path:
-        """Where a final trial's trained weights are."""
+        """The file of a final trial's trained weights."""
         return self.weights_folder / f"{key}.safetensors"
 
     def kept_weights(self, key: str) -> Path:
@@ -88,7 +88,7 @@ class StoreFolders:
         return self._beside("logs")
 
     def log(self, key: str) -> Path:
-        """Where the output of a trial is, that of all of its attempts."""
+        """The file of a trial's output, that of all of its attempts."""
         return self.logs_folder / f"{key}.txt"
 
     def kept_log(self, key: str) -> Path:
@@ -164,7 +164,7 @@ class StoreFolders:
         return any(owner_of(claim) for folder in folders for claim in folder.glob(f"*/{CLAIM}"))
 
     def progress_elsewhere(self) -> list[str]:
-        """What is in the files PROGRESS of trials that run without a folder on this machine."""
+        """The contents of the files PROGRESS of trials that have no folder on this machine."""
         return []
 
     def leave_note(self, note: Path) -> None:

@@ -53,7 +53,7 @@ class Trial:
     searched: tuple[str, ...] = ()
     """Hyperparameters in which the trials of the search differ; the label has their values"""
     declared: Declared = field(init=False, compare=False, repr=False)
-    """What the method declares under the configuration"""
+    """The declarations of the method under the configuration"""
     _key: str | None = field(init=False, default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -208,10 +208,10 @@ def revisions(trial: Trial, measured: Suite) -> dict[str, str]:
     declared = trial.declared
     suites = [suite(declared.config.suite), measured]
     paths = [*map(model_folder, declared.models), *declared.corpus_files(), *declared.files]
-    found = commits_of([*paths, *(path for each in suites for path in each.files())])
-    for each in suites:
-        found |= each.commits()
-    return dict(sorted(found.items()))
+    commits = commits_of([*paths, *(path for one in suites for path in one.files())])
+    for one in suites:
+        commits |= one.commits()
+    return dict(sorted(commits.items()))
 
 
 def _path_of(trial: Trial) -> str | None:
@@ -223,7 +223,7 @@ def _path_of(trial: Trial) -> str | None:
 
 
 def facts_of(trial: Trial) -> dict[str, Any]:
-    """What a file of trained weights says of its trial.
+    """The facts about its trial in a file of trained weights.
 
     From these facts and the models that they name, the method can be built again. Nothing in them
     differs between two runs of a trial, so equal weights are equal files.

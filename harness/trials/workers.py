@@ -29,7 +29,7 @@ OTHERS_LEFT = 3
 """The exit code of a rank that ends because another one has"""
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 END_SECONDS = 20.0
-"""How long rank 0 waits for the reason of a rank that has ended"""
+"""Seconds for which rank 0 waits for the reason of a rank that has ended"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Others(Protocol):
         ...
 
     def reason(self) -> str | None:
-        """Why one of them has ended, which may take it some seconds; None: they go on."""
+        """The reason why one has ended, which may take it some seconds; None: they go on."""
         ...
 
 
@@ -145,15 +145,15 @@ class _Processes:
                 process.wait()
 
     def _ended(self) -> str | None:
-        """Why the first rank has ended that has."""
-        for place, process in enumerate(self._started):
+        """The reason of the first rank that has ended."""
+        for index, process in enumerate(self._started):
             code = process.poll()
             assert process.stdout
-            self._said[place] += process.stdout.read() or b""
+            self._said[index] += process.stdout.read() or b""
             if code and code != OTHERS_LEFT:
-                said = self._said[place].decode(errors="replace").removeprefix("ready\n").strip()
-                why = said or f"it ended with the exit code {code}"
-                return f"worker {place + 2} of {len(self._started) + 1}: {why}"
+                output = self._said[index].decode(errors="replace").removeprefix("ready\n").strip()
+                why = output or f"it ended with the exit code {code}"
+                return f"worker {index + 2} of {len(self._started) + 1}: {why}"
         return None
 
 
