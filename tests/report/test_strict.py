@@ -10,18 +10,19 @@ import typer
 from harness.cli.table import table
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.report import paper_tables
+from harness.report import paper_tables as hyperparameter_tables
 from harness.report.matching import Commands
 from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
 from harness.report.published import load_paper
 from harness.report.quantities import PAPER_COLUMNS
-from harness.report.reproduction import SETUP_COLUMNS, VERDICT_COLUMNS, Setups, verdict_table
+from harness.report.reproduction import SETUP_COLUMNS, VERDICT_COLUMNS, verdict_table
 from harness.report.tables import Table, failures
 from harness.trials.record_files import no_rows
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
+Row = dict[str, str]
 
 TUNED = {"head": "batchnorm", "masking_ratio": 0.3, "replaced_token_weight": 0.005}
 TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg")
@@ -130,7 +131,7 @@ def test_defaults_must_be_the_published(
     """DCPCSE's Table 3; such a table needs no trial."""
     if different:
         values = {"batch_size": 64, "learning_rate": 0.03}
-        monkeypatch.setattr(paper_tables, "published_values", lambda _: values)
+        monkeypatch.setattr(hyperparameter_tables, "published_values", lambda _: values)
         with pytest.raises(typer.Exit):
             table(paper="dcpcse", number=3, store=str(store.folder), strict=True)
         said = capsys.readouterr().err
@@ -170,12 +171,9 @@ def test_a_tolerance_needs_published_numbers(store: Store) -> None:
 
 # The verdict on a reproduced table, from trials with known scores.
 
-Add = Callable[..., str]
-Row = dict[str, str]
-
 
 @pytest.fixture
-def add_joint(add_trial: Add) -> Callable[..., str]:
+def add_joint(add_trial: AddTrial) -> Callable[..., str]:
     """add_joint(score, changed): a trial of SimCSE joint, a row of DiffAug's Table 6."""
 
     def add(score: float, changed: dict[str, Any] | None = None, **different: Any) -> str:
@@ -191,7 +189,7 @@ def add_joint(add_trial: Add) -> Callable[..., str]:
 def verdict(store: Store, encoder: str | None = None) -> Table:
     trials = store.read(SETUP_COLUMNS).table
     table = Comparer(trials, encoder).table(load_paper("diffaug"), "table6")
-    return verdict_table(table, Setups(trials))
+    return verdict_table(table, trials)
 
 
 def row(sheet: Table, label: str) -> Row:
@@ -200,7 +198,7 @@ def row(sheet: Table, label: str) -> Row:
     return dict(zip(VERDICT_COLUMNS, map(str, found), strict=True))
 
 
-def test_a_number_within_the_spread_agrees(store: Store, add_joint: Add) -> None:
+def test_a_number_within_the_spread_agrees(store: Store, add_joint: AddTrial) -> None:
     for seed, score in enumerate([77.0, 77.5, 78.0]):
         add_joint(score, seed=seed)
     found = row(verdict(store), "SimCSE joint")
@@ -220,7 +218,7 @@ def test_a_number_within_the_spread_agrees(store: Store, add_joint: Add) -> None
     }
 
 
-def test_a_number_far_away_differs(store: Store, add_joint: Add) -> None:
+def test_a_number_far_away_differs(store: Store, add_joint: AddTrial) -> None:
     for seed, score in enumerate([70.0, 70.5, 71.0]):
         add_joint(score, seed=seed)
     found = row(verdict(store), "SimCSE joint")
@@ -228,14 +226,14 @@ def test_a_number_far_away_differs(store: Store, add_joint: Add) -> None:
     assert float(found["p"]) < 0.05
 
 
-def test_one_run_has_no_interval(store: Store, add_joint: Add) -> None:
+def test_one_run_has_no_interval(store: Store, add_joint: AddTrial) -> None:
     add_joint(77.0)
     found = row(verdict(store), "SimCSE joint")
     assert (found["ours"], found["95 % of runs"], found["p"]) == ("77.00", "", "")
     assert found["verdict"] == "one run"
 
 
-def test_rows_that_cannot_be_compared(store: Store, add_joint: Add) -> None:
+def test_rows_that_cannot_be_compared(store: Store, add_joint: AddTrial) -> None:
     add_joint(77.0, seed=0, protocol=1)
     add_joint(77.2, seed=1, protocol=1)
     sheet = verdict(store)
@@ -245,7 +243,7 @@ def test_rows_that_cannot_be_compared(store: Store, add_joint: Add) -> None:
     assert "Of 9 published numbers: another protocol: 1, not run: 8." in sheet.notes
 
 
-def test_another_encoder_gives_no_verdict(store: Store, add_joint: Add) -> None:
+def test_another_encoder_gives_no_verdict(store: Store, add_joint: AddTrial) -> None:
     for seed, score in enumerate([60.0, 61.0]):
         add_joint(score, seed=seed, encoder="tiny-bert")
     assert row(verdict(store), "SimCSE joint")["verdict"] == "not run"
@@ -255,7 +253,7 @@ def test_another_encoder_gives_no_verdict(store: Store, add_joint: Add) -> None:
     assert any("encoder tiny-bert (paper: bert-base-uncased)" in note for note in sheet.notes)
 
 
-def test_the_set_up_and_what_differs_are_named(store: Store, add_joint: Add) -> None:
+def test_the_set_up_and_what_differs_are_named(store: Store, add_joint: AddTrial) -> None:
     versions = {"harness": "0.1.0", "torch": "2.9.0"}
     changed = {"max_steps": 100, "temperature": 0.1}
     add_joint(77.0, changed, seed=0, versions=versions, precision="bf16", commit="abc")
@@ -271,18 +269,18 @@ def test_the_set_up_and_what_differs_are_named(store: Store, add_joint: Add) -> 
     )
 
 
-def test_several_devices_are_counted(store: Store, add_joint: Add) -> None:
+def test_several_devices_are_counted(store: Store, add_joint: AddTrial) -> None:
     for seed, device in enumerate(["cpu (x86_64)", "a GPU", "a GPU"]):
         add_joint(77.0 + seed, seed=seed, device=device)
     assert "Device: a GPU (2 trials); cpu (x86_64) (1 trial)" in verdict(store).notes
 
 
-def test_what_is_published_differs_in_nothing(store: Store, add_joint: Add) -> None:
+def test_what_is_published_differs_in_nothing(store: Store, add_joint: AddTrial) -> None:
     add_joint(77.0, steps=None)
     assert "Set-up of every row: as published" in verdict(store).notes
 
 
-def test_the_verdict_as_data(store: Store, add_joint: Add) -> None:
+def test_the_verdict_as_data(store: Store, add_joint: AddTrial) -> None:
     add_joint(77.0)
     records = verdict(store).records
     assert records.column_names == list(VERDICT_COLUMNS)
