@@ -99,7 +99,7 @@ def most_memory(several: Iterable[Declared]) -> int | None:
 
 
 def engine_of(declared: Declared) -> EngineConfig:
-    """The engine that computes the steps of a trial; a method that trains nothing has one process."""
+    """The engine of a trial; a method that trains nothing has one process."""
     config = declared.config
     return config if isinstance(config, EngineConfig) else EngineConfig()
 

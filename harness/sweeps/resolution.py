@@ -75,7 +75,7 @@ def _root(rising: Callable[[float], float]) -> float:
 
 
 def resolution(searches: Iterable[Search], store: Store) -> Resolution | None:
-    """The smallest difference that final seeds show; None where each configuration has a single one.
+    """The smallest difference that final seeds show; None where each search has a single one.
 
     Of several searches, the one with the fewest final seeds counts. The standard deviation is
     pooled over the store's final trials of the same methods, settings and encoders.

@@ -166,7 +166,7 @@ class Study:
         self._tell(number, TrialState.FAIL)
 
     def finished_params(self) -> list[Values]:
-        """Values that were drawn for each configuration that has finished, in the order of the numbers."""
+        """Values that were drawn for each configuration that has finished, in their order."""
         return [dict(each.params) for each in self.trials() if each.state == TrialState.COMPLETE]
 
     @property

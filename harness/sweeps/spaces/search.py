@@ -55,7 +55,7 @@ class Search:
 
     @cached_property
     def declared(self) -> Declared:
-        """Everything that the method declares under the configuration that everything starts from."""
+        """Declarations of the method under the configuration that everything starts from."""
         plugin = registry.load(self.method)
         return plugin.declare(resolve(plugin, self.fixed))
 
