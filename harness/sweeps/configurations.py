@@ -64,7 +64,7 @@ class Configurations:
         """
         self.search, self.study, self.store = search, study, store
         self._open: list[Configuration] = []
-        """Those of which trials are left"""
+        """Configurations of which trials are left"""
         self._waiting: deque[tuple[int | None, Values]] = deque()
         """The configurations of a grid that are still to run, with their numbers in the study"""
         self._asked: set[frozenset[str]] = set()

@@ -1,4 +1,4 @@
-"""What a trial of a sweep occupies, and what the machines have for it: cores, GPUs, memory."""
+"""Cores, GPUs and memory: those that a trial occupies, and those that machines have."""
 
 import subprocess
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from harness.sweeps.process_memory import machine_memory
 
 @dataclass(frozen=True)
 class Resources:
-    """What one trial occupies."""
+    """The cores and GPUs of one trial."""
 
     cpus: float = 1
     gpus: float | Literal["auto"] | None = None
@@ -49,7 +49,7 @@ _ASK = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,no
 
 @dataclass(frozen=True)
 class Machine:
-    """What one machine has, as far as it is known."""
+    """The memory and the GPUs of one machine, as far as they are known."""
 
     memory_bytes: int
     """Host memory; 0: not known"""
@@ -57,7 +57,7 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """What the machine of this process has. GPUs are known where the program nvidia-smi is."""
+    """The machine of this process. GPUs are known where the program nvidia-smi is."""
     # torch would tell it too, but a Ray task without a GPU is shown none.
     try:
         done = subprocess.run(_ASK, capture_output=True, text=True, timeout=60, check=True)

@@ -35,7 +35,7 @@ of one of them as it is stored, for plans on machines that do not have it"""
 
 @dataclass(frozen=True)
 class LeastMemory:
-    """What each worker of a trial needs at least in a step, in bytes: the larger of the two."""
+    """Least bytes of each worker of a trial in a step: the larger of the two."""
 
     weights: int
     """The encoder's weights, and where they train, their gradients and the optimiser's state"""
@@ -51,7 +51,7 @@ class LeastMemory:
 
 
 def least_memory(declared: Declared, engine: EngineConfig | None = None) -> list[LeastMemory]:
-    """What each stage of a trial needs at least; the weights alone where nothing trains.
+    """The least memory of each stage of a trial; the weights alone where nothing trains.
 
     engine: what computes the steps; None: what the configuration says. Raises NotHere when the
     encoder is not on this machine and its size is not known.
@@ -87,7 +87,7 @@ def least_memory(declared: Declared, engine: EngineConfig | None = None) -> list
 
 
 def most_memory(several: Iterable[Declared]) -> int | None:
-    """What a worker of the largest of several trials needs at least, in bytes.
+    """Least bytes of a worker of the largest of several trials.
 
     None: an encoder is not here or cannot be read, and its size is not known.
     """
@@ -98,7 +98,7 @@ def most_memory(several: Iterable[Declared]) -> int | None:
 
 
 def engine_of(declared: Declared) -> EngineConfig:
-    """What computes the steps of a trial; a method that trains nothing has one process."""
+    """The engine of a trial; a method that trains nothing has one process."""
     config = declared.config
     return config if isinstance(config, EngineConfig) else EngineConfig()
 
@@ -210,7 +210,7 @@ def check_fits(trial: Trial, room: Room | None) -> None:
 
 
 def _remedy(declared: Declared, room: Room) -> str:
-    """What would let a trial fit whose weights and their training do not."""
+    """Advice for a trial whose weights and their training do not fit."""
     engine = engine_of(declared)
     if not declared.stages:
         return "choose a smaller encoder"

@@ -31,7 +31,7 @@ class PlanLine:
     search: str
     round: str
     varied: dict[str, str]
-    """What its trials differ in -> the values as text; hyperparameters, or seeds and subsets"""
+    """Name of what its trials differ in -> values as text; hyperparameters, or seeds and subsets"""
     trials: int | None
     """Number of trials; None: the round before, or a budget in hours, decides"""
     stored: int
@@ -217,7 +217,7 @@ class _Planner:
         )  # fmt: skip
 
     def _counts(self, trials: list[Trial]) -> tuple[int, int]:
-        """How many of the trials the store has, and how many nothing has yet."""
+        """Numbers of the trials that the store has, and of those that nothing has yet."""
         missing = [trial for trial in trials if not self._has(trial)]
         new = {_identity(trial) for trial in missing} - self.planned
         self.planned |= new
@@ -259,7 +259,7 @@ def _repeats_text(trials: list[Trial]) -> dict[str, str]:
 
 
 def _identity(trial: Trial) -> str:
-    """What tells a trial from others of the plan, also where its data are not on this machine."""
+    """Digest that tells a trial from others of the plan, also without its data on this machine."""
     config = trial.config.deciding()
     return digest_of([trial.declared.source_digest, config, trial.seed, trial.role])
 

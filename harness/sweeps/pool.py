@@ -1,4 +1,4 @@
-"""Where the work of a sweep is done: the one seam between a sweep and what runs its trials.
+"""The pool: the one seam between a sweep and what runs its trials.
 
 A sweep (`harness.sweeps.run`) waits for a slot, and gives it a job. Workers that die, shares of
 GPUs and the order in which searches get slots are matters of a pool, and of nothing else.
@@ -32,7 +32,7 @@ TURNS = 25
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker does: it runs a trial, or makes a part that this trial and others need."""
+    """A worker's task: it runs a trial, or makes a part that this trial and others need."""
 
     key: str
     trial: Trial
@@ -121,7 +121,7 @@ class Slot:
 
 @dataclass
 class Lanes:
-    """Those who wait for a slot, each search in a lane of its own.
+    """The queues of those who wait for a slot, one lane for each search.
 
     The next slot goes to the lane that holds the fewest, and of equal ones to the one that has
     waited for the longest time. What trials share is made first, in the lane None.
@@ -130,7 +130,7 @@ class Lanes:
     room: Callable[[int], bool] = lambda _: False
     """Whether there is one more slot when so many are held; there is none without a pool"""
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
-    """It is set as soon as a slot is wanted, so that a pool is"""
+    """Set as soon as a slot is wanted, so that a pool is"""
     _waiting: dict[str | None, list[tuple[bool, int, asyncio.Future[Slot]]]] = field(
         default_factory=lambda: defaultdict(list)
     )

@@ -59,12 +59,12 @@ def parent(process: int) -> int:
 
 
 def start_of(process: int) -> int:
-    """When a process started, in ticks since the machine did; 0 when it has ended."""
+    """Start of a process, in ticks since the machine did; 0 when it has ended."""
     return _number(process, 19)
 
 
 def _number(process: int, index: int) -> int:
-    """What the system says of a process at this place behind the name of its program."""
+    """The number that proc(5) has of a process at this index behind the name of its program."""
     with suppress(OSError):
         # The name, in brackets, may have spaces.
         stat = (_PROC / str(process) / "stat").read_text()

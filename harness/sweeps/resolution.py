@@ -1,4 +1,4 @@
-"""What a number of seeds can tell: the smallest difference between two methods that shows."""
+"""The smallest difference between two methods that a number of seeds can show."""
 
 import math
 from collections import defaultdict
@@ -14,7 +14,7 @@ from harness.sweeps.spaces.search import Search
 from harness.trials.store import Store
 
 POWER, SIGNIFICANCE = 0.8, 0.05
-"""How often the difference is found when it is there, and when it is not"""
+"""Probabilities that the difference is found when it is there, and when it is not"""
 TYPICAL = 0.5
 """A standard deviation over seeds where the store has none, in points of Spearman x100.
 
@@ -75,7 +75,7 @@ def _root(rising: Callable[[float], float]) -> float:
 
 
 def resolution(searches: Iterable[Search], store: Store) -> Resolution | None:
-    """What the final seeds resolve; None where each configuration has a single one.
+    """The smallest difference that final seeds show; None where each search has a single one.
 
     Of several searches, the one with the fewest final seeds counts. The standard deviation is
     pooled over the store's final trials of the same methods, settings and encoders.

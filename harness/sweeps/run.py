@@ -128,7 +128,7 @@ class Sweep:
 
     @cached_property
     def pool(self) -> Pool:
-        """What runs trials."""
+        """The pool that runs trials; it is made when the first one is to run."""
         return self._start()
 
     @property

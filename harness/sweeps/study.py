@@ -38,7 +38,7 @@ from harness.trials.store import Store
 KEYS, TO_PRUNE = "trials", "stopped"
 """Attributes of a configuration: the keys of its trials, and whether the pruner has stopped it"""
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, IndexError, AssertionError)
-"""What Optuna raises for a journal that is not as it was written"""
+"""Errors that Optuna raises for a journal that is not as it was written"""
 _logger = logging.getLogger(__name__)
 
 
@@ -166,7 +166,7 @@ class Study:
         self._tell(number, TrialState.FAIL)
 
     def finished_params(self) -> list[Values]:
-        """What was drawn for each configuration that has finished, in the order of the numbers."""
+        """Values that were drawn for each configuration that has finished, in their order."""
         return [dict(each.params) for each in self.trials() if each.state == TrialState.COMPLETE]
 
     @property

@@ -108,7 +108,7 @@ class TrialRuns:
         trial = job.trial
 
         def needs() -> Sequence[asyncio.Task[Any]]:
-            """What the trial waits for: the training of its encoder, then parts."""
+            """The tasks for which the trial waits: the training of its encoder, then parts."""
             start = trial.start
             if start in self.expected:
                 self._begun(start, self.expected[start], lane)
@@ -236,7 +236,7 @@ class _Part:
 
 
 class _Others:
-    """What other processes do, and the jobs that wait for it.
+    """The work of other processes, and the jobs that wait for it.
 
     Where several wait for the same, one of them tries after a while whether it is there.
     """

@@ -19,7 +19,7 @@ from harness.sweeps.process_memory import family, start_of
 LOOK_SECONDS = 2.0
 """Time between two looks at what the driver has started"""
 WAIT_SECONDS = 5.0
-"""How long after the end of the driver its processes may end by themselves"""
+"""Time after the end of the driver in which its processes may end by themselves"""
 
 
 @contextmanager

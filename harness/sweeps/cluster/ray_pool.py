@@ -89,7 +89,7 @@ class RayPool:
         self.store, self.resources, self.limits = store, resources, limits
         self._samples, self._watcher, self._show = list(samples), watcher, show
         self._files: LocalFiles | None = None
-        """What travels to the machines of a cluster; a local Ray has the files"""
+        """The files for the machines of a cluster; a local Ray has them"""
         self.sweep = uuid.uuid4().hex
         self._session = ExitStack()
         self._looked, self._slots = 0.0, 1
@@ -122,7 +122,7 @@ class RayPool:
 
     @property
     def slots(self) -> int:
-        """How many trials run at a time. It connects to Ray, with the errors of that."""
+        """Number of trials that run at a time. It connects to Ray, with the errors of that."""
         assert self._folder
         if time.monotonic() - self._looked > LOOK_SECONDS:
             total = ray.cluster_resources()
@@ -135,7 +135,7 @@ class RayPool:
 
     @cached_property
     def _machines(self) -> list[Machine]:
-        """What each machine of Ray has; one that does not answer is left out.
+        """The machines of Ray; one that does not answer is left out.
 
         It connects to Ray, with the errors of that.
         """
@@ -255,7 +255,7 @@ def _name(trial: Any) -> str:
 
 
 def _resources(settings: dict[str, Any], *, cpus: float) -> Any:
-    """What a job occupies."""
+    """Cores and GPUs of each process of a job."""
     bundles = [{"CPU": cpus, "GPU": settings["gpus"]} for _ in range(settings["workers"])]
     return tune.PlacementGroupFactory(bundles)
 

@@ -25,7 +25,7 @@ from harness.sweeps.cluster.session_folder import session_folder
 from harness.sweeps.process_memory import children
 
 START_ATTEMPTS = 2
-"""How often a local Ray is started that does not come up, which happens on a crowded machine"""
+"""Number of starts of a local Ray that does not come up, which happens on a crowded machine"""
 START_SECONDS = 180.0
 """A local Ray takes 3 seconds to start, and half a minute on a crowded machine"""
 JOIN_SECONDS = 60.0
@@ -70,7 +70,7 @@ def ray_session(*, dashboard: bool = False) -> Iterator[tuple[Path, str]]:
 
 
 class _Job(JobConfig):  # type: ignore[misc]
-    """What Ray's workers are told: they do not import from the working folder of the driver."""
+    """Settings of Ray's workers: they do not import from the working folder of the driver."""
 
     def _runtime_env_has_working_dir(self) -> bool:
         return True
@@ -165,7 +165,7 @@ def _check_reachable(address: str) -> None:
 
 
 def _endpoints() -> list[Endpoint]:
-    """Where the head of the cluster and this machine's raylet listen."""
+    """Addresses at which the head of the cluster and this machine's raylet listen."""
     context = ray.get_runtime_context()
     host, _, port = context.gcs_address.rpartition(":")
     own = [node for node in ray.nodes() if node["NodeID"] == context.get_node_id()]
@@ -226,7 +226,7 @@ def _watch(lives: Callable[[], bool], ended: threading.Event) -> None:
 
 
 class _Alarm(BaseException):
-    """It is no Exception, because Ray tries again after those."""
+    """The alarm rang. It is no Exception, because Ray tries again after those."""
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from harness.trials.cleaning import Removable
 
 PREFIX = "harness-ray-"
 SHORT = Path("/tmp")
-"""Where the folder is when the folder for temporary files has too long a name for Ray"""
+"""The place of the folder when the folder for temporary files has too long a name for Ray"""
 _LONGEST = 24
 """Ray's sockets are some 70 bytes further down, and the path of a socket may have 107 bytes"""
 

@@ -41,9 +41,9 @@ PATIENCE_SECONDS = 60.0
 UNPLACED_SECONDS = 60.0
 """Time after which a job without a worker is said to wait for one"""
 RUNS = 2
-"""How often a job begins, if its worker dies: a second death is the trial's own doing"""
+"""Number of times that a job begins, if its worker dies: a second death is the trial's own doing"""
 STARTS = 5
-"""How often a job gets a worker that dies before it begins.
+"""Number of workers that a job gets which die before it begins.
 
 A machine that is lost gets workers for some seconds more, until Ray misses it."""
 

@@ -1,1 +1,1 @@
-"""What people see of a sweep."""
+"""The face of a sweep: the terminal, and the state that others watch."""

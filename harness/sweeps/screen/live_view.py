@@ -1,4 +1,4 @@
-"""How far a sweep is, as its own terminal and `harness watch` show it and the store keeps it."""
+"""The state of a sweep, as its own terminal and `harness watch` show it and the store keeps it."""
 
 import json
 import re
@@ -33,7 +33,7 @@ LEAST_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class SweepState:
-    """How far a sweep is, without its running trials."""
+    """Progress of a sweep, without its running trials."""
 
     title: str = ""
     """The rounds that go on, in words"""
@@ -184,7 +184,7 @@ def duration(seconds: float) -> str:
 
 
 def _lines(state: SweepState, running: Sequence[RunningTrial]) -> list[str]:
-    """What a sweep has done and has to do, the best score, and the cost so far and left."""
+    """Lines: what a sweep has done and has to do, the best score, and the cost so far and left."""
     counts = f"{state.done}/{count_text(state.to_run)} done, {state.failed} failed"
     counts += f", {state.pruned} pruned" if state.pruned else ""
     left = state.left(running)

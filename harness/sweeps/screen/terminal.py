@@ -29,7 +29,7 @@ from harness.trials.running import RunningTrial
 from harness.trials.trial import Trial
 
 SHOWN_ROUNDS = 3
-"""So many rounds are named that go on side by side"""
+"""Most rounds that are named of those that go on side by side"""
 
 
 class Terminal:
@@ -49,7 +49,7 @@ class Terminal:
         self.preparation: dict[str, float] = {}
         """Title of a part that is being made -> since when"""
         self.waited: set[str] = set()
-        """What trials have waited for, in words"""
+        """Reasons for which trials have waited"""
         self.live = Live(
             console=console, get_renderable=self._view, refresh_per_second=2, transient=True
         )
@@ -206,7 +206,7 @@ class Preparation(Terminal):
         self.made, self.begun, self.known = 0, 0, 0
 
     def underway(self, titles: list[str], left: int | None) -> None:
-        """So many parts are missing, as far as it is known; others may follow from them."""
+        """Hear how many parts are missing, as far as it is known; others may follow from them."""
         super().underway(titles, left)
         self.known = left or 0
         self._tell()

@@ -12,7 +12,7 @@ from harness.trials.trial import Trial
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """What a round of some searches, a sampler, or the final seeds are going to run."""
+    """Trials that a round of some searches, a sampler, or the final seeds are going to run."""
 
     title: str
     to_run: int | None

@@ -98,7 +98,7 @@ class SamplerRange(SpacePart):
     log: bool = False
     step: float | None = Field(None, gt=0)
     when: When = Field(default_factory=dict)
-    """Where it does not apply, the hyperparameter has its usual value"""
+    """Conditions; where they do not hold, the hyperparameter has its usual value"""
 
     @model_validator(mode="after")
     def _can_be_drawn_from(self) -> "SamplerRange":
@@ -219,7 +219,7 @@ def size_problem(axes: Round, before: dict[str, Ends | None]) -> tuple[str, str]
 
 
 def _most_values(axis: Any, ends: Ends | None) -> int:
-    """How many values an axis has; of `between`, the most that it can have between `ends`."""
+    """The number of values of an axis; of `between`, the most that it can have between `ends`."""
     if isinstance(axis, Between):
         return _count(*ends, axis.step) if ends else 1
     return axis.count if isinstance(axis, Span) else len(axis)
@@ -255,7 +255,7 @@ def applies(axis: SamplerRange | SamplerValues, values: Mapping[str, Any]) -> bo
 
 
 def drawn_params(ranges: Ranges, configuration: Values) -> Values:
-    """Those values of a configuration that a sampler has drawn for it."""
+    """Values of a configuration that a sampler has drawn for it."""
     drawn: Values = {}
     for name, axis in ranges.items():
         if applies(axis, drawn):

@@ -20,7 +20,7 @@ def plain_name(named: str) -> str:
 
 
 def located(named: str, document: Document, where: Location) -> str:
-    """Where to load a method from that stands in a space: its name, or an absolute path.
+    """The locator of a method that stands in a space: its name, or an absolute path.
 
     A path starts at the folder of the space, or else at the working directory. `where`: the place
     in the space. Raises UserError with its line for a method that is not there.

@@ -24,7 +24,7 @@ from harness.sweeps.spaces.values import check_command_line, check_shared, check
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line changes in a search space; it goes before the file."""
+    """Changes of a search space on the command line; they go before the file."""
 
     methods: tuple[str, ...] = ()
     """Names or paths of methods; empty: all methods of the space"""

@@ -45,7 +45,7 @@ class Search:
     limit: int | None
     """At most so many configurations per round; None: all"""
     pruner: Pruner | None = None
-    """What ends poor configurations early"""
+    """The rule that ends poor configurations early"""
     by_cost: bool = False
     """Whether the cheapest of the configurations nearly as good as the best is chosen"""
     pretraining_search: "Search | None" = None
@@ -53,7 +53,7 @@ class Search:
 
     @cached_property
     def declared(self) -> Declared:
-        """What the method declares under the configuration that everything starts from."""
+        """Declarations of the method under the configuration that everything starts from."""
         return self.resolved(self.fixed).declared
 
     def resolved(self, values: Values) -> Configuration:

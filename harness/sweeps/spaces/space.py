@@ -200,7 +200,7 @@ class MethodSpace(SpacePart):
 
 
 class Select(SpacePart):
-    """By what a configuration is chosen.
+    """The scores by which a configuration is chosen.
 
     `select: [dev, cost]` is short for `select: {metric: dev, cost: true}`.
     """

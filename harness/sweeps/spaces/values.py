@@ -52,7 +52,7 @@ def check_command_line(values: Mapping[str, Any], plugins: Iterable[Plugin]) -> 
 
 
 def _problem(key: str, fields: Iterable[str], owner: str) -> str | None:
-    """Why a key is not a hyperparameter. `owner`: who has none, as the beginning of a sentence."""
+    """The reason why a key is not a hyperparameter. `owner`: the beginning of a sentence."""
     if key in REPEAT_KEYS:
         where = f"write `{REPEAT_KEYS[key]}:` under search and final"
         return f"the {key} is not a hyperparameter; {where}"

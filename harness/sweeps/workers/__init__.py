@@ -1,1 +1,1 @@
-"""What runs on a worker beside its trial, and what a trial may use there."""
+"""Code of workers: jobs, their limits, their files and their shares of a GPU."""

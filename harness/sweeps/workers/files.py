@@ -187,7 +187,7 @@ def _read_list(listed: str, node: str) -> FileList:
 
 
 def brought(listed: FileList, pieces: ReadPieces) -> Relocation:
-    """Where the files of a list lie here; they are brought here through `pieces` first if need be.
+    """The location of the files of a list here; if need be, `pieces` brings them first.
 
     Raises UserError as `receive` does.
     """

@@ -22,7 +22,7 @@ HEADROOM = 1.25
 """Memory for a trial as a multiple of its kind's peak: torch's allocator cannot use every gap
 between its blocks, and another trial may meet longer sentences"""
 CONTEXT_MIB = 768
-"""What a process takes on a GPU besides torch's tensors: CUDA's context and its kernels"""
+"""Memory of a process on a GPU besides torch's tensors: CUDA's context and its kernels"""
 MOST_TOGETHER = 8
 """More trials on one GPU would only wait for one another"""
 NEEDS_MORE = "it needs more than its share of a GPU, and will have a whole one"
@@ -53,7 +53,7 @@ def batch_tokens(configuration: Mapping[str, Any]) -> int:
 
 
 class GpuShares:
-    """Says for each job of a sweep which share of a GPU it gets."""
+    """Decides for each job of a sweep which share of a GPU it gets."""
 
     def __init__(
         self, wanted: float | Literal["auto"], gpus: Sequence[Gpu], count: float, store: Store

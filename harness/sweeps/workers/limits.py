@@ -117,7 +117,7 @@ def stop_note(running: Path, sweep: str) -> Path:
 
 
 def stopped(running: Path, sweep: str) -> str | None:
-    """Why the watchdog has stopped this trial in this sweep; None when it has not."""
+    """The reason why the watchdog has stopped this trial in this sweep; None when it has not."""
     with suppress(OSError, ValueError, KeyError):
         note = json.loads((running / STOPPED).read_text(encoding="utf-8"))
         if note["sweep"] == sweep:

@@ -81,7 +81,7 @@ class _Actors:
 
 
 def in_this_group(store: str, cpus: float, gpus: float, files: dict[str, str] | None) -> Launch:
-    """What starts the other ranks in the placement group of this worker.
+    """A function that starts the other ranks in the placement group of this worker.
 
     `store`: its address. `cpus`, `gpus`: of one rank. `files`: what travels to other machines.
     """

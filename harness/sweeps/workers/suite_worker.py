@@ -1,4 +1,4 @@
-"""What a worker of a sweep does to measure a model with suites."""
+"""A job of a worker of a sweep that measures a model with suites."""
 
 import shutil
 from collections.abc import Mapping

@@ -57,7 +57,7 @@ class Watch:
     began: float = field(default_factory=time.monotonic)
 
     def excess(self) -> str | None:
-        """What the trial takes too much of, as a sentence; None: nothing."""
+        """A sentence with what the trial takes too much of; None: nothing."""
         if self.seconds and time.monotonic() - self.began > self.seconds:
             return f"it took longer than --trial-timeout ({self.seconds:g} seconds)"
         if self.memory_bytes and (used := self._used()) > self.memory_bytes:
@@ -142,7 +142,7 @@ def _begun(worker: int, line: bytes) -> tuple[Watch | None, BoundedLog | None]:
 
 
 def _read(pipe: int) -> bytes:
-    """What is in the pipe at this moment, at most 1 MiB of it."""
+    """Content of the pipe at this moment, at most 1 MiB of it."""
     output = b""
     with suppress(BlockingIOError):
         # A worker that prints without end must not keep its watchdog from looking at the clock.

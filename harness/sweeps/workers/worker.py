@@ -1,4 +1,4 @@
-"""What runs in a Ray worker: one trial, or a part that trials share.
+"""A job in a Ray worker: one trial, or a part that trials share.
 
 The worker writes a record into the store itself.
 """
