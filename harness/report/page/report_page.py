@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.report.figures.report_figure import ReportFigure
+from harness.report.figures.specification import Figure
 from harness.report.page.gaps import Gap
 from harness.report.page.grid import Grid
 from harness.report.page.sheet_grids import sheet_grid
@@ -26,7 +26,7 @@ class ReportPage:
     """The place of the store, as a person may read it"""
     trials: StoredTrials
     sheets: Sequence[Sheet]
-    figures: Sequence[ReportFigure]
+    figures: Sequence[Figure]
     missing: Sequence[Gap]
     notes: Sequence[str] = ()
     """Sentences about what could not be drawn"""
