@@ -15,6 +15,9 @@ class Figure {
     const panels = element("div", { class: "panels" });
     if (this.ordered) panels.classList.add("ordered");
     place.replaceChildren(panels, this.output, this.legendList(), this.numbers(place));
+    if (this.panels.some(({ marks }) => Math.max(marks.length, ...marks.map((mark) => mark.x.length)) > MOST_DRAWN)) {
+      this.output.textContent = `At most ${MOST_DRAWN} marks of a panel are drawn.`;
+    }
     for (const panel of this.panels) panels.append(new Panel(this, panel, title).place);
   }
 

@@ -4,6 +4,7 @@
 
 const LOOKS = 7; // colours and dashes in page.css, markers below
 const TICKS = 5;
+const MOST_DRAWN = 5000; // marks of a panel, and points of a mark; the table has all numbers
 const INCH = 110; // pixels on the screen for an inch in print
 const LETTER = 7; // pixels
 const MARKERS = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-4-4h8v8h-8z", "M0-5L5 4H-5z", "M0-5L5 0L0 5L-5 0z",
@@ -56,12 +57,12 @@ function drawPanel(panel, ends, width) {
   const overflow = ends.zoomed ? "hidden" : "visible";
   const inside = svgElement("svg", { ...frame, viewBox: `${frame.x} ${frame.y} ${frame.width} ${frame.height}`, overflow });
   const points = [];
-  for (const mark of panel.marks) {
+  for (const mark of panel.marks.slice(-MOST_DRAWN)) {
     inside.append(...drawMark(mark, x, y, frame));
     if (mark.rows === undefined) continue;
-    mark.x.forEach((value, at) => {
+    mark.x.slice(0, MOST_DRAWN).forEach((value, at) => {
       const row = Array.isArray(mark.rows) ? mark.rows[at] : mark.rows + at;
-      points.push({ row, value: [value, mark.y[at]], x: x.place(value), y: y.place(mark.y[at]) });
+      points.push({ row, x: x.place(value), y: y.place(mark.y[at]) });
     });
   }
   // The numbers are in the table below, so a screen reader needs no more than the name of the plot.
@@ -114,7 +115,7 @@ function drawMark(mark, x, y, frame) {
         return svgElement("text", { class: kind, x: at + shift, y: up[row] }, mark.texts[row]);
       });
     default:
-      return across.flatMap((at, row) => drawPoint(mark, look, at, up[row], y.place, mark.y[row], mark.spread?.[row]));
+      return across.slice(0, MOST_DRAWN).flatMap((at, row) => drawPoint(mark, look, at, up[row], y.place, mark.y[row], mark.spread?.[row]));
   }
 }
 
