@@ -9,15 +9,23 @@ from harness.errors import UserError, suggest
 from harness.evaluation.suites import Embeddings, suite
 from harness.inputs import is_file
 from harness.plugin.registry import names
-from harness.report.figures.cosine_densities import densities_figure, gold_figure
-from harness.report.figures.embedding_plane import plane_figure
-from harness.report.figures.embeddings import Drawn
-from harness.report.figures.paper_figures import STORE_FIGURES, figure_name, store_figure
-from harness.report.figures.paper_models import chosen_trials, model_figures
-from harness.report.figures.report_figure import ReportFigure
+from harness.report.figures.embeddings import (
+    Drawn,
+    densities_figure,
+    gold_figure,
+    model_figures,
+    plane_figure,
+)
+from harness.report.figures.paper_figures import (
+    STORE_FIGURES,
+    chosen_trials,
+    figure_name,
+    store_figure,
+)
+from harness.report.figures.printing import write_figures
+from harness.report.figures.specification import Figure, FigureFormat
 from harness.report.figures.sweep_figures import sweep_figures
-from harness.report.figures.sweep_trials import FIGURE_COLUMNS, SweepSearch, sweep_searches
-from harness.report.figures.writing import FigureFormat, write_figures
+from harness.report.figures.sweeps import FIGURE_COLUMNS, SweepSearch, sweep_searches
 from harness.report.matching import Commands
 from harness.report.paper_cells import Comparer
 from harness.report.quantities import PAPER_COLUMNS
@@ -33,7 +41,7 @@ from harness.trials.store import Store
 
 def paper_drawing(
     paper: str, number: int, encoder: str | None, found: Store, steps: Steps
-) -> tuple[list[ReportFigure], list[str]]:
+) -> tuple[list[Figure], list[str]]:
     """A figure of a paper, and what the store lacks of it."""
 
     name = figure_name(paper, number)
@@ -51,7 +59,7 @@ def paper_drawing(
     return model_figures(name, models, pairs), notes
 
 
-def sweep_drawing(sweep: str, found: Store) -> tuple[list[ReportFigure], list[str]]:
+def sweep_drawing(sweep: str, found: Store) -> tuple[list[Figure], list[str]]:
     """The figures of a sweep. Raises UserError when the store has none of its trials."""
 
     searches = sweep_searches(found.read(FIGURE_COLUMNS).table)
@@ -91,7 +99,7 @@ def _chosen(sweep: str, searches: list[SweepSearch]) -> list[SweepSearch]:
 
 def pictures(
     models: Sequence[Callable[[], MeasuredModel]], store: Store, steps: Steps, folder: Path
-) -> list[ReportFigure]:
+) -> list[Figure]:
     """The cosines by gold score, their densities, and a projection on a plane.
 
     models, steps, folder: as `_drawn_models` takes them.
@@ -129,7 +137,7 @@ def _drawn_models(
 
 
 def written(
-    figures: Sequence[ReportFigure],
+    figures: Sequence[Figure],
     folder: Path,
     format: FigureFormat,
     steps: Steps,

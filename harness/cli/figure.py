@@ -140,8 +140,6 @@ def report(
 
     Example: harness report --paper diffaug --out report
     """
-    check_drawing("report")
-
     if paper and sweep:
         raise UserError("--paper and --sweep are two reports; leave one of them out")
     if paper:

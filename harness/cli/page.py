@@ -8,9 +8,9 @@ from harness.inputs import is_file
 from harness.plugin.registry import names
 from harness.report.coverage import Gap, failed_trials, paper_gaps, store_gaps
 from harness.report.figures.paper_figures import STORE_FIGURES, store_figure
-from harness.report.figures.report_figure import ReportFigure
+from harness.report.figures.specification import Figure
 from harness.report.figures.sweep_figures import sweep_figures
-from harness.report.figures.sweep_trials import sweep_searches
+from harness.report.figures.sweeps import figured, sweep_searches, with_histories
 from harness.report.groups import comparable_groups
 from harness.report.matching import Commands
 from harness.report.page.stored_trials import (
@@ -20,7 +20,6 @@ from harness.report.page.stored_trials import (
     keys_of_searches,
     stored_records,
 )
-from harness.report.page.sweep_curves import figured, with_histories
 from harness.report.page.writing import ReportPage
 from harness.report.page.writing import write_report as write_report
 from harness.report.paper_cells import Comparer
@@ -81,14 +80,12 @@ def _of_paper(
     return paper_tables(reading, paper, commands, encoder=encoder), list(gaps)
 
 
-def _paper_figures(
-    paper: str, encoder: str | None, store: Store
-) -> tuple[list[ReportFigure], list[str]]:
+def _paper_figures(paper: str, encoder: str | None, store: Store) -> tuple[list[Figure], list[str]]:
     """The figures of a paper that the records are enough for, and what the store lacks of them."""
 
     own = [name for name in STORE_FIGURES if name.startswith(f"{paper}-")]
     found = [store_figure(name, store, encoder) for name in own]
-    figures = [figure for made, _ in found for figure in made if figure.table.num_rows]
+    figures = [figure for made, _ in found for figure in made]
     return figures, [note for _, notes in found for note in notes]
 
 

@@ -210,39 +210,42 @@ def test_figures_answer_to_keyboard_and_pointer(
 ) -> None:
     page = opened(report())
     curves = page.locator("figure").filter(has_text="curves of")
-    plot = curves.locator(".plot")
+    plot = curves.locator(".plot").first
     plot.focus()
     page.keyboard.press("ArrowRight")
     said = curves.locator("output").text_content()
-    assert "curve: dev" in said
+    assert "metric: dev" in said
     page.keyboard.press("Enter")
     assert "simcse unsup" in page.locator("dialog[open] h2").text_content()
     page.keyboard.press("Escape")
-    curves.locator("select").select_option("loss/contrastive")
-    assert curves.locator("polyline.line").count() > 0
+    assert curves.locator(".panel-head span").all_text_contents() == ["dev", "loss contrastive"]
+    assert curves.locator(".plot").last.locator("polyline.line").count() == 8
     curves.locator("summary").click()
     assert curves.locator("tbody tr").count() == 48  # 8 trials, 3 steps, 2 curves
 
 
-def test_axes_end_where_the_quantity_ends(
+def test_a_reader_zooms_by_keyboard_and_mouse(
     report: Callable[..., Path], opened: Callable[..., Page]
 ) -> None:
     page = opened(report())
-    for ends, expected in (
-        ([1e-6, 5e-5], [0, 5.25e-5]),
-        ([90, 99.9], [89.5, 100]),
-        ([-3, -0.01], [-3.15, 0]),
-        ([0, 0], [0, 1]),
-        ([200, 300], [195, 305]),
-    ):
-        # The places of the ends of an axis of 1,000 pixels, from which its own ends follow.
-        low, high = ends
-        first, last = page.evaluate(
-            "([low, high]) => [low, high].map(scaleOf([low, high], 0, 1000).place)", ends
-        )
-        unit = (high - low) / (last - first) if high > low else 1 / 1000
-        least = low - first * unit
-        assert [least, least + 1000 * unit] == pytest.approx(expected, rel=1e-2, abs=1e-6)
+    panel = page.locator("figure").filter(has_text="curves of").locator(".panel").first
+    ticks = panel.locator(".plot .tick")
+    whole = ticks.all_text_contents()
+    panel.get_by_role("button", name="Zoom in").click()
+    near = ticks.all_text_contents()
+    assert near != whole
+    panel.get_by_role("button", name="Zoom out").click()
+    assert ticks.all_text_contents() == whole
+    panel.locator(".plot").press("+")
+    assert ticks.all_text_contents() == near
+    panel.locator(".plot").press("-")
+    box = panel.locator(".plot svg").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 100, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + 150, steps=3)
+    page.mouse.up()
+    assert ticks.all_text_contents() not in (whole, near)
 
 
 def test_published_values_are_shown_on_demand(

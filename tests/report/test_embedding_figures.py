@@ -6,15 +6,18 @@ from scipy.stats import gaussian_kde
 
 from harness.data.sts_pairs import Pairs
 from harness.errors import TrialFailure
-from harness.report.figures.cosine_densities import (
+from harness.report.figures.embeddings import (
+    Drawn,
+    densities_figure,
     density,
-    draw_densities,
-    draw_gold_densities,
+    example_pairs,
     gold_densities,
-    model_densities,
+    gold_figure,
+    plane,
+    plane_figure,
+    projected,
 )
-from harness.report.figures.embedding_plane import example_pairs, plane, plane_figure, projected
-from harness.report.figures.embeddings import Drawn
+from harness.report.figures.printing import draw
 
 COUNT = 60
 
@@ -58,19 +61,18 @@ def test_equal_cosines_have_no_density() -> None:
 
 
 def test_the_axes_of_cosines_end_at_one(model: Drawn, pairs: Pairs) -> None:
-    [axis] = [each for each in draw_densities(model_densities([model])).axes if each.has_data()][
-        -1:
-    ]
+    axis, *_ = draw(densities_figure([model], pairs)).axes
     assert axis.get_xlim()[1] == 1.0
     by_gold = gold_densities([model], pairs)
-    assert by_gold["gold"].unique().to_pylist() == ["0-1", "1-2", "2-3", "3-4", "4-5"]
-    assert set(by_gold["pairs"].to_pylist()) == {COUNT // 5}
-    for panel in draw_gold_densities(by_gold).axes:
+    groups = dict.fromkeys(row["gold"] for row in by_gold)
+    assert list(groups) == ["0-1", "1-2", "2-3", "3-4", "4-5"]
+    assert {row["pairs"] for row in by_gold} == {COUNT // 5}
+    for panel in draw(gold_figure([model], pairs)).axes:
         assert panel.get_xlim()[1] <= 1.0
 
 
 def test_the_plane_has_every_sentence_with_the_gold_of_its_pair(model: Drawn, pairs: Pairs) -> None:
-    rows = plane([model], pairs).to_pylist()
+    rows = plane([model], pairs)
     assert len(rows) == 2 * COUNT
     assert rows[COUNT + 3]["sentence"] == "other 3"
     assert (rows[COUNT + 3]["pair"], rows[COUNT + 3]["side"]) == (3, "second")

@@ -10,9 +10,14 @@ from matplotlib.text import Text
 from harness import PROTOCOL
 from harness.files import shipped
 from harness.report.coverage import shares
-from harness.report.figures.paper_figures import LINES, STAGE_ONE_FIGURE, store_figure
-from harness.report.figures.paper_models import chosen_trials
-from harness.report.figures.report_figure import ReportFigure
+from harness.report.figures.paper_figures import (
+    LINES,
+    STAGE_ONE_FIGURE,
+    chosen_trials,
+    store_figure,
+)
+from harness.report.figures.printing import draw
+from harness.report.figures.specification import Figure
 from harness.report.matching import Commands
 from harness.report.paper_cells import Comparer
 from harness.report.published import load_paper
@@ -26,9 +31,9 @@ def values_of(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
     return tuple(row[name] for name in names)
 
 
-def check_drawn(figure: ReportFigure, *words: str) -> None:
+def check_drawn(figure: Figure, *words: str) -> None:
     """The figure can be drawn, and its axes and captions say these words."""
-    drawn = figure.draw(figure.table)
+    drawn = draw(figure)
     said = [text.get_text() for text in drawn.findobj(Text)] + [figure.title, figure.caption]
     for word in words:
         assert any(word in each for each in said), (word, said)
@@ -60,8 +65,8 @@ def test_a_line_of_means_beside_the_papers_point(store: Store, add_trial: AddTri
     share = {"auxiliary_weight": 0, "prefix_length": 16, "label_fraction": 0.1}
     add_trial(share, dev={"stsb-dev": 99.0}, **PREFIXES)
     [figure], notes = store_figure("diffaug-figure4", store, None)
-    check_drawn(figure, "bert-base-uncased", "prefix_length")
-    rows = figure.table.to_pylist()
+    check_drawn(figure, "bert-base-uncased", "prefix length")
+    rows = figure.rows
     assert [values_of(row, "source", "at", "value", "n") for row in rows] == [
         ("ours", 4.0, 85.0, 2), ("ours", 8.0, pytest.approx(259 / 3), 3),
         ("paper", 8.0, 86.2, None),
@@ -92,9 +97,9 @@ def test_the_cross_entropy_is_that_of_the_end_of_stage_one(
         add_trial(values, seed=seed, history=history, dev={"stsb-dev": 80.0}, **PREFIXES)
     [figure], _ = store_figure("diffaug-figure5", store, None)
     check_drawn(figure, "STS-B dev", "cross entropy of stage 1")
-    rows = [row for row in figure.table.to_pylist() if row["metric"] != "stsb-dev"]
+    rows = [row for row in figure.rows if row["metric"] != "stsb-dev"]
     assert [values_of(row, "at", "value", "n") for row in rows] == [(500.0, pytest.approx(0.6), 2)]
-    [said] = [row for row in figure.table.to_pylist() if row["source"] == "paper"]
+    [said] = [row for row in figure.rows if row["source"] == "paper"]
     assert values_of(said, "at", "value") == (2000.0, None)
 
 
@@ -102,12 +107,12 @@ def test_test_averages_against_the_prompt_length(store: Store, add_trial: AddTri
     for length in (1, 16):
         add_trial({"prompt_length": length}, 70.0 + length, method="dcpcse")
     [figure], [note] = store_figure("dcpcse-figure2", store, None)
-    check_drawn(figure, "Avg.", "prompt_length")
-    rows = [row for row in figure.table.to_pylist() if row["source"] == "ours"]
+    check_drawn(figure, "Avg.", "prompt length")
+    rows = [row for row in figure.rows if row["source"] == "ours"]
     assert [values_of(row, "at", "value", "std", "n") for row in rows] == [
         (1.0, 71.0, None, 1), (16.0, 86.0, None, 1),
     ]  # fmt: skip
-    paper = [row["value"] for row in figure.table.to_pylist() if row["source"] == "paper"]
+    paper = [row["value"] for row in figure.rows if row["source"] == "paper"]
     assert paper == [76.5, 78.49]
     assert "prompt_length 2, 3, 4" in note
 
@@ -124,7 +129,7 @@ def test_stage_one_by_seed(store: Store, add_trial: AddTrial) -> None:
     [figure], notes = store_figure(STAGE_ONE_FIGURE, store, None)
     check_drawn(figure, "step")
     assert notes == []
-    rows = figure.table.to_pylist()
+    rows = figure.rows
     assert [values_of(row, "seed", "metric", "step", "value") for row in rows if row["key"]] == [
         (seed, name, step, float(seed + number + step))
         for seed in (0, 1)
@@ -146,7 +151,7 @@ def test_another_encoder_and_nothing_to_draw(store: Store, add_trial: AddTrial) 
     add_trial({"prompt_length": 3}, method="dcpcse", encoder="mini-bert")
     [figure], _ = store_figure("dcpcse-figure2", store, "mini-bert")
     assert figure.name == "dcpcse-figure2-mini-bert"
-    assert figure.table["at"].to_pylist()[0] == 3.0
+    assert figure.rows[0]["at"] == 3.0
 
 
 def test_models_are_chosen_on_dev(store: Store, add_trial: AddTrial) -> None:

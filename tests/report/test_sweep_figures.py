@@ -1,19 +1,27 @@
 """The data of a sweep's figures, compared with what was put into a made-up store."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from scipy import stats
 
-from harness.report.figures.configurations import configurations
-from harness.report.figures.cost_and_score import costs
-from harness.report.figures.dev_and_test import dev_and_test, dev_test_correlations
-from harness.report.figures.optuna_figures import importances
-from harness.report.figures.sweep_figures import sweep_figures
-from harness.report.figures.sweep_trials import FIGURE_COLUMNS, SweepSearch, sweep_searches
-from harness.report.figures.training_curves import AVERAGED, smoothed, training_curves
+from harness.report.figures.curves import AVERAGED, curves_figure, smoothed, training_curves
+from harness.report.figures.printing import draw
+from harness.report.figures.search_figures import importances, parallel_figure
+from harness.report.figures.specification import score_axis
+from harness.report.figures.sweep_figures import (
+    costs,
+    dev_and_test,
+    dev_test_correlations,
+    sweep_figures,
+)
+from harness.report.figures.sweeps import (
+    FIGURE_COLUMNS,
+    SweepSearch,
+    configurations,
+    sweep_searches,
+)
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -64,8 +72,8 @@ def test_searches_of_a_store(searches: list[SweepSearch]) -> None:
 
 def test_configurations_are_means_over_their_search_trials(searches: list[SweepSearch]) -> None:
     """Final trials are not among them: they would favour the chosen configuration."""
-    rows = configurations(searches[1]).to_pylist()
-    assert [json.loads(row["values"])["learning_rate"] for row in rows] == [3e-5, 1e-5, 1e-4]
+    rows = configurations(searches[1])
+    assert [row["values"]["learning_rate"] for row in rows] == [3e-5, 1e-5, 1e-4]
     assert [(row["dev"], row["n"], row["seconds"]) for row in rows] == [
         (81.0, 2, 40.0), (70.0, 1, 10.0), (40.0, 1, 1.0),
     ]  # fmt: skip
@@ -76,9 +84,9 @@ def test_configurations_are_means_over_their_search_trials(searches: list[SweepS
 
 def test_curves_have_dev_terms_rates_and_norms(searches: list[SweepSearch]) -> None:
     """The summed loss is not drawn beside its terms; dev before training is the first point."""
-    rows = training_curves(searches[1]).to_pylist()
+    rows = training_curves(searches[1])
     assert [(row["metric"], row["step"], row["value"]) for row in rows] == [
-        ("dev", 0, 50.0), ("loss/contrastive", 1, 0.5), ("dev", 2, 80.0),
+        ("dev", 0, 50.0), ("dev", 2, 80.0), ("loss/contrastive", 1, 0.5),
         ("gradient_norm", 2, 3.0), ("divergence", 2, 9.0),
     ]  # fmt: skip
     assert {(row["trial"], row["place"]) for row in rows} == {
@@ -87,21 +95,21 @@ def test_curves_have_dev_terms_rates_and_norms(searches: list[SweepSearch]) -> N
 
 
 def test_dev_and_test_of_the_finals(searches: list[SweepSearch]) -> None:
-    table = dev_and_test(searches)
-    assert [(row["dev"], row["test"]) for row in table.to_pylist()] == [
+    rows = dev_and_test(searches)
+    assert [(row["dev"], row["test"]) for row in rows] == [
         (81.0, 75.0), (83.0, 77.0), (82.0, 77.5),
     ]  # fmt: skip
-    assert set(table["test_metric"].to_pylist()) == {"Avg."}
-    assert set(table["dev_metric"].to_pylist()) == {"STS-B dev"}
-    found = dev_test_correlations(table)
+    assert {row["test_metric"] for row in rows} == {"Avg."}
+    assert {row["dev_metric"] for row in rows} == {"STS-B dev"}
+    found = dev_test_correlations(rows)
     assert found is not None
     assert found[0] == pytest.approx(stats.linregress([81, 83, 82], [75, 77, 77.5]).rvalue)
     assert found[1] == pytest.approx(0.5)
-    assert dev_test_correlations(table.slice(0, 2)) is None, "two points are always on a line"
+    assert dev_test_correlations(rows[:2]) is None, "two points are always on a line"
 
 
 def test_costs_and_their_front(searches: list[SweepSearch]) -> None:
-    rows = costs(searches).to_pylist()
+    rows = costs(searches)
     assert [(row["seconds"], row["dev"], row["front"]) for row in rows] == [
         (10.0, 70.0, True), (20.0, 79.0, True), (40.0, 81.0, True),
     ]  # fmt: skip
@@ -117,11 +125,14 @@ def test_what_decides_is_important(store: Store, add_trial: AddTrial) -> None:
                 dev={"stsb-dev": 70 + 1e5 * rate}, test={},
             )  # fmt: skip
     [search] = sweep_searches(store.read(FIGURE_COLUMNS).table)
-    table = importances(configurations(search))
-    assert table["hyperparameter"].to_pylist() == ["learning_rate", "pooling"]
-    assert table["importance"].to_pylist() == pytest.approx([1, 0], abs=0.05)
-    few = configurations(search).slice(0, 3)
-    assert importances(few).num_rows == 0
+    found = importances(configurations(search))
+    assert list(found) == ["learning_rate", "pooling"]
+    assert list(found.values()) == pytest.approx([1, 0], abs=0.05)
+    assert importances(configurations(search)[:3]) == {}
+    [panel] = parallel_figure(search).panels
+    labels = {mark.x[0]: list(mark.texts) for mark in panel.marks if mark.texts}
+    assert labels[1] == ["1e-05", "2e-05", "5e-05", "0.0001"], "a label for each value"
+    assert labels[2] == ["cls", "mean"]
 
 
 def test_what_cannot_be_drawn_is_said(searches: list[SweepSearch]) -> None:
@@ -153,9 +164,37 @@ def test_a_search_of_which_only_pruned_trials_are_there(store: Store, add_trial:
         )  # fmt: skip
     made, notes = sweep_figures(sweep_searches(store.read(FIGURE_COLUMNS).table), "mine")
     for figure in made:
-        figure.draw(figure.table)
+        draw(figure)
     assert [figure.name for figure in made if "parallel" in figure.name] == []
     assert any("no configuration has finished, so" in note for note in notes)
+
+
+def test_a_curve_is_drawn_from_its_score_before_training(searches: list[SweepSearch]) -> None:
+    panels = {panel.title: panel for panel in curves_figure(searches[1]).panels}
+    assert list(panels) == ["dev", "loss contrastive", "gradient norm", "divergence"]
+    assert (panels["dev"].marks[0].x, panels["dev"].marks[0].y) == ([0, 2], [50.0, 80.0])
+
+
+def test_an_axis_ends_where_the_score_ends() -> None:
+    for values, ends in (
+        ([90.0, 99.9], (89.21, 100)),
+        ([-99.9, -90.0], (-100, -89.208)),
+        ([99.0, 104.0], (98.6, 104.4)),
+    ):
+        axis = score_axis("dev", values)
+        assert (axis.low, axis.high) == pytest.approx(ends, abs=0.01)
+
+
+def test_a_store_that_has_nothing_to_draw_has_sentences(store: Store, add_trial: AddTrial) -> None:
+    """As when the first trials of a sweep have ended without a dev score."""
+    for rate in (1e-5, 3e-5):
+        add_trial({"learning_rate": rate}, role="search", search="aaaa", dev={}, test={})
+    made, notes = sweep_figures(sweep_searches(store.read(FIGURE_COLUMNS).table), "mine")
+    assert made == []
+    assert [note.rpartition("-")[2] for note in notes] == [
+        f"{name} is not drawn"
+        for name in ("curves", "hyperparameters", "importance", "parallel", "test", "cost")
+    ]
 
 
 def test_long_curves_are_means() -> None:

@@ -1,35 +1,112 @@
-"""The figures of the papers from the trials of a store: DiffAug 3, 4 and 5, and DCPCSE 2."""
+"""The figures of the papers from the trials of a store, and what the store lacks of them.
 
+DiffAug 3, 4 and 5 and DCPCSE 2 need its records alone; DiffCSE 2 and D2CSE 2 need trained models.
+"""
+
+import functools
+import math
 import shlex
 import statistics
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
+import yaml
 
+from harness import PROTOCOL
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import DISPLAY, STS_AVERAGE, STSB_DEV
-from harness.report.figures.paper_models import MODEL_FIGURES, drawn_all_the_same
-from harness.report.figures.published_points import published_points
-from harness.report.figures.report_figure import ReportFigure
-from harness.report.figures.score_lines import (
-    SCORE_LINES,
-    ScoreLine,
-    draw_score_lines,
-    found_groups,
-    score_line,
+from harness.report.figures.specification import (
+    Figure,
+    Look,
+    Mark,
+    Panel,
+    Row,
+    axis,
+    bar_ends,
+    mark_of,
+    score_axis,
+    value_axis,
 )
-from harness.report.figures.stage_one_curves import draw_stage_one, stage_one_curves
 from harness.report.groups import Group, comparable_groups
-from harness.report.matching import ALL_LABELS, Finder, Wanted
-from harness.report.measured_trials import TABLE_COLUMNS
+from harness.report.matching import ALL_LABELS, Commands, Finder, Wanted
+from harness.report.measured_trials import TABLE_COLUMNS, MeasuredTrial
+from harness.report.paper_cells import Comparer
+from harness.report.published import folder
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.store_folders import store_option
 
+TITLES = {
+    "divergence": "(a) divergence of the views (delta)",
+    "convergence": "(b) convergence of the weights (kappa)",
+}
+DROPOUT = "divergence-dropout"
+
+
+@dataclass(frozen=True)
+class ScoreLine:
+    """Which trials a figure compares, and by what."""
+
+    method: str
+    setting: str
+    encoder: str
+    configuration: Mapping[str, Any]
+    """Hyperparameters that all trials have"""
+    hyperparameter: str
+    """The one that varies"""
+    values: Sequence[int]
+    metric: str
+    """A dev or test metric"""
+    defaults: Mapping[str, Any]
+    """Hyperparameters that make another method of it; no trial has changed them"""
+
+    def wanted(self, value: int) -> Wanted:
+        """The trials with this value of the hyperparameter."""
+        values = {**self.configuration, self.hyperparameter: value}
+        return Wanted(
+            self.method, self.setting, self.encoder, tuple(sorted(values.items())),
+            tuple({**ALL_LABELS, **self.defaults}.items()),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PublishedPoint:
+    """A point of a published figure."""
+
+    at: float
+    """The place on the horizontal axis"""
+    value: float | None
+    """None: the text says something about the place alone"""
+    note: str
+    """What the text says, or where the value is from"""
+
+
+@functools.cache
+def published_points(paper: str, figure: str) -> tuple[PublishedPoint, ...]:
+    """The points of a figure, `figure5` or `figure3a`; none where the text has none."""
+    found = yaml.safe_load((folder() / f"{paper}.yaml").read_text(encoding="utf-8"))
+    points = found["figures"][figure].get("points") or ()
+    own = {"value", "note", "source"}
+    return tuple(
+        PublishedPoint(
+            at=next(float(value) for name, value in point.items() if name not in own),
+            value=point.get("value"),
+            note=point.get("note") or point.get("source") or "",
+        )
+        for point in points
+    )
+
+
 ON_BERT = "bert-base-uncased"
 """The encoder of all these figures in the papers"""
+AXES = {
+    "prefix_length": "prefix length",
+    "stage1_steps": "steps of stage 1",
+    "prompt_length": "prompt length",
+}
+"""Hyperparameter -> the words of the papers' axes"""
 CROSS_ENTROPY = "cross entropy of stage 1"
 ITS_OWN = {"augmentation": "prefix", "views": "different", "second_stage": "all"}
 """DiffAug as its figures have it, without the ablations of its Table 3"""
@@ -52,9 +129,11 @@ LINES: Mapping[str, ScoreLine] = {
 """Name of a figure, and of the search space that fills it -> its line. The values are those of the
 search space, because no paper prints all of its own."""
 STAGE_ONE_FIGURE = "diffaug-figure3"
+MODEL_FIGURES = ("diffcse-figure2", "d2cse-figure2")
+"""Their models are the rows of results/reported/systems.yaml"""
 STORE_FIGURES = (*LINES, STAGE_ONE_FIGURE)
 """The figures that the records of a store are enough for"""
-DrawnAndLacking = tuple[list[ReportFigure], list[str]]
+DrawnAndLacking = tuple[list[Figure], list[str]]
 """The figures, and sentences about what the store lacks"""
 
 
@@ -84,40 +163,72 @@ def store_figure(name: str, store: Store, encoder: str | None) -> DrawnAndLackin
 
 
 def _line(name: str, line: ScoreLine, groups: Collection[Group], store: Store) -> DrawnAndLacking:
-    found = found_groups(line, groups)
-    paper, _, figure = name.partition("-")
-    points = published_points(paper, figure)
-    table = score_line(line, found, points)
+    finder = Finder(groups)
+    matches = {value: finder.find(line.wanted(value)) for value in line.values}
+    found = {value: match.group for value, match in matches.items() if match is not None}
+    paper, _, number = name.partition("-")
+    points = published_points(paper, number)
+    rows = score_line(line, found, points)
     if name == "diffaug-figure5":
-        table = pa.concat_tables([table, cross_entropies(line, found, store)])
-    ours = [row["at"] for row in table.to_pylist() if row["source"] == "ours"]
+        rows += cross_entropies(line, found, store)
+    ours = [row["at"] for row in rows if row["source"] == "ours"]
     lacking = [str(value) for value in line.values if value not in ours]
     notes = []
     if lacking:
-        what = f"{line.hyperparameter} {', '.join(lacking)} of {line.method} on {line.encoder}"
-        notes.append(f"the store lacks {what}; run: {_sweep(name, line.encoder, store)}")
+        values = f"{line.hyperparameter} {', '.join(lacking)} of {line.method} on {line.encoder}"
+        notes.append(f"the store lacks {values}; run: {_sweep(name, line.encoder, store)}")
     if not ours:
         return [], notes  # an empty axis says less than the note
     notes += drawn_all_the_same(found.values())
     said = "; ".join(f"at {point.at:g}: {point.note}" for point in points)
-    return [
-        ReportFigure(
-            name=_file(name, line.encoder),
-            title=f"{paper}, Figure {figure.removeprefix('figure')}: {line.method} on "
-            f"{line.encoder}, {line.hyperparameter}",
-            caption=f"{DISPLAY.get(line.metric, line.metric)} x100, mean over the seeds; bars: "
-            f"sample standard deviation over the seeds (n = {_counts(table)}). Of several "
-            f"configurations with one {line.hyperparameter} the one with the best dev mean is "
-            f"shown. The plotted points of the paper are not in its text, which says: {said}.",
-            table=table,
-            draw=draw_score_lines,
-        )
-    ], notes
+    counts = sorted({row["n"] for row in rows if row["n"] is not None})
+    figure = Figure(
+        name=_file(name, line.encoder),
+        title=f"{paper}, Figure {number.removeprefix('figure')}: {line.method} on "
+        f"{line.encoder}, {line.hyperparameter}",
+        caption=f"{DISPLAY.get(line.metric, line.metric)} x100, mean over the seeds; bars: "
+        f"sample standard deviation over the seeds (n = {', '.join(map(str, counts))}). Of several "
+        f"configurations with one {line.hyperparameter} the one with the best dev mean is "
+        f"shown. The plotted points of the paper are not in its text, which says: {said}.",
+        rows=rows,
+        panels=[
+            _score_panel(metric, rows) for metric in dict.fromkeys(row["metric"] for row in rows)
+        ],
+        legend=["ours: mean of the seeds, bars: their standard deviation", "value of the paper"],
+        columns=1,
+    )
+    return [figure], notes
 
 
-def cross_entropies(line: ScoreLine, groups: Mapping[int, Group], store: Store) -> pa.Table:
-    """The cross entropy of the last evaluated batch of stage 1, as rows of SCORE_LINES."""
-    rows = []
+def _score_panel(metric: str, rows: Sequence[Row]) -> Panel:
+    """`rows`: of this metric and others."""
+    own = [row for row in rows if row["metric"] == metric]
+    ours = sorted((row for row in own if row["source"] == "ours"), key=lambda row: row["at"])
+    told = [row for row in own if row["source"] == "paper" and row["value"] is not None]
+    places = [row["at"] for row in own if row["value"] is None]
+    means = replace(mark_of("points", ours, "at", "value", 0), spread=[row["std"] for row in ours])
+    theirs = mark_of("points", told, "at", "value", 1)
+    label, ends = DISPLAY.get(metric, metric), bar_ends([means, theirs])
+    scores = score_axis(label, ends, 0.15)
+    return Panel(
+        value_axis(AXES[own[0]["hyperparameter"]], [row["at"] for row in own], width=80)[0],
+        axis(label, ends, least=0, margin=0.15) if metric == CROSS_ENTROPY else scores,
+        [
+            Mark("vertical", places, [], "pale"),
+            Mark("horizontal", [], theirs.y, 1),
+            Mark("line", means.x, means.y, 0),
+            means,
+            theirs,
+        ],
+        height=2.6,
+    )
+
+
+def cross_entropies(
+    line: ScoreLine, groups: Mapping[int, Group], store: Store
+) -> list[dict[str, Any]]:
+    """The cross entropy of the last evaluated batch of stage 1, as rows of `score_line`."""
+    rows: list[dict[str, Any]] = []
     for value, group in groups.items():
         ends = [end for record in _records(store, group.keys) if (end := _stage_one_end(record))]
         if ends:
@@ -133,7 +244,7 @@ def cross_entropies(line: ScoreLine, groups: Mapping[int, Group], store: Store) 
                     "note": " ".join(key[:10] for key in group.keys),
                 }
             )
-    return pa.Table.from_pylist(rows, schema=SCORE_LINES)
+    return rows
 
 
 def _stage_one_end(record: Record) -> float | None:
@@ -151,21 +262,43 @@ def _stage_one(groups: Collection[Group], store: Store, encoder: str) -> DrawnAn
     if found is None:
         command = _sweep(STAGE_ONE_FIGURE, encoder, store)
         return [], [f"the store has no analysed trial of diffaug on {encoder}; run: {command}"]
-    table = stage_one_curves(
-        _records(store, found.group.keys), published_points("diffaug", "figure3a")
+    points = published_points("diffaug", "figure3a")
+    rows = stage_one_curves(_records(store, found.group.keys), points)
+    seeds = sorted({row["seed"] for row in rows if row["source"] == "ours"})
+    if not seeds:
+        command = _sweep(STAGE_ONE_FIGURE, encoder, store)
+        return [], [f"the store has no curve of stage 1 of diffaug on {encoder}; run: {command}"]
+    figure = Figure(
+        name=_file(STAGE_ONE_FIGURE, encoder),
+        title=f"diffaug, Figure 3: stage 1 on {encoder}",
+        caption="(a) Mean distance of the two views of a sentence, and in grey that of two "
+        "passes with dropout alone. (b) How much longer the keys and values of the encoder are "
+        "than those of the prefix. One line for each seed. Dotted: the paper's text has delta "
+        "highest around step 1500, and kappa falling throughout.",
+        rows=rows,
+        panels=[_stage_one_panel(metric, rows, seeds) for metric in TITLES],
+        legend=[f"seed {seed}" for seed in seeds],
     )
-    return [
-        ReportFigure(
-            name=_file(STAGE_ONE_FIGURE, encoder),
-            title=f"diffaug, Figure 3: stage 1 on {encoder}",
-            caption="(a) Mean distance of the two views of a sentence, and in grey that of two "
-            "passes with dropout alone. (b) How much longer the keys and values of the encoder are "
-            "than those of the prefix. One line for each seed. Dotted: the paper's text has delta "
-            "highest around step 1500, and kappa falling throughout.",
-            table=table,
-            draw=draw_stage_one,
-        )
-    ], drawn_all_the_same([found.group])
+    return [figure], drawn_all_the_same([found.group])
+
+
+def _stage_one_panel(metric: str, rows: Sequence[Row], seeds: list[int]) -> Panel:
+    marks = []
+    for name in (DROPOUT, metric) if metric == "divergence" else (metric,):
+        for number, seed in enumerate(seeds):
+            own = [row for row in rows if (row["seed"], row["metric"]) == (seed, name)]
+            look: Look = "pale" if name == DROPOUT else number
+            marks.append(mark_of("line", own, "step", "value", look))
+    told = [row["step"] for row in rows if row["source"] == "paper" and row["metric"] == metric]
+    steps = [0, *told, *(step for mark in marks for step in mark.x)]
+    values = [value for mark in marks for value in mark.y]
+    return Panel(
+        axis("step of stage 1", steps, least=0),
+        axis("", values, least=0 if metric == "divergence" else -math.inf),  # a mean of distances
+        [Mark("vertical", told, [], "pale"), *marks],
+        TITLES[metric],
+        height=2.8,
+    )
 
 
 def _records(store: Store, keys: Collection[str]) -> list[Record]:
@@ -182,6 +315,74 @@ def _file(name: str, encoder: str) -> str:
     return name if encoder == ON_BERT else f"{name}-{encoder.replace('/', '-')}"
 
 
-def _counts(table: pa.Table) -> str:
-    counts = sorted({count for count in table["n"].to_pylist() if count is not None})
-    return ", ".join(map(str, counts)) or "0"
+def score_line(
+    line: ScoreLine, groups: Mapping[int, Group], points: Iterable[PublishedPoint]
+) -> list[dict[str, Any]]:
+    """The line of our trials, and the points of the paper.
+
+    Of each: `at`, the value of the hyperparameter; `value`, the mean, None where the paper names
+    the place alone; `std`, the sample standard deviation over seeds; `n`, our trials; `note`, what
+    the paper says, or the keys of our trials.
+    """
+    rows: list[dict[str, Any]] = []
+    for value, group in groups.items():
+        cell = {**group.test, **group.dev}.get(line.metric)
+        if cell is not None:
+            keys = " ".join(key[:10] for key in group.keys)
+            scores = {"value": cell.mean, "std": cell.std, "n": cell.n, "note": keys}
+            rows.append({"source": "ours", "at": float(value), **scores})
+    rows += [{"source": "paper", "std": None, "n": None, **vars(point)} for point in points]
+    common = {"hyperparameter": line.hyperparameter, "metric": line.metric}
+    return [common | row for row in rows]
+
+
+def stage_one_curves(records: Iterable[Record], points: Iterable[PublishedPoint]) -> list[Row]:
+    """Both curves and the reference line of dropout, by seed; and the paper's points.
+
+    `points`: those of panel a, which name a step.
+    """
+    rows: list[Row] = [
+        {
+            "source": "ours",
+            "key": record.key,
+            "seed": record.seed,
+            **{name: point[name] for name in ("metric", "step", "value")},
+        }
+        for record in sorted(records, key=lambda record: (record.seed, record.key))
+        for point in record.history
+        if point["metric"] in (*TITLES, DROPOUT)
+    ]
+    paper = {"source": "paper", "key": "", "seed": None, "metric": "divergence"}
+    told = [{**paper, "step": int(point.at), "note": point.note} for point in points]
+    return [*rows, *told]
+
+
+def chosen_trials(
+    name: str, comparer: Comparer, commands: Commands
+) -> tuple[dict[str, str], list[str]]:
+    """Method -> key of its trial that a figure of MODEL_FIGURES shows.
+
+    It is the one with the best dev score, of the configuration with the best mean. And sentences
+    about what the store lacks, with the command that runs it.
+    """
+    found = comparer.figure(name.replace("-", "."))
+    keys = {wanted.method: best_trial(each.group).key for wanted, each in found if each}
+    notes = [
+        f"the store has no {wanted}; run: {commands.sweep(wanted)}"
+        for wanted, each in found
+        if each is None
+    ]
+    return keys, [*notes, *drawn_all_the_same(each.group for _, each in found if each)]
+
+
+def drawn_all_the_same(groups: Iterable[Group]) -> list[str]:
+    """A sentence about the trials of another protocol that a figure shows, if there are any."""
+    numbers = sorted({str(each.provenance["protocol"]) for each in groups if not each.current})
+    if not numbers:
+        return []
+    return [f"shown although trained or measured by protocol {', '.join(numbers)}, not {PROTOCOL}"]
+
+
+def best_trial(group: Group) -> MeasuredTrial:
+    """The trial with the best dev score; of equal ones, the first key."""
+    return min(group.trials, key=lambda trial: (-trial.dev.get(group.selects, -1e9), trial.key))

@@ -12,9 +12,7 @@ from pydantic_core import to_json
 
 from harness.errors import UserError
 from harness.report.coverage import Gap
-from harness.report.figures.report_figure import ReportFigure
-from harness.report.figures.writing import write_figures
-from harness.report.page.charts import Chart, chart_of
+from harness.report.figures.specification import Figure
 from harness.report.page.grids import Grid, record_grids, table_grid
 from harness.report.page.stored_trials import StoredTrials
 from harness.report.tables import Table
@@ -30,7 +28,7 @@ class ReportPage:
     """The place of the store, as a person may read it"""
     trials: StoredTrials
     tables: Sequence[Table]
-    figures: Sequence[ReportFigure]
+    figures: Sequence[Figure]
     missing: Sequence[Gap]
     notes: Sequence[str] = ()
     """Sentences about what could not be drawn"""
@@ -39,7 +37,7 @@ class ReportPage:
 START = "index.html"
 """The file to open"""
 DATA = "data"
-"""The folder of tables, charts and trials"""
+"""The folder of tables, figures and trials"""
 _HERE = Path(__file__).parent
 _MARK = b'<meta name="generator" content="harness report">'
 """A line of our own pages; another page is never replaced"""
@@ -53,15 +51,6 @@ _BEGUN = f"""\
 </html>
 """
 """What stands in the place of the page until the rest is written"""
-
-
-@dataclass(frozen=True)
-class ShownFigure:
-    """A figure of the page: a chart in a file of data, or a picture."""
-
-    name: str
-    figure: ReportFigure
-    chart: Chart | None
 
 
 def write_report(page: ReportPage, folder: Path, steps: Steps = unheard) -> Path:
@@ -79,17 +68,11 @@ def write_report(page: ReportPage, folder: Path, steps: Steps = unheard) -> Path
         for place, table in enumerate(page.tables, 1)
     ]
     others = record_grids(page.trials.records)
-    figures = [
-        ShownFigure(f"figure-{place}", figure, chart_of(figure))
-        for place, figure in enumerate(page.figures, 1)
-    ]
+    figures = [(f"figure-{place}", figure) for place, figure in enumerate(page.figures, 1)]
     grids = [*results, *(grid for _, grid in others)]
-    pictures = [each.figure for each in figures if each.chart is None]
     total, done = len(grids) + len(figures) + page.trials.number_of_files, 0
     for name, content in _data(page, grids, figures):
         (folder / DATA / f"{name}.js").write_text(_script(name, content), encoding="utf-8")
-        steps("writing files", done := done + 1, total)
-    for _ in write_figures(pictures, folder / DATA, "svg"):
         steps("writing files", done := done + 1, total)
     words = {"page": page, "results": results, "others": others, "figures": figures}
     (folder / START).write_text(_filled(words), encoding="utf-8")
@@ -110,14 +93,13 @@ def _make_room(folder: Path) -> None:
 
 
 def _data(
-    page: ReportPage, grids: list[Grid], figures: list[ShownFigure]
+    page: ReportPage, grids: list[Grid], figures: list[tuple[str, Figure]]
 ) -> Iterator[tuple[str, Any]]:
     """The files of data: their names and contents."""
     for grid in grids:
         yield grid.name, grid.data
-    for each in figures:
-        if each.chart:
-            yield each.name, each.chart.data(page.trials.numbers)
+    for name, figure in figures:
+        yield name, figure.page_data(page.trials.numbers)
     yield from page.trials.files
 
 

@@ -1,17 +1,21 @@
-"""The trials of a sweep as its figures need them, by search."""
+"""The trials and configurations of a sweep as its figures need them, by search."""
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.evaluation.catalogue import DISPLAY, card, suite_of
-from harness.report.figures.report_figure import file_name
-from harness.report.figures.style import number_text
+from harness.report.figures.printing import number_text
+from harness.report.figures.specification import file_name, number_text
 from harness.trials.record import FAMILY_COLUMNS, Record, record_of, searched_names
+from harness.trials.store import Store
 
 FIGURE_COLUMNS = (
     "key", "status", "role", "search", "suite", "suite_card", "method", "setting", "encoder",
@@ -19,6 +23,10 @@ FIGURE_COLUMNS = (
     "history", "training_seconds", "device",
 )  # fmt: skip
 """The columns of the store that the figures of a sweep need"""
+FIGURED = 10
+"""So many searches have figures, those with the most trials: a page of hundreds helps nobody"""
+WITH_CURVES = 20
+"""So many trials of a search have their curves in a report; histories are most of a store"""
 
 
 @dataclass(frozen=True)
@@ -88,18 +96,15 @@ class SweepSearch:
         return found or list(self.trials)
 
 
-def sweep_searches(table: pa.Table, ids: Collection[str] | None = None) -> list[SweepSearch]:
-    """The searches of a store in the order of their labels. `ids`: only these; None: all.
+def sweep_searches(table: pa.Table) -> list[SweepSearch]:
+    """The searches of a store in the order of their labels.
 
     `table` has FIGURE_COLUMNS. Evaluations and failed trials are left out.
     """
     trials = [
         record
         for record in map(record_of, table.to_pylist())
-        if record.search
-        and record.role != "evaluation"
-        and record.status != "failed"
-        and (ids is None or record.search in ids)
+        if record.search and record.role != "evaluation" and record.status != "failed"
     ]
     named = searched_names(table.select([*FAMILY_COLUMNS, "configuration"]))
     found: dict[tuple[Any, ...], list[Record]] = {}
@@ -128,3 +133,61 @@ def _search(
     return SweepSearch(
         identifier, f"{label} {identifier[:6]}" if shared else label, names, tuple(made)
     )
+
+
+def figured(searches: Sequence[SweepSearch]) -> tuple[list[SweepSearch], list[str]]:
+    """The searches with the most trials, in their order; and a note about the others."""
+    largest = sorted(searches, key=lambda search: -len(search.trials))[:FIGURED]
+    kept = [search for search in searches if search in largest]
+    if len(kept) == len(searches):
+        return kept, []
+    note = (
+        f"Figures are of the {len(kept)} searches with the most trials; "
+        f"`harness figure --sweep {searches[0].id[:10]}` draws those of any search."
+    )
+    return kept, [note]
+
+
+def with_histories(searches: Sequence[SweepSearch], store: Store) -> list[SweepSearch]:
+    """The searches, whose best trials have the histories that the store keeps of them."""
+    keys = [trial.record.key for search in searches for trial in search.trials[:WITH_CURVES]]
+    rows = store.read(("history",), pc.field("key").isin(keys)).table.to_pylist() if keys else []
+    histories = {row["key"]: row["history"] or [] for row in rows}
+
+    def filled(trial: SweepTrial) -> SweepTrial:
+        history = histories.get(trial.record.key, [])
+        return replace(trial, record=replace(trial.record, history=history))
+
+    return [replace(search, trials=tuple(map(filled, search.trials))) for search in searches]
+
+
+def configurations(search: SweepSearch) -> list[dict[str, Any]]:
+    """The configurations of a search, the best mean dev score first.
+
+    Of each: its `values`, hyperparameter -> value; `n`, its search trials with a dev score (seeds x
+    label subsets); `dev`, their mean; `std`, their sample standard deviation, None for one trial;
+    `seconds`, their mean training seconds; `pruned`, whether the search has ended one early.
+    """
+    trials: dict[str, list[SweepTrial]] = {}
+    for trial in search.searched:
+        if trial.dev is not None:
+            trials.setdefault(json.dumps(dict(trial.values), sort_keys=True), []).append(trial)
+    rows = [(_configuration(own), values) for values, own in trials.items()]
+    return [row for row, _ in sorted(rows, key=lambda each: (-each[0]["dev"], each[1]))]
+
+
+def _configuration(trials: list[SweepTrial]) -> dict[str, Any]:
+    scores = [trial.dev for trial in trials if trial.dev is not None]
+    seconds = [
+        trial.record.training_seconds
+        for trial in trials
+        if trial.record.training_seconds is not None
+    ]
+    return {
+        "values": trials[0].values,
+        "n": len(scores),
+        "dev": statistics.fmean(scores),
+        "std": statistics.stdev(scores) if len(scores) > 1 else None,
+        "seconds": statistics.fmean(seconds) if seconds else None,
+        "pruned": any(trial.record.status == "pruned" for trial in trials),
+    }

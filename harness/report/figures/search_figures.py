@@ -1,0 +1,220 @@
+"""The figures of a search's configurations: dev by hyperparameter, importance, and parallel lines.
+
+The importances are Optuna's, on a study of the store's: the store has what every kind of search has
+tried, a grid too. That study is in memory; the studies on disk stay as they are.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from harness.report.figures.specification import (
+    NAMED,
+    Axis,
+    Figure,
+    Look,
+    Mark,
+    Panel,
+    Row,
+    are_numbers,
+    bar_ends,
+    mark_of,
+    number_text,
+    round_values,
+    score_axis,
+    spans_decades,
+    value_axis,
+)
+from harness.report.figures.sweeps import SweepSearch, configurations
+
+if TYPE_CHECKING:  # it takes a second to import, and a report draws without it
+    from optuna.distributions import BaseDistribution
+
+LEAST_CONFIGURATIONS = 4
+"""Configurations below which an importance would say nothing"""
+MOST_VALUES = 8
+"""An axis of parallel coordinates with so many values has a label for each, at equal distances"""
+
+
+def hyperparameters_figure(search: SweepSearch) -> Figure:
+    """The dev score of a search's configurations against each hyperparameter that it varies."""
+    rows = configurations(search)
+    names = sorted({name for row in rows for name in row["values"]})
+    several = any(row["n"] > 1 for row in rows)
+    bars = " Bars: standard deviation over seeds and label subsets." if several else ""
+    pruned = " Hollow: ended early by the search." if any(row["pruned"] for row in rows) else ""
+    return Figure(
+        name=f"{search.file_name}-hyperparameters",
+        title=f"{search.label}: dev against each hyperparameter",
+        caption=f"{search.metric} of {len(rows)} configurations, each at its value of one "
+        f"hyperparameter.{bars}{pruned} Line: mean over the configurations with the same value. "
+        f"Star: the best configuration on dev.",
+        rows=rows,
+        panels=[_hyperparameter_panel(name, rows) for name in names],
+        columns=3,
+    )
+
+
+def _hyperparameter_panel(name: str, rows: Sequence[Row]) -> Panel:
+    """`rows`: the configurations, the best one first."""
+    own = [row for row in rows if name in row["values"]]
+    x, places = value_axis(name, [row["values"][name] for row in own], width=24)
+    means = {
+        at: fmean(row["dev"] for row, place in zip(own, places, strict=True) if place == at)
+        for at in sorted(set(places))
+    }
+    marks = [Mark("line", [*means], [*means.values()], "pale")] if len(means) < len(own) else []
+    for pruned in (True, False):
+        chosen = [(at, row) for at, row in zip(places, own, strict=True) if row["pruned"] == pruned]
+        at, shown = [at for at, _ in chosen], [row for _, row in chosen]
+        dev, spread = [row["dev"] for row in shown], [row["std"] for row in shown]
+        marks.append(Mark("points", at, dev, 0, shown, spread, hollow=pruned))
+    marks.append(Mark("points", places[:1], [own[0]["dev"]], "best"))
+    return Panel(x, score_axis("dev", bar_ends(marks)), marks)
+
+
+def importances(configurations: Sequence[Row]) -> dict[str, float]:
+    """The importance of each hyperparameter, the largest first; they add up to 1.
+
+    Each is the share of the variance of dev that a forest fitted to the configurations explains by
+    it (fANOVA). Pruned ones are left out, because their scores are those of shorter trainings.
+    There are none for fewer than LEAST_CONFIGURATIONS, or one hyperparameter.
+    """
+    rows = [row for row in configurations if not row["pruned"]]
+    names = sorted({name for row in rows for name in row["values"]})
+    if len(rows) < LEAST_CONFIGURATIONS or len(names) < 2:
+        return {}
+    import optuna
+    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+
+    params = [
+        {
+            name: value if are_numbers([value]) else number_text(value)
+            for name, value in row["values"].items()
+        }
+        for row in rows
+    ]
+    spaces = {name: _distribution([p[name] for p in params if name in p]) for name in names}
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize")
+    optuna.logging.set_verbosity(before)
+    for row, values in zip(rows, params, strict=True):
+        own = {name: spaces[name] for name in values}
+        study.add_trial(
+            optuna.trial.create_trial(params=values, distributions=own, values=[row["dev"]])
+        )
+    found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
+    return {str(name): float(share) for name, share in found.items()}
+
+
+def _distribution(values: Sequence[Any]) -> "BaseDistribution":
+    """What the values may have been drawn from."""
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
+    if not are_numbers(values):
+        return CategoricalDistribution(list(dict.fromkeys(values)))
+    low, high, log = min(values), max(values), spans_decades(values)
+    if all(isinstance(value, int) for value in values):
+        return IntDistribution(low, high, log=log)
+    return FloatDistribution(float(low), float(high), log=log)
+
+
+def importance_figure(search: SweepSearch) -> Figure:
+    """The importances of a search's hyperparameters, as bars."""
+    found = configurations(search)
+    rows: list[Row] = [
+        {"hyperparameter": name, "importance": value, "place": -place}
+        for place, (name, value) in enumerate(importances(found).items())
+    ]
+    bars = mark_of("bars", rows, "importance", "place", 2)
+    names = [(row["place"], row["hyperparameter"]) for row in rows]
+    panel = Panel(
+        Axis("share of the variance, 0 to 1", 0, 1),
+        Axis("", 0.4 - len(rows), 0.6, ticks=names),
+        [bars, Mark("text", bars.x, bars.y, texts=[f"{value:.2f}" for value in bars.x])],
+        height=0.5 + 0.28 * len(rows),
+    )
+    return Figure(
+        name=f"{search.file_name}-importance",
+        title=f"{search.label}: importance of the hyperparameters",
+        caption=f"Share of the variance of {search.metric} over {len(found)} configurations "
+        "that each hyperparameter explains (fANOVA of Optuna, seed 0). It holds for the values "
+        "that were tried, and says little where these are few.",
+        rows=rows,
+        panels=[panel] if rows else [],
+    )
+
+
+def parallel_figure(search: SweepSearch) -> Figure:
+    """A search's configurations as lines through dev and their values, in parallel coordinates."""
+    rows = [row for row in configurations(search) if not row["pruned"]]
+    names = ["dev", *sorted({name for row in rows for name in row["values"]})]
+    lines: list[list[tuple[float, float]]] = [[] for _ in rows]
+    labels = []
+    for across, name in enumerate(names if rows else []):
+        own = [n for n, row in enumerate(rows) if not across or name in row["values"]]
+        values = [rows[n]["values"][name] if across else rows[n]["dev"] for n in own]
+        places, ticks = _parallel_axis(values, every=across > 0)
+        for number, place in zip(own, places, strict=True):
+            lines[number].append((across, place))
+        texts = [text for _, text in ticks]
+        at = [place for place, _ in ticks]
+        labels.append(Mark("text", [across] * len(at), at, texts=texts, side="left"))
+    marks = [Mark("vertical", list(range(len(names))), [], "pale")]
+    # The best ones are drawn last, on top of the others.
+    for number, line in reversed([*enumerate(lines)]):
+        look: Look = number if number < NAMED else "pale"
+        x, y = ([point[part] for point in line] for part in (0, 1))
+        marks.append(Mark("line", x, y, look, [rows[number]] * len(line)))
+    panel = Panel(
+        Axis("", -0.45, len(names) - 0.6, ticks=list(enumerate(names))),
+        Axis("", -0.05, 1.05, ticks=()),
+        [*marks, *labels],
+        height=3.4,
+    )
+    return Figure(
+        name=f"{search.file_name}-parallel",
+        title=f"{search.label}: parallel coordinates",
+        caption=f"Each line is one of {len(rows)} configurations, from its dev score on the "
+        f"left ({search.metric}) through its values; the best ones are named.",
+        rows=rows,
+        panels=[panel] if rows else [],
+        legend=[_configuration(row) for row in rows[:NAMED]],
+        columns=1,
+    )
+
+
+def _configuration(row: Row) -> str:
+    values = [f"{name}={number_text(value)}" for name, value in row["values"].items()]
+    return f"dev {row['dev']:.2f}: {' '.join(values)}"
+
+
+def _parallel_axis(
+    values: Sequence[Any], *, every: bool
+) -> tuple[list[float], list[tuple[float, str]]]:
+    """The place of each value, 0 to 1, and the places of labels.
+
+    every: with a label for each value, at equal distances, where they are texts or not too many.
+    """
+    if not are_numbers(values) or (every and len(set(values)) <= MOST_VALUES):
+        numbers = are_numbers(values)
+        texts = [number_text(value) for value in (sorted(set(values)) if numbers else values)]
+        known = list(dict.fromkeys(texts if numbers else sorted(texts)))
+        at = {text: n / (len(known) - 1) if len(known) > 1 else 0.5 for n, text in enumerate(known)}
+        return [at[number_text(value)] for value in values], [(at[text], text) for text in known]
+    log = every and spans_decades(values)
+    scaled = math.log if log else float
+    ends = min(values), max(values)
+    low, high = map(scaled, ends)
+
+    def place(value: float) -> float:
+        return (scaled(value) - low) / (high - low) if high > low else 0.5
+
+    named = round_values(*ends, log=log) or ends
+    return [place(value) for value in values], [(place(each), f"{each:.5g}") for each in named]
