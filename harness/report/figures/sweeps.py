@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.evaluation.catalogue import DISPLAY, card, suite_of
-from harness.report.figures.printing import number_text
 from harness.report.figures.specification import file_name, number_text
 from harness.trials.record import FAMILY_COLUMNS, Record, record_of, searched_names
 from harness.trials.store import Store
