@@ -15,6 +15,7 @@ from harness.cli.progress import working
 from harness.errors import UserError
 from harness.shared_cache import check_caches
 from harness.steps import prefixed
+from harness.targets.stores import opened
 
 if TYPE_CHECKING:
     from harness.report.measured.groups import Group
@@ -55,7 +56,7 @@ def compare(
 
     Example: harness compare 1 4
     """
-    found, console = options.opened(store), Screen()
+    found, console = opened(store), Screen()
     rows = None if pooling or method else _rows(a, b, found)
     if rows is not None:
         for at, (one, two) in enumerate(rows):

@@ -19,6 +19,7 @@ from harness.errors import NotHere, UserError
 from harness.evaluation.scores import Uncertainty
 from harness.inputs import is_file, names_in
 from harness.shared_cache import check_caches
+from harness.targets.stores import opened
 
 if TYPE_CHECKING:
     from harness.evaluation.suites import Suite
@@ -102,7 +103,7 @@ def eval_(
     names = _names(suite)
     for called in names:
         check_name(called)
-    found = options.opened(store)
+    found = opened(store)
     found.check_writable()
     resolved = named(name, found, pooling=pooling, method=method)
     with working(f"evaluating {name} on {suite}") as work:
@@ -260,7 +261,7 @@ def retrieve(
     check_model(name)
     from harness.trials.lookup import named
 
-    console, found = Screen(), options.opened(store)
+    console, found = Screen(), opened(store)
     resolved = named(name, found, pooling=pooling, method=method)
     with working(f"asking {name} for the sentences of STS-B test") as work:
         chosen = resolved()

@@ -12,11 +12,12 @@ from harness.cli import options
 from harness.cli.eval import MethodOption
 from harness.cli.output import echo
 from harness.cli.progress import working
-from harness.cli.run_again import run_command
 from harness.errors import UserError, extra
 from harness.files import check_cache
 from harness.inputs import kind_of
 from harness.steps import Steps
+from harness.targets.stores import opened
+from harness.trials.run_again import run_command
 
 if TYPE_CHECKING:
     from harness.export.exportable import Exportable
@@ -63,11 +64,11 @@ def export(
     Example: harness export 4f2a my-model
     """
     if mteb:
-        _results(name, folder, method, options.opened(store), onnx=onnx)
+        _results(name, folder, method, opened(store), onnx=onnx)
         return
 
     options.check_new(folder)
-    found = options.opened(store)
+    found = opened(store)
     build = checked(name, found, method)
     with working(f"exporting {name} into {folder}") as work:
         loaded_by = write(build, folder, method, found, work, onnx=onnx)
@@ -175,7 +176,7 @@ def push(
     from harness.export.push import push as send
 
     check_name(repository)
-    found = options.opened(store)
+    found = opened(store)
     build = checked(name, found, method)
     with TemporaryDirectory() as place, working(f"sending {name} to {repository}") as work:
         folder = Path(place) / "model"

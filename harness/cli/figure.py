@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from harness import api
 from harness.cli import options
 from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import echo
@@ -13,6 +14,7 @@ from harness.cli.progress import working
 from harness.errors import UserError, extra
 from harness.report.published.reported import load_paper
 from harness.shared_cache import check_caches
+from harness.targets.stores import opened
 
 
 def figure(
@@ -57,7 +59,7 @@ def figure(
         raise UserError(f"--paper {paper} needs the number of a figure: --figure N")
     else:
         load_paper(paper)
-    found = options.opened(store)
+    found = opened(store)
     what = sweep if paper is None else f"figure {number} of {paper}"
     with working(f"drawing {what} from the store {found.place}") as work:
         from harness.cli import drawing  # with matplotlib, after the line about what is done
@@ -105,7 +107,7 @@ def picture(
         check_model(name)
     from harness.trials.lookup import named
 
-    found = options.opened(store)
+    found = opened(store)
     resolved = [named(name, found, pooling=pooling, method=method) for name in names]
     with working(f"drawing {', '.join(names)} into {output}") as work:
         from harness.cli import drawing
@@ -146,8 +148,8 @@ def report(
         raise UserError("--paper and --sweep are two reports; leave one of them out")
     if paper:
         load_paper(paper)
-    options.check_ours_on(encoder, paper)
-    found = options.opened(store)
+    api.check_ours_on(encoder, paper)
+    found = opened(store)
     with working(f"writing a report of the store {found.place} into {out}") as work:
         from harness.cli.page import page_of, write_report
 

@@ -16,6 +16,7 @@ from harness.evaluation.catalogue import CARDS
 from harness.inputs import read_text
 from harness.report.published.reported import load_paper, papers
 from harness.sweeps.spaces.named_spaces import shipped_spaces
+from harness.targets.stores import opened
 
 NEWEST = 50
 """The number of trials that are listed unless all are asked for"""
@@ -125,7 +126,7 @@ def _papers(store: str | None, encoder: str | None) -> None:
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     methods = names()
-    comparer = Comparer(options.opened(store).read(PAPER_COLUMNS).table, encoder)
+    comparer = Comparer(opened(store).read(PAPER_COLUMNS).table, encoder)
     for name in papers():
         paper = load_paper(name)
         echo(f"{name:<12} {paper.title}")
@@ -140,8 +141,8 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
 
     from harness.trials.searched import FAMILY_COLUMNS, family_of, searched_names
 
-    opened = options.opened(store)
-    reading = opened.read(_COLUMNS)
+    trials = opened(store)
+    reading = trials.read(_COLUMNS)
     for name, reason in reading.unreadable:
         echo(f"{name} cannot be read and is left out: {reason}", err=True)
     order = [("started", "ascending"), ("key", "ascending")]
@@ -151,7 +152,7 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
         echo(f"{earlier} earlier trials; --all lists them, too")
     shown = reading.table.take(rows[earlier:])
     # Configurations are long texts, so only those of the lines that are printed are read.
-    with_values = opened.read(
+    with_values = trials.read(
         (*FAMILY_COLUMNS, "configuration"), pc.field("key").isin(shown["key"].combine_chunks())
     ).table
     searched = searched_names(with_values)

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from harness.cli.drawing import searches_of_sweep
-from harness.cli.run_again import commands_of_store
 from harness.inputs import is_file
 from harness.plugin.registry import names
 from harness.report.figures.paper_figures import STORE_FIGURES, store_figure
@@ -30,6 +29,7 @@ from harness.report.sheets.sheet import Sheet
 from harness.report.stores.store_tables import store_sheets
 from harness.sweeps.spaces.named_spaces import shipped_spaces, space_name
 from harness.trials.reading import Reading
+from harness.trials.run_again import commands_of_store
 from harness.trials.store import Store
 
 

@@ -11,11 +11,12 @@ from rich.console import Console
 
 from harness.cli import options
 from harness.cli.output import Screen
-from harness.cli.run_again import again
 from harness.errors import UserError, suggest
 from harness.evaluation.scores import Uncertainty
 from harness.inputs import kind_of
 from harness.report.published.reported import papers
+from harness.targets.stores import opened
+from harness.trials.run_again import again
 
 if TYPE_CHECKING:
     from harness.plugin.fields import DescribedField
@@ -54,7 +55,7 @@ def show(
     if is_corpus(what):
         print_corpus(what, console)
     elif set(what) <= set(string.hexdigits.lower()) and not _is_method(what):
-        found = options.opened(store)
+        found = opened(store)
         print_record(found.find(what), found.place, console)
     elif _is_method(what):
         print_method(what, console)

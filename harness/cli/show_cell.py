@@ -3,8 +3,6 @@
 import pyarrow.compute as pc
 from rich.console import Console
 
-from harness.cli import options
-from harness.cli.run_again import again
 from harness.errors import UserError, suggest
 from harness.plugin.registry import names
 from harness.report.cell_addresses import paper_cell, store_cell
@@ -17,7 +15,9 @@ from harness.report.published.commands import Commands
 from harness.report.published.reported import load_paper, papers
 from harness.report.sheets.rows import score_text
 from harness.report.stores.score_columns import decimals_of
+from harness.targets.stores import opened
 from harness.trials.record import WITHOUT_LARGE
+from harness.trials.run_again import again
 from harness.trials.store import Store
 
 
@@ -28,7 +28,7 @@ def print_cell(address: str, encoder: str | None, store: str | None, console: Co
     such cell.
     """
     start, _, rest = address.partition(".")
-    found = options.opened(store)
+    found = opened(store)
     if start.isdecimal() and len(start) < 10:
         _print_own(int(start), rest, found, console)
     else:

@@ -18,6 +18,7 @@ from harness.errors import UserError, headline
 from harness.files import cache_folder
 from harness.inputs import is_folder, why
 from harness.sweeps.cluster.session_folder import left_sessions
+from harness.targets.stores import opened
 from harness.trials import merging, publishing
 from harness.trials.cleaning import Removable, removables
 from harness.trials.flat import write_flat
@@ -43,7 +44,7 @@ def clean(
         if not is_folder(folder):
             raise UserError(f"--store {folder}: there is no such folder")
     console = Screen()
-    stores = [options.opened(str(folder)) for folder in store] if store else [options.opened(None)]
+    stores = [opened(str(folder)) for folder in store] if store else [opened(None)]
     found = [*removables(stores), left_sessions()]
     _print(console, found)
     count, size = sum(len(each.paths) for each in found), sum(each.size for each in found)
@@ -94,7 +95,7 @@ def merge(
 
     Example: harness merge /mnt/a/trials /mnt/b/trials --into results/trials
     """
-    sources, target = [options.opened(each) for each in stores], options.opened(into)
+    sources, target = [opened(each) for each in stores], opened(into)
     merging.check_places(sources, target)
     places = ", ".join(each.place for each in sources)
     with working(f"merging {places} into {target.place}") as work:
@@ -139,5 +140,5 @@ def publish(
     """
     options.check_new(folder)
     with options.writing(folder):
-        count = publishing.publish(options.opened(store), folder)
+        count = publishing.publish(opened(store), folder)
     echo(f"{folder}: {count} records; {folder}/{publishing.PUBLIC_STORE} is a store.")

@@ -15,7 +15,7 @@ from harness import __version__
 from harness.errors import SweepStopped, TrialFailure, UserError, one_line
 
 VERBS = {
-    "sweep": "sweep", "reproduce": "reproduce", "prepare": "plan", "run": "run", "plan": "plan",
+    "sweep": "sweep", "reproduce": "sweep", "prepare": "sweep", "run": "run", "plan": "sweep",
     "watch": "watch", "logs": "watch", "table": "table", "report": "figure", "show": "show",
     "figure": "figure", "compare": "compare", "retrieve": "eval", "picture": "figure",
     "check": "plugins", "new": "plugins", "clean": "stores", "export": "export", "push": "export",

@@ -16,6 +16,7 @@ from harness.errors import UserError
 from harness.inputs import opened_itself, why
 from harness.sweeps.screen.live_view import live_view
 from harness.sweeps.screen.sweep_state import running_sweeps
+from harness.targets.stores import opened
 from harness.trials.bounded_log import printable
 from harness.trials.running import running_trials
 from harness.trials.store import Store
@@ -35,7 +36,7 @@ def watch(
 
     Example: harness watch --store /shared/trials
     """
-    found, console = options.opened(store), Screen()
+    found, console = opened(store), Screen()
     if once or not sys.stdout.isatty():
         console.print(_view(found), soft_wrap=True)
         return
@@ -74,7 +75,7 @@ def logs(
 
     Example: harness logs 3f2a --follow
     """
-    found = options.opened(store)
+    found = opened(store)
     for text in _texts(_whole_key(key, found), found, follow=follow):
         echo(text, nl=False)
 

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from harness.cli import options
 from harness.cli.options import set_values
-from harness.cli.run_again import run_command
 from harness.cli.verbs import app
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.sweeps.spaces.written_values import read_values
 from harness.trials.record import Record, four_digits
+from harness.trials.run_again import run_command
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from harness import PROTOCOL
-from harness.cli.paper_suites import lacking_suites, printed_suites
 from harness.evaluation.scores import Uncertainty
 from harness.report.papers.paper_tables import paper_sheets
 from harness.report.published.commands import Commands
@@ -18,6 +17,7 @@ from harness.report.published.comparison import Comparer
 from harness.report.published.reported import load_paper
 from harness.report.sheets.rows import SheetLine
 from harness.report.sheets.sheet import Sheet
+from harness.targets.published import lacking_suites, printed_suites
 from harness.trials.record import Record
 from harness.trials.store import Store
 
