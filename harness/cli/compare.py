@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli import options
+from harness.cli import completion, options
 from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import Screen
 from harness.cli.progress import working
@@ -29,6 +29,7 @@ SystemArgument = Annotated[
         metavar="SYSTEM",
         help="A row of `harness table` by its number, a method with rows in the store, the key of "
         "a trial, the Hub name of a model, or a folder.",
+        autocompletion=completion.shown,
         show_default=False,
     ),
 ]

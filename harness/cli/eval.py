@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli import options
+from harness.cli import completion, options
 from harness.cli.output import Screen
 from harness.cli.progress import Work, working
 from harness.data.corpus_names import split_name
@@ -32,6 +32,7 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="The key of a trial, the Hub name of a model, or a folder.",
+        autocompletion=completion.models,
         show_default=False,
     ),
 ]

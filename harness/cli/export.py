@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli import options
+from harness.cli import completion, options
 from harness.cli.eval import MethodOption
 from harness.cli.output import echo
 from harness.cli.progress import working
@@ -29,6 +29,7 @@ TrialArgument = Annotated[
     typer.Argument(
         metavar="KEY",
         help="The key of a final trial, or a file of kept weights (.safetensors).",
+        autocompletion=completion.keys,
         show_default=False,
     ),
 ]

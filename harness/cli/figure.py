@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from harness import api
-from harness.cli import options
+from harness.cli import completion, options
 from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import echo
 from harness.cli.progress import working
@@ -82,7 +82,10 @@ def picture(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="MODEL...", help="Trials' keys, Hub names or folders.", show_default=False
+            metavar="MODEL...",
+            help="Trials' keys, Hub names or folders.",
+            autocompletion=completion.models,
+            show_default=False,
         ),
     ],
     output: Annotated[Path, typer.Option("--output", help="Folder for the pictures.")] = Path(

@@ -7,11 +7,15 @@ from typing import Annotated
 
 import typer
 
+from harness.cli import completion
 from harness.errors import UserError
 from harness.files import probe_writable
 from harness.inputs import kind_of, why
 
-MethodArgument = Annotated[str, typer.Argument(help="The name or path of a method.")]
+MethodArgument = Annotated[
+    str,
+    typer.Argument(help="The name or path of a method.", autocompletion=completion.methods),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -25,6 +29,7 @@ OursOnOption = Annotated[
     typer.Option(
         "--encoder",
         help="Of a paper: show trials on this encoder in the place of the paper's.",
+        autocompletion=completion.encoders,
     ),
 ]
 StoreOption = Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from harness.cli import options
+from harness.cli import completion, options
 from harness.cli.output import Screen
 from harness.errors import UserError, suggest
 from harness.evaluation.scores import Uncertainty
@@ -31,6 +31,7 @@ def show(
             help="A trial's key or its first characters (see `harness list trials`); a cell of a "
             "table, such as 3.avg or diffaug.1.3.avg; the name or path of a method; "
             "or a corpus.",
+            autocompletion=completion.shown,
         ),
     ],
     store: options.StoreOption = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from harness.cli import completion
 from harness.cli.output import Screen, echo
 from harness.cli.progress import working
 from harness.cli.sweep_options import with_sweep_options
@@ -70,7 +71,10 @@ def reproduce(
     ] = None,
     encoder: Annotated[
         str | None,
-        typer.Option(help="An encoder to use in the place of the paper's; it gives no verdict."),
+        typer.Option(
+            help="An encoder to use in the place of the paper's; it gives no verdict.",
+            autocompletion=completion.encoders,
+        ),
     ] = None,
     dry_run: DryRunOption = False,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
+from harness.cli import completion
 from harness.cli.options import SetOption, StoreOption, TrackOption, set_values
 from harness.targets.options import SweepOptions
 
@@ -19,13 +20,18 @@ def sweep_options(
         typer.Argument(
             help="Names or paths of methods (without any: all methods of the space), then the "
             "search space (a name from `harness list spaces`, or a YAML file). With --paper: "
-            "methods only."
+            "methods only.",
+            autocompletion=completion.targets,
         ),
     ] = None,
     set_: SetOption = None,
     encoder: Annotated[
         list[str] | None,
-        typer.Option("--encoder", help="An encoder to use instead of the encoders of the space."),
+        typer.Option(
+            "--encoder",
+            help="An encoder to use instead of the encoders of the space.",
+            autocompletion=completion.encoders,
+        ),
     ] = None,
     configurations: Annotated[
         int | None,

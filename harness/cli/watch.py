@@ -10,7 +10,7 @@ import typer
 from rich.console import RenderableType
 from rich.live import Live
 
-from harness.cli import options
+from harness.cli import completion, options
 from harness.cli.output import Screen, echo
 from harness.errors import UserError
 from harness.inputs import opened_itself, why
@@ -64,7 +64,11 @@ PIECE = 2**20
 
 def logs(
     key: Annotated[
-        str, typer.Argument(help="A trial's key or its first characters (`harness list trials`).")
+        str,
+        typer.Argument(
+            help="A trial's key or its first characters (`harness list trials`).",
+            autocompletion=completion.keys,
+        ),
     ],
     store: options.StoreOption = None,
     follow: Annotated[
