@@ -1,6 +1,7 @@
 """`harness compare`: which of two systems is better, and how sure that is."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,9 +14,11 @@ from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import Screen
 from harness.cli.progress import working
 from harness.errors import UserError
+from harness.inputs import kind_of
 from harness.shared_cache import check_caches
 from harness.steps import prefixed
 from harness.targets.stores import opened
+from harness.trials.store_folders import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from harness.report.measured.groups import Group
@@ -57,6 +60,9 @@ def compare(
 
     Example: harness compare 1 4
     """
+    if not _may_have_rows(store):  # so a wrong name is answered before a store is read
+        check_model(a)
+        check_model(b)
     found, console = opened(store), Screen()
     rows = None if pooling or method else _rows(a, b, found)
     if rows is not None:
@@ -67,6 +73,12 @@ def compare(
         else:
             return
     _print(_models(a, b, suite or "sts", pooling, method, found), ["", ""], console)
+
+
+def _may_have_rows(store: str | None) -> bool:
+    """Whether there may be trials in the store; nothing of it is read."""
+    place = store or DEFAULT_STORE
+    return "://" in str(place) or kind_of(Path(place)) != "nothing"
 
 
 def _rows(a: str, b: str, store: "Store") -> "list[tuple[Row, Row]] | None":
