@@ -2,7 +2,7 @@
 
 import string
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,7 +46,7 @@ def show(
     Example: harness show 3.avg
     """
     # These take 0.1 s, which `harness show --help` and a wrong option need not.
-    from harness.cli.show_corpus import is_corpus, print_corpus
+    from harness.evaluation.corpus_facts import corpus_facts, is_corpus
     from harness.sweeps.spaces.space_methods import plugin_in_spaces
 
     console = Screen()
@@ -54,16 +54,16 @@ def show(
     if encoder and not (in_a_table and paper in papers()):
         raise UserError("--encoder belongs to a cell of a paper, such as diffaug.1.3.avg")
     if is_corpus(what):
-        print_corpus(what, console)
+        _print(corpus_facts(what), console)
     elif set(what) <= set(string.hexdigits.lower()) and not _is_method(what):
         found = opened(store)
         print_record(found.find(what), found.place, console)
     elif _is_method(what):
         print_method(what, console)
     elif "." in what:
-        from harness.cli.show_cell import print_cell
+        from harness.report.cell_facts import cell_facts
 
-        print_cell(what, encoder, store, console)
+        _print(cell_facts(what, encoder, opened(store)), console)
     elif plugin := plugin_in_spaces(what, (Path(), Path("search_spaces"))):
         print_method(plugin, console)
     else:
@@ -71,6 +71,11 @@ def show(
             f'"{what}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
             f"see `harness list trials`; nor is it a method{suggest(what, _near(what))}"
         )
+
+
+def _print(lines: Iterable[str], console: Console) -> None:
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 def _near(what: str) -> list[str]:
@@ -99,8 +104,7 @@ def print_record(
     """
     for name, value in vars(record).items():
         if name == "history":
-            for line in _curves(value):
-                console.print(line, soft_wrap=True)
+            _print(_curves(value), console)
         elif value and isinstance(value, Mapping):
             console.print(f"{name}:")
             for inner, part in value.items():

@@ -1,5 +1,6 @@
 """The verbs about sweeps: `harness sweep`, `reproduce`, `plan` and `prepare`."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -140,11 +141,14 @@ def _print_plan(targets: Sequence[SweepOptions]) -> None:
     """Print the trials of the targets, and how many of the store get further suites, if any."""
     searches, store = _searches(targets), opened(targets[0].store)
     # A mistake in a name or a value was answered before these are imported.
-    from harness.cli.printed_plan import print_plan
+    from harness.sweeps.printed_plan import plan_parts
     from harness.targets.execution import to_measure
     from harness.targets.published import lacking_suites
 
-    print_plan(searches, store, targets[0].cpus_per_trial)
+    # Where the output is not a terminal, rich would break the lines at 80 characters.
+    console = Screen(width=None if sys.stdout.isatty() else 100)
+    for part in plan_parts(searches, store, targets[0].cpus_per_trial):
+        console.print(part, soft_wrap=isinstance(part, str))
     for target in targets:
         if lacking := lacking_suites(target.measured()):
             counts = to_measure(lacking.values())

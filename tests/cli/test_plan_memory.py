@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli import printed_plan
+from harness.sweeps import printed_plan
 from harness.sweeps.cluster.machines import Machine
 from harness.sweeps.resources import Gpu
 

@@ -1,9 +1,8 @@
-"""Figures of sweeps and of papers, and pictures of embeddings, for the verbs that draw."""
+"""Figures of sweeps and of papers, and pictures of embeddings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cli import options
 from harness.data.sts_pairs import Pairs
 from harness.errors import UserError, suggest
 from harness.evaluation.suites import Embeddings, suite
@@ -17,7 +16,6 @@ from harness.report.figures.paper_models import chosen_trials, model_figures
 from harness.report.figures.report_figure import ReportFigure
 from harness.report.figures.sweep_figures import sweep_figures
 from harness.report.figures.sweep_trials import FIGURE_COLUMNS, SweepSearch, sweep_searches
-from harness.report.figures.writing import FigureFormat, write_figures
 from harness.report.measured.quantities import PAPER_COLUMNS
 from harness.report.published.commands import Commands
 from harness.report.published.comparison import Comparer
@@ -47,7 +45,8 @@ def paper_drawing(
 
     check_caches()
     resolved = [named(key, found, pooling=None, method=None) for key in keys.values()]
-    models, pairs = _drawn_models(resolved, found, steps)
+    pairs = sts_pairs()
+    models = _drawn_models([resolve() for resolve in resolved], pairs, found, steps)
     return model_figures(name, models, pairs), notes
 
 
@@ -89,61 +88,32 @@ def _chosen(sweep: str, searches: list[SweepSearch]) -> list[SweepSearch]:
     return [each for each in searches if each.id in wanted]
 
 
+def sts_pairs() -> Pairs:
+    """The pairs of STS-B test. Raises UserError where they are not here."""
+    return suite("geometry").load("geometry")
+
+
 def pictures(
-    models: Sequence[Callable[[], MeasuredModel]], store: Store, steps: Steps, folder: Path
+    models: Sequence[MeasuredModel], pairs: Pairs, store: Store, steps: Steps
 ) -> list[ReportFigure]:
     """The cosines by gold score, their densities, and a projection on a plane.
 
-    models, steps, folder: as `_drawn_models` takes them.
+    pairs: those of `sts_pairs`. steps: hears what is being done.
     """
-    drawn = _drawn_models(models, store, steps, folder)
-    return [make(*drawn) for make in (gold_figure, densities_figure, plane_figure)]
+    drawn = _drawn_models(models, pairs, store, steps)
+    return [make(drawn, pairs) for make in (gold_figure, densities_figure, plane_figure)]
 
 
 def _drawn_models(
-    models: Sequence[Callable[[], MeasuredModel]],
-    store: Store,
-    steps: Steps,
-    folder: Path | None = None,
-) -> tuple[list[Drawn], Pairs]:
-    """The models with their vectors of STS-B test, and its pairs.
-
-    models: as `harness.trials.lookup.named` gives them. steps: hears what is being done. folder:
-    where the files will be; it is made before models are loaded, which takes long.
-    """
-
-    pairs = suite("geometry").load("geometry")
-    resolved = [each() for each in models]
-    if folder is not None:
-        with options.writing(folder, "--output"):
-            folder.mkdir(parents=True, exist_ok=True)
+    models: Sequence[MeasuredModel], pairs: Pairs, store: Store, steps: Steps
+) -> list[Drawn]:
+    """The models with their vectors of the pairs."""
     steps("loading torch and the models")
     from harness.trials.evaluate import Measurement
 
     drawn = []
-    for number, each in enumerate(resolved, 1):
-        own = prefixed(f"model {number} of {len(resolved)}", steps)
+    for number, each in enumerate(models, 1):
+        own = prefixed(f"model {number} of {len(models)}", steps)
         vectors = Embeddings(Measurement(each, store, steps=own).embed, pairs.texts)
         drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))
-    return drawn, pairs
-
-
-def written(
-    figures: Sequence[ReportFigure],
-    folder: Path,
-    format: FigureFormat,
-    steps: Steps,
-    *,
-    bare: bool = False,
-) -> list[Path]:
-    """Write each figure into the folder of `--output`, which is there; the paths of the files.
-
-    bare: without title and caption.
-    """
-
-    paths: list[Path] = []
-    with options.writing(folder, "--output"):
-        for path in write_figures(figures, folder, format, bare=bare):
-            paths.append(path)
-            steps("drawing figures", len(paths), len(figures))
-    return paths
+    return drawn

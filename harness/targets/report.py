@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from harness.cli.drawing import searches_of_sweep
 from harness.inputs import is_file
 from harness.plugin.registry import names
 from harness.report.figures.paper_figures import STORE_FIGURES, store_figure
@@ -20,7 +19,6 @@ from harness.report.page.stored_trials import (
     stored_records,
 )
 from harness.report.page.sweep_curves import figured, with_histories
-from harness.report.page.writing import write_report as write_report
 from harness.report.papers.paper_tables import paper_sheets
 from harness.report.published.commands import Commands
 from harness.report.published.comparison import Comparer
@@ -28,6 +26,7 @@ from harness.report.published.reported import load_paper
 from harness.report.sheets.sheet import Sheet
 from harness.report.stores.store_tables import store_sheets
 from harness.sweeps.spaces.named_spaces import shipped_spaces, space_name
+from harness.targets.figures import searches_of_sweep
 from harness.trials.reading import Reading
 from harness.trials.run_again import commands_of_store
 from harness.trials.store import Store
