@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from harness.report.sheets.sheet import Sheet
     from harness.sweeps.plan import Plan
     from harness.sweeps.run import SweepResult
-    from harness.sweeps.screen.watcher import RoundPlan
-    from harness.sweeps.spaces.axes import Values
     from harness.sweeps.spaces.search import Search
     from harness.training.progress import Progress
     from harness.trials.record import Record
@@ -62,65 +60,6 @@ class Table:
         from harness.report.formats.html import html_table
 
         return "".join(map(html_table, self.sheets))
-
-
-class Bar:
-    """The progress of a sweep as one bar, also in a notebook. It is a SweepWatcher."""
-
-    def __init__(self) -> None:
-        from tqdm.auto import tqdm
-
-        self._bar = tqdm(unit="trial")
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        self._bar.close()
-
-    def notice(self, sentence: str) -> None:
-        """Print a sentence above the bar."""
-        self._bar.write(sentence)
-
-    def round(self, plan: "RoundPlan") -> None:
-        """A round begins."""
-
-    def underway(self, titles: list[str], left: int | None) -> None:
-        """These rounds go on now, and so many trials are left of them."""
-        self._bar.total = None if left is None else self._bar.n + left
-        self._bar.set_description("; ".join(titles))
-
-    def chosen(self, search: "Search", configuration: "Values", dev: float | None) -> None:
-        """A search has chosen a configuration."""
-        if dev is not None:
-            self.notice(f"chosen for {search.label}: {search.metric} {dev:.2f}")
-
-    def started(self, trial: "Trial") -> None:
-        """A worker has taken the trial."""
-
-    def progressed(self, trial: "Trial", report: Mapping[str, Any]) -> None:
-        """The trial has done more steps."""
-        self._bar.set_postfix_str(f"{trial.label}: {report['step']}/{report['total_steps']}")
-
-    def ended(self, trial: "Trial", report: Mapping[str, Any]) -> None:
-        """The trial has finished or failed."""
-        self._bar.update()
-        if report["status"] == "failed":
-            self.notice(f"{trial.label}: FAILED: {report['reason']}")
-
-    def postponed(self, trial: "Trial", why: str) -> None:
-        """The trial waits for another process."""
-
-    def preparing(self, title: str) -> None:
-        """A worker makes a part that trials share."""
-        self._bar.set_postfix_str(title)
-
-    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
-        """A part has been made, or cannot be."""
-        if reason is not None:
-            self.notice(f"{title}: FAILED: {reason}")
-
-    def stopping(self, running: int) -> None:
-        """The sweep is interrupted."""
-        self.notice(f"Stopping: {running} running trials save their state.")
 
 
 def searches(space: str | Path, *methods: str, **options: Any) -> "list[Search]":
@@ -169,6 +108,7 @@ def sweep(space: str | Path, *methods: str, **options: Any) -> Table:
     """
     asked = SweepOptions(space=str(space), methods=methods, **options)
     chosen, store = asked.searches(warnings.warn), opened(asked.store)
+    from harness.sweeps.screen.bar import Bar
     from harness.targets.execution import run_searches
 
     def run() -> "SweepResult":
