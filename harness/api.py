@@ -72,7 +72,7 @@ def searches(space: str | Path, *methods: str, **options: Any) -> "list[Search]"
 
     Example:
         >>> import harness.api
-        >>> [found.label for found in harness.api.searches("quickstart", "simcse")]
+        >>> [search.label for search in harness.api.searches("quickstart", "simcse")]
         ['simcse unsup tiny-bert']
     """
     return SweepOptions(space=str(space), methods=methods, **options).searches(warnings.warn)

@@ -63,16 +63,16 @@ def compare(
     if not _may_have_rows(store):  # so a wrong name is answered before a store is read
         check_model(a)
         check_model(b)
-    found, console = opened(store), Screen()
-    rows = None if pooling or method else _rows(a, b, found)
+    results, console = opened(store), Screen()
+    rows = None if pooling or method else _rows(a, b, results)
     if rows is not None:
         for at, (one, two) in enumerate(rows):
             console.print("\n" * (at > 0), end="")
-            if not _compare_rows(one, two, suite, found, console):
+            if not _compare_rows(one, two, suite, results, console):
                 break
         else:
             return
-    _print(_models(a, b, suite or "sts", pooling, method, found), ["", ""], console)
+    _print(_models(a, b, suite or "sts", pooling, method, results), ["", ""], console)
 
 
 def _may_have_rows(store: str | None) -> bool:
@@ -170,7 +170,7 @@ def _models(
                     (value,),
                     ((0, model.trial.seed),),
                     trained,
-                    None if (found := drawn.get(metric)) is None else found[[at]],
+                    None if (draws := drawn.get(metric)) is None else draws[[at]],
                 )
                 for metric, value in scores_of(measured, own).items()
             }
@@ -190,9 +190,9 @@ def _print(systems: "Sequence[System]", about: Sequence[str], console: Console) 
         table.add_column(title, justify="right")
     for metric in shared_metrics(first, second):
         each = Compared(first, second, metric)
-        places, known = f".{each.decimals}f", each.headline
-        interval = f"{known.low:+{places}} to {known.high:+{places}}" if known else "not known"
-        p = f"{known.p_value:.3f}" if known else ""
+        places, sure = f".{each.decimals}f", each.headline
+        interval = f"{sure.low:+{places}} to {sure.high:+{places}}" if sure else "not known"
+        p = f"{sure.p_value:.3f}" if sure else ""
         scores = [format(mean, places) for mean in each.means]
         table.add_row(metric, *scores, f"{each.value:+{places}}", interval, p)
     for name, system, more in zip("AB", systems, about, strict=True):

@@ -104,9 +104,9 @@ def eval_(
     names = _names(suite)
     for called in names:
         check_name(called)
-    found = opened(store)
-    found.check_writable()
-    resolved = named(name, found, pooling=pooling, method=method)
+    results = opened(store)
+    results.check_writable()
+    resolved = named(name, results, pooling=pooling, method=method)
     with working(f"evaluating {name} on {suite}") as work:
         suites = [part for whole in map(suite_called, names) for part in whole.parts or (whole,)]
         _check_names(suites)
@@ -114,14 +114,14 @@ def eval_(
         with work.aside():
             console.print(model.label, soft_wrap=True)
             for each in suites:
-                record = found.get(evaluation_key(model, each))
-                if record is not None and record.finished and _pairs_are_kept(model, each, found):
+                record = results.get(evaluation_key(model, each))
+                if record is not None and record.finished and _pairs_are_kept(model, each, results):
                     _print(console, each, record, "in the store")
                 else:
                     missing.append(each)
         if len(missing) == len(suites):
             _check_data(missing)
-        if missing and not _measure(console, work, model, missing, found, keep=keep_embeddings):
+        if missing and not _measure(console, work, model, missing, results, keep=keep_embeddings):
             raise typer.Exit(1)
 
 
@@ -262,14 +262,14 @@ def retrieve(
     check_model(name)
     from harness.trials.lookup import named
 
-    console, found = Screen(), opened(store)
-    resolved = named(name, found, pooling=pooling, method=method)
+    console, results = Screen(), opened(store)
+    resolved = named(name, results, pooling=pooling, method=method)
     with working(f"asking {name} for the sentences of STS-B test") as work:
         chosen = resolved()
         work("loading torch and the model")
         from harness.trials.nearest import SentenceModel
 
-        sentences = SentenceModel(chosen, found, work)
+        sentences = SentenceModel(chosen, results, work)
     console.print(chosen.label, soft_wrap=True)
     for query in queries:
         console.print(f"\n{query}", soft_wrap=True)

@@ -69,10 +69,10 @@ def export(
         return
 
     options.check_new(folder)
-    found = opened(store)
-    build = checked(name, found, method)
+    results = opened(store)
+    build = checked(name, results, method)
     with working(f"exporting {name} into {folder}") as work:
-        loaded_by = write(build, folder, method, found, work, onnx=onnx)
+        loaded_by = write(build, folder, method, results, work, onnx=onnx)
     echo(f"{folder}: embeddings equal to those of the trial, to 1e-5.")
     if loaded_by:
         echo(f'SentenceTransformer("{folder}") loads it without harness. {loaded_by}.')
@@ -177,11 +177,11 @@ def push(
     from harness.export.push import push as send
 
     check_name(repository)
-    found = opened(store)
-    build = checked(name, found, method)
+    results = opened(store)
+    build = checked(name, results, method)
     with TemporaryDirectory() as place, working(f"sending {name} to {repository}") as work:
         folder = Path(place) / "model"
-        write(build, folder, method, found, work)
+        write(build, folder, method, results, work)
         work("sending files")
         address = send(
             folder, repository, f"Trial {Path(name).name} of harness", private=not public

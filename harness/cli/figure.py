@@ -64,16 +64,16 @@ def figure(
         raise UserError(f"--paper {paper} needs the number of a figure: --figure N")
     else:
         load_paper(paper)
-    found = opened(store)
+    results = opened(store)
     what = sweep if paper is None else f"figure {number} of {paper}"
-    with working(f"drawing {what} from the store {found.place}") as work:
+    with working(f"drawing {what} from the store {results.place}") as work:
         # With matplotlib, after the line about what is done.
         from harness.targets.figures import paper_drawing, sweep_drawing
 
         if paper is None or number is None:
-            made, notes = sweep_drawing(str(sweep), found)
+            made, notes = sweep_drawing(str(sweep), results)
         else:
-            made, notes = paper_drawing(paper, number, encoder, found, work)
+            made, notes = paper_drawing(paper, number, encoder, results, work)
         if made:
             _make(output)
         paths = _written(made, output, format, work, bare=bare)
@@ -115,14 +115,14 @@ def picture(
         check_model(name)
     from harness.trials.lookup import named
 
-    found = opened(store)
-    resolved = [named(name, found, pooling=pooling, method=method) for name in names]
+    results = opened(store)
+    resolved = [named(name, results, pooling=pooling, method=method) for name in names]
     with working(f"drawing {', '.join(names)} into {output}") as work:
         from harness.targets.figures import pictures, sts_pairs
 
         pairs, models = sts_pairs(), [resolve() for resolve in resolved]
         _make(output)  # before models are loaded, which takes long
-        paths = _written(pictures(models, pairs, found, work), output, format, work)
+        paths = _written(pictures(models, pairs, results, work), output, format, work)
     for path in paths:
         echo(str(path))
 
@@ -185,12 +185,12 @@ def report(
     if paper:
         load_paper(paper)
     api.check_ours_on(encoder, paper)
-    found = opened(store)
-    with working(f"writing a report of the store {found.place} into {out}") as work:
+    results = opened(store)
+    with working(f"writing a report of the store {results.place} into {out}") as work:
         from harness.report.page.writing import write_report
         from harness.targets.report import page_of
 
-        page = page_of(paper, encoder, sweep, found)
+        page = page_of(paper, encoder, sweep, results)
         with options.writing(out, "--out"):
             start = write_report(page, out, work)
     echo(f"{start}: open it in a browser")

@@ -39,10 +39,10 @@ def check(
         work("loading torch and the method")
         from harness.trials.checking import problems
 
-        found = problems(method, encoder, work)
-    for problem in found:
-        echo(f"wrong: {problem}")
-    if found:
+        faults = problems(method, encoder, work)
+    for fault in faults:
+        echo(f"wrong: {fault}")
+    if faults:
         raise typer.Exit(1)
     echo(f"{method} keeps the contract.")
 

@@ -52,16 +52,16 @@ def run(
     trial = api.trial(method, values, seed)
     if track is not None:
         check_tracker(track)
-    found, console = opened(store), Screen()
+    results, console = opened(store), Screen()
     # A mistake in a name or a value was answered before these are imported.
     from harness.cli.show import print_record
     from harness.targets.execution import run_trial, stored_record
 
-    record = stored_record(trial, found)
+    record = stored_record(trial, results)
     made: list[Record] = []
     if record is None:
         try:
-            with ended_by_sigterm(), _tracking(track, found, console) as tracking:
+            with ended_by_sigterm(), _tracking(track, results, console) as tracking:
 
                 def began() -> None:
                     if tracking:
@@ -73,16 +73,16 @@ def run(
                     if tracking:
                         tracking.progressed(trial, asdict(now))
 
-                record = run_trial(trial, found, report, began=began, ended=made.append)
+                record = run_trial(trial, results, report, began=began, ended=made.append)
                 if tracking and made:
                     tracking.ended(trial, {})
         except UserError:
             for lost in made:  # it could not be stored, and is not to be lost altogether
-                print_record(lost, found.place, console, method)
+                print_record(lost, results.place, console, method)
             raise
     if not made:
         console.print("Already in the store:")
-    print_summary(record, found, console, method)
+    print_summary(record, results, console, method)
     if not record.finished:
         raise typer.Exit(1)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    what: Annotated[
+    name: Annotated[
         str,
         typer.Argument(
             metavar="KEY|CELL|METHOD|CORPUS",
@@ -50,26 +50,26 @@ def show(
     from harness.sweeps.spaces.space_methods import plugin_in_spaces
 
     console = Screen()
-    paper, in_a_table, _ = what.partition(".")
+    paper, in_a_table, _ = name.partition(".")
     if encoder and not (in_a_table and paper in papers()):
         raise UserError("--encoder belongs to a cell of a paper, such as diffaug.1.3.avg")
-    if is_corpus(what):
-        _print(corpus_facts(what), console)
-    elif set(what) <= set(string.hexdigits.lower()) and not _is_method(what):
-        found = opened(store)
-        print_record(found.find(what), found.place, console)
-    elif _is_method(what):
-        print_method(what, console)
-    elif "." in what:
+    if is_corpus(name):
+        _print(corpus_facts(name), console)
+    elif set(name) <= set(string.hexdigits.lower()) and not _is_method(name):
+        results = opened(store)
+        print_record(results.find(name), results.place, console)
+    elif _is_method(name):
+        print_method(name, console)
+    elif "." in name:
         from harness.report.cell_facts import cell_facts
 
-        _print(cell_facts(what, encoder, opened(store)), console)
-    elif plugin := plugin_in_spaces(what, (Path(), Path("search_spaces"))):
+        _print(cell_facts(name, encoder, opened(store)), console)
+    elif plugin := plugin_in_spaces(name, (Path(), Path("search_spaces"))):
         print_method(plugin, console)
     else:
         raise UserError(
-            f'"{what}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
-            f"see `harness list trials`; nor is it a method{suggest(what, _near(what))}"
+            f'"{name}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
+            f"see `harness list trials`; nor is it a method{suggest(name, _near(name))}"
         )
 
 
@@ -78,21 +78,21 @@ def _print(lines: Iterable[str], console: Console) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _near(what: str) -> list[str]:
+def _near(name: str) -> list[str]:
     """The names that may be meant: of a plugin in the working directory, or of all methods."""
     from harness.plugin import registry
 
-    file = f"{what}.py"
+    file = f"{name}.py"
     return [file] if Path(file).exists() else registry.names()
 
 
-def _is_method(what: str) -> bool:
+def _is_method(name: str) -> bool:
     """Whether it is the name or the path of a method."""
     from harness.plugin import registry
 
     # A folder of the working directory is a method by its bare name, as for `harness run`.
-    folder = kind_of(Path(what, "__init__.py")) != "nothing"
-    return "/" in what or what.endswith(".py") or folder or what in registry.names()
+    folder = kind_of(Path(name, "__init__.py")) != "nothing"
+    return "/" in name or name.endswith(".py") or folder or name in registry.names()
 
 
 def print_record(
@@ -153,11 +153,11 @@ def print_method(name: str, console: Console) -> None:
     fields = described_fields(config)
     _line(console, registry.docstring_line(registry.locate(name)))
     for title, own in (("Its own hyperparameters", True), ("Shared with other methods", False)):
-        found = [field for field in fields if field.own == own]
-        if found:
+        group = [field for field in fields if field.own == own]
+        if group:
             console.print()
             _line(console, f"{title} (--set NAME=VALUE):")
-        for field in found:
+        for field in group:
             _print_field(field, console)
 
 

@@ -45,20 +45,20 @@ def clean(
             raise UserError(f"--store {folder}: there is no such folder")
     console = Screen()
     stores = [opened(str(folder)) for folder in store] if store else [opened(None)]
-    found = [*removables(stores), left_sessions()]
-    _print(console, found)
-    count, size = sum(len(each.paths) for each in found), sum(each.size for each in found)
+    leftovers = [*removables(stores), left_sessions()]
+    _print(console, leftovers)
+    count, size = sum(len(each.paths) for each in leftovers), sum(each.size for each in leftovers)
     if dry_run or not count:
         return
     if not yes:
         if not sys.stdin.isatty():
             raise UserError("nothing was removed, since nobody can be asked; add --yes to remove")
         typer.confirm(f"Remove {count} files and folders ({decimal(size)})?", abort=True)
-    made = sum(each.remove(lambda why: echo(why, err=True)) for each in found)
+    made = sum(each.remove(lambda why: echo(why, err=True)) for each in leftovers)
     console.print(f"Removed; this made {decimal(made)} of room.")
 
 
-def _print(console: Console, found: Sequence[Removable]) -> None:
+def _print(console: Console, leftovers: Sequence[Removable]) -> None:
     """Print a table with one line for each kind that there is something of.
 
     Kept is what may be in use.
@@ -66,7 +66,7 @@ def _print(console: Console, found: Sequence[Removable]) -> None:
     table = Table("kind", "what it is", box=box.SIMPLE_HEAD)
     for title in ("to remove", "size", "kept"):
         table.add_column(title, justify="right")
-    for each in found:
+    for each in leftovers:
         if each.candidates:
             busy = len(each.candidates) - len(each.paths)
             numbers = str(len(each.paths)), decimal(each.size), str(busy)
@@ -99,7 +99,7 @@ def merge(
     merging.check_places(sources, target)
     places = ", ".join(each.place for each in sources)
     with working(f"merging {places} into {target.place}") as work:
-        found = merging.merge(sources, target, work)
+        merged = merging.merge(sources, target, work)
         work("compacting the store")
         target.compact()
         work("writing the flat file")
@@ -108,18 +108,18 @@ def merge(
             write_flat(target)
         except OSError as error:
             unwritten = f"{target.flat_file} cannot be written ({why(error)})"
-    echo(f"{target.place}: {found.new} new, {found.known} were there already")
+    echo(f"{target.place}: {merged.new} new, {merged.known} were there already")
     if unwritten is not None:
         echo(unwritten, err=True)
-    for name, problem in found.unreadable:
+    for name, problem in merged.unreadable:
         echo(f"not read: {name} ({headline(problem)})", err=True)
-    for conflict in found.conflicts:
+    for conflict in merged.conflicts:
         echo(
             f"trial {conflict.key[:10]} has another result in {conflict.store}: "
             f"{conflict.difference}",
             err=True,
         )
-    if found.conflicts:
+    if merged.conflicts:
         raise typer.Exit(1)
 
 

@@ -91,8 +91,8 @@ def table(
 
     if format == "parquet" and output is None:
         raise UserError("--format parquet is not for the screen; name a file with --output")
-    if output is not None and (found := kind_of(output)) not in ("a file", "nothing"):
-        raise UserError(f"{output} is {found} and cannot be written; choose another file")
+    if output is not None and (kind := kind_of(output)) not in ("a file", "nothing"):
+        raise UserError(f"{output} is {kind} and cannot be written; choose another file")
     if tolerance is not None and not (strict and paper):
         raise UserError("--tolerance needs --strict and --paper, whose numbers it is compared with")
     if tolerance is not None and encoder:
@@ -158,8 +158,8 @@ def _end_if_incomplete(sheets: "Sequence[Sheet]", tolerance: float | None) -> No
     from harness.report.formats.strict import failures
     from harness.report.sheets.notes import SHOWN, counted
 
-    if found := failures(sheets, tolerance):
-        more = [f"and {len(found) - SHOWN} more"] if found[SHOWN:] else []
-        shown = "; ".join([*found[:SHOWN], *more])
-        echo(f"--strict: {counted(len(found), 'failure')}: {shown}", err=True)
+    if failed := failures(sheets, tolerance):
+        more = [f"and {len(failed) - SHOWN} more"] if failed[SHOWN:] else []
+        shown = "; ".join([*failed[:SHOWN], *more])
+        echo(f"--strict: {counted(len(failed), 'failure')}: {shown}", err=True)
         raise typer.Exit(1)

@@ -83,9 +83,9 @@ def command(verb: str) -> TyperCommand:
     module = import_module(f"harness.cli.{VERBS[verb]}")
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(verb, cls=_Command)(getattr(module, FUNCTIONS.get(verb, verb)))
-    found = typer.main.get_command(alone)
-    assert isinstance(found, TyperCommand)
-    return found
+    made = typer.main.get_command(alone)
+    assert isinstance(made, TyperCommand)
+    return made
 
 
 class _Verb(TyperCommand):
@@ -101,10 +101,10 @@ class _Verbs(TyperGroup):
     """The verbs, of which the help shows what stands in their files, without importing them."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        found = super().get_command(ctx, cmd_name)
-        if found is not None:
-            found.help = _docstring(cmd_name)
-        return found
+        verb = super().get_command(ctx, cmd_name)
+        if verb is not None:
+            verb.help = _docstring(cmd_name)
+        return verb
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the verbs in their groups, with two examples for each group."""
@@ -141,11 +141,11 @@ def _print_versions(asked: bool) -> None:
     if not asked:
         return
 
-    found = {each.name: each.version for each in distributions()}
+    versions = {package.name: package.version for package in distributions()}
     typer.echo(f"harness {__version__}")
     typer.echo(f"python {platform.python_version()}, {platform.system()} {platform.machine()}")
     for name in REPORTED_PACKAGES:
-        typer.echo(f"{name} {found.get(name, 'is not installed')}")
+        typer.echo(f"{name} {versions.get(name, 'is not installed')}")
     raise typer.Exit
 
 

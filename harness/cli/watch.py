@@ -36,14 +36,14 @@ def watch(
 
     Example: harness watch --store /shared/trials
     """
-    found, console = opened(store), Screen()
+    results, console = opened(store), Screen()
     if once or not sys.stdout.isatty():
-        console.print(_view(found), soft_wrap=True)
+        console.print(_view(results), soft_wrap=True)
         return
     with Live(console=console, auto_refresh=False, transient=False) as live:
         try:
             while True:
-                live.update(_view(found), refresh=True)
+                live.update(_view(results), refresh=True)
                 time.sleep(REFRESH_SECONDS)
         except KeyboardInterrupt:
             return
@@ -79,8 +79,8 @@ def logs(
 
     Example: harness logs 3f2a --follow
     """
-    found = opened(store)
-    for text in _texts(_whole_key(key, found), found, follow=follow):
+    results = opened(store)
+    for text in _texts(_whole_key(key, results), results, follow=follow):
         echo(text, nl=False)
 
 

@@ -30,31 +30,31 @@ from harness.trials.store import Store
 
 
 def paper_drawing(
-    paper: str, number: int, encoder: str | None, found: Store, steps: Steps
+    paper: str, number: int, encoder: str | None, store: Store, steps: Steps
 ) -> tuple[list[ReportFigure], list[str]]:
     """A figure of a paper, and what the store lacks of it."""
 
     name = figure_name(paper, number)
     if name in STORE_FIGURES:
-        return store_figure(name, found, encoder)
+        return store_figure(name, store, encoder)
 
-    comparer = Comparer(found.read(PAPER_COLUMNS).table, encoder)
-    keys, notes = chosen_trials(name, comparer, Commands(names(), found.place))
+    comparer = Comparer(store.read(PAPER_COLUMNS).table, encoder)
+    keys, notes = chosen_trials(name, comparer, Commands(names(), store.place))
     if not keys:
         return [], notes
 
     check_caches()
-    resolved = [named(key, found, pooling=None, method=None) for key in keys.values()]
+    resolved = [named(key, store, pooling=None, method=None) for key in keys.values()]
     pairs = sts_pairs()
-    models = _drawn_models([resolve() for resolve in resolved], pairs, found, steps)
+    models = _drawn_models([resolve() for resolve in resolved], pairs, store, steps)
     return model_figures(name, models, pairs), notes
 
 
-def sweep_drawing(sweep: str, found: Store) -> tuple[list[ReportFigure], list[str]]:
+def sweep_drawing(sweep: str, store: Store) -> tuple[list[ReportFigure], list[str]]:
     """The figures of a sweep. Raises UserError when the store has none of its trials."""
 
-    searches = sweep_searches(found.read(FIGURE_COLUMNS).table)
-    return sweep_figures(searches_of_sweep(sweep, searches, found.place), space_name(sweep))
+    searches = sweep_searches(store.read(FIGURE_COLUMNS).table)
+    return sweep_figures(searches_of_sweep(sweep, searches, store.place), space_name(sweep))
 
 
 def searches_of_sweep(sweep: str, searches: list[SweepSearch], store: str) -> list[SweepSearch]:
@@ -66,10 +66,10 @@ def searches_of_sweep(sweep: str, searches: list[SweepSearch], store: str) -> li
         raise UserError(f"the store {store} has no trial of a sweep: run harness sweep")
     chosen = _chosen(sweep, searches)
     if not chosen:
-        known = "; ".join(f"{each.id[:10]} ({each.label})" for each in searches[:5])
+        listed = "; ".join(f"{each.id[:10]} ({each.label})" for each in searches[:5])
         raise UserError(
             f"the store {store} has no trial of {sweep}; it has these searches, which "
-            f"--sweep may name: {known}"
+            f"--sweep may name: {listed}"
         )
     return chosen
 

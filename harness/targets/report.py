@@ -86,9 +86,9 @@ def _paper_figures(
     """The figures of a paper that the records are enough for, and what the store lacks of them."""
 
     own = [name for name in STORE_FIGURES if name.startswith(f"{paper}-")]
-    found = [store_figure(name, store, encoder) for name in own]
-    figures = [figure for made, _ in found for figure in made if figure.table.num_rows]
-    return figures, [note for _, notes in found for note in notes]
+    drawn = [store_figure(name, store, encoder) for name in own]
+    figures = [figure for made, _ in drawn for figure in made if figure.table.num_rows]
+    return figures, [note for _, notes in drawn for note in notes]
 
 
 def _of_store(
