@@ -119,10 +119,9 @@ class _Verbs(TyperGroup):
                 formatter.write_paragraph()
                 for example in group.examples:
                     formatter.write(f"    harness {example}\n")
+        options: Any = self.get_params(ctx)
         with formatter.section("Options"):
-            formatter.write_dl([
-                (name, param.help) for param in self.get_params(ctx) for name in param.opts
-            ])  # fmt: skip
+            formatter.write_dl([(name, option.help) for option in options for name in option.opts])
         formatter.write_paragraph()
         formatter.write_text("`harness VERB --help` shows the arguments and options of a verb.")
 

@@ -90,7 +90,8 @@ def _chosen(sweep: str, searches: list[SweepSearch]) -> list[SweepSearch]:
 
 def sts_pairs() -> Pairs:
     """The pairs of STS-B test. Raises UserError where they are not here."""
-    return suite("geometry").load("geometry")
+    pairs: Pairs = suite("geometry").load("geometry")
+    return pairs
 
 
 def pictures(
