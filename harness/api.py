@@ -11,29 +11,27 @@ folder or a bucket; None is that of the command line, `results/trials`.
 """
 
 import asyncio
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.errors import UserError
-from harness.plugin import registry
-from harness.report import tables
-from harness.report.formats import html_table, rendered
-from harness.report.measured_trials import TABLE_COLUMNS
-from harness.shared_cache import check_caches
-from harness.sweeps.machines import Limits, Resources
-from harness.sweeps.plan import Plan, plan_sweep
-from harness.sweeps.screen.watcher import RoundPlan
-from harness.sweeps.spaces.axes import Values
-from harness.sweeps.spaces.search import Search
-from harness.training.interruption import in_a_thread
-from harness.training.progress import Progress
-from harness.trials.lookup import provide
-from harness.trials.record import Record
-from harness.trials.remote_store import opened
-from harness.trials.store import Store
-from harness.trials.trial import Trial, key
+from harness.report.published import load_paper
+from harness.targets.options import SweepOptions, whole_numbers
+from harness.targets.stores import opened
+
+# What follows is imported when it is needed, so that a wrong name is answered at once.
+if TYPE_CHECKING:
+    from harness.report import tables
+    from harness.sweeps.plan import Plan
+    from harness.sweeps.run import SweepResult
+    from harness.sweeps.spaces.search import Search
+    from harness.training.progress import Progress
+    from harness.trials.record import Record
+    from harness.trials.store import Store
+    from harness.trials.trial import Trial
 
 T = TypeVar("T")
 LINE = 180
@@ -44,150 +42,79 @@ LINE = 180
 class Table:
     """Tables of results, as `harness table` prints them."""
 
-    sheets: Sequence[tables.Table]
+    sheets: "Sequence[tables.Table]"
 
-    def render(self, format: str) -> bytes:
-        """The tables as `terminal`, `markdown`, `latex`, `html`, `csv`, `json` or `parquet`."""
-        return rendered(self.sheets, format, LINE)
+    def render(self, format: str, width: int = LINE, *, bold: bool = False) -> bytes:
+        """The tables as `terminal`, `markdown`, `latex`, `html`, `csv`, `json` or `parquet`.
+
+        width: characters in a line for a terminal, in which the best scores may be bold.
+        """
+        from harness.report.formats import rendered
+
+        return rendered(self.sheets, format, width, bold=bold)
 
     def __str__(self) -> str:
         return self.render("terminal").decode()
 
     def _repr_html_(self) -> str:
+        from harness.report.formats import html_table
+
         return "".join(map(html_table, self.sheets))
 
 
-class Bar:
-    """The progress of a sweep as one bar, also in a notebook. It is a SweepWatcher."""
-
-    def __init__(self) -> None:
-        from tqdm.auto import tqdm
-
-        self._bar = tqdm(unit="trial")
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        self._bar.close()
-
-    def notice(self, sentence: str) -> None:
-        """Print a sentence above the bar."""
-        self._bar.write(sentence)
-
-    def round(self, plan: RoundPlan) -> None:
-        """A round begins."""
-
-    def underway(self, titles: list[str], left: int | None) -> None:
-        """These rounds go on now, and so many trials are left of them."""
-        self._bar.total = None if left is None else self._bar.n + left
-        self._bar.set_description("; ".join(titles))
-
-    def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
-        """A search has chosen a configuration."""
-        if dev is not None:
-            self.notice(f"chosen for {search.label}: {search.metric} {dev:.2f}")
-
-    def started(self, trial: Trial) -> None:
-        """A worker has taken the trial."""
-
-    def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """The trial has done more steps."""
-        self._bar.set_postfix_str(f"{trial.label}: {report['step']}/{report['total_steps']}")
-
-    def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """The trial has finished or failed."""
-        self._bar.update()
-        if report["status"] == "failed":
-            self.notice(f"{trial.label}: FAILED: {report['reason']}")
-
-    def postponed(self, trial: Trial, why: str) -> None:
-        """The trial waits for another process."""
-
-    def preparing(self, title: str) -> None:
-        """A worker makes a part that trials share."""
-        self._bar.set_postfix_str(title)
-
-    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
-        """A part has been made, or cannot be."""
-        if reason is not None:
-            self.notice(f"{title}: FAILED: {reason}")
-
-    def stopping(self, running: int) -> None:
-        """The sweep is interrupted."""
-        self.notice(f"Stopping: {running} running trials save their state.")
-
-
-def searches(
-    space: str | Path,
-    *methods: str,
-    encoders: Sequence[str] = (),
-    configurations: int | None = None,
-    seeds: Sequence[int] = (),
-    subsets: Sequence[int] = (),
-    published: bool = False,
-    values: Mapping[str, Any] | None = None,
-) -> list[Search]:
+def searches(space: str | Path, *methods: str, **options: Any) -> "list[Search]":
     """The searches of a search space.
 
     space: the name of a shipped one or the path of a YAML file. methods: names or paths of plugins;
-    none: all of the space. `configurations`: at most so many per round. `seeds` and `subsets`: the
-    final ones. `published`: only the published values, without a search. values: hyperparameters
-    that all trials have. Raises UserError for anything that is wrong in them.
+    none: all of the space. options: what narrows the space, by the names of SweepOptions, such as
+    `encoders`, `configurations`, `seeds`, `published` and `values`. Raises UserError for anything
+    that is wrong in them.
 
     Example:
         >>> import harness.api
-        >>> [found.label for found in harness.api.searches("quickstart", "simcse")]
+        >>> [search.label for search in harness.api.searches("quickstart", "simcse")]
         ['simcse unsup tiny-bert']
     """
-    from harness.sweeps.spaces import overrides
-    from harness.sweeps.spaces.named_spaces import space_file
-    from harness.sweeps.spaces.space import load_space
-
-    chosen = overrides.Overrides(
-        methods=tuple(methods), encoders=tuple(encoders), values=dict(values or {}),
-        configurations=configurations, seeds=tuple(seeds), subsets=tuple(subsets),
-        published=published,
-    )  # fmt: skip
-    return overrides.searches(*load_space(space_file(str(space))), chosen)
+    return SweepOptions(space=str(space), methods=methods, **options).searches(warnings.warn)
 
 
-def plan(space: str | Path, *methods: str, store: Path | str | None = None, **narrow: Any) -> Plan:
+def plan(space: str | Path, *methods: str, **options: Any) -> "Plan":
     """The trials of a sweep, those that the store has, and an estimate of the cost of the rest.
 
-    The arguments are those of `searches`. Nothing is run.
+    The arguments are those of `sweep`. Nothing is run.
 
     Example:
         >>> import harness
         >>> harness.plan("quickstart", "pooling", store="no-store-yet").to_run
         4
     """
-    return plan_sweep(searches(space, *methods, **narrow), _store(store))
+    asked = SweepOptions(space=str(space), methods=methods, **options)
+    chosen = asked.searches(warnings.warn)
+    from harness.sweeps.plan import plan_sweep
+
+    return plan_sweep(chosen, opened(asked.store))
 
 
-def sweep(
-    space: str | Path,
-    *methods: str,
-    store: Path | str | None = None,
-    cpus_per_trial: float = 1,
-    local: bool | None = None,
-    **narrow: Any,
-) -> Table:
+def sweep(space: str | Path, *methods: str, **options: Any) -> Table:
     """Search on dev, train the chosen configurations on the final seeds, and test them.
 
-    Trials that the store has are not run again. `local`: whether trials run in this process and not
-    on Ray; None: where that takes no longer. The other arguments are those of `searches`. Returns
-    the table of the store. Raises UserError for what is wrong, and SweepFailed when trials failed.
+    Trials that the store has are not run again. space, methods: as `searches` takes them. options:
+    those of `harness sweep`, by the names of SweepOptions, such as `store`, `local`,
+    `cpus_per_trial` and what narrows the space. Returns the table of the store. Raises UserError
+    for what is wrong, and where trials failed.
 
     Example: a notebook shows a bar, and then the table.
         table = harness.sweep("quickstart", "simcse", "pooling")
     """
-    from harness.sweeps.run import SweepResult, run_sweep
+    asked = SweepOptions(space=str(space), methods=methods, **options)
+    chosen, store = asked.searches(warnings.warn), opened(asked.store)
+    from harness.sweeps.screen.bar import Bar
+    from harness.targets.execution import run_searches
 
-    found, results = searches(space, *methods, **narrow), _store(store)
-
-    def run() -> SweepResult:
+    def run() -> "SweepResult":
         bar = Bar()
         try:
-            return run_sweep(found, results, Resources(cpus_per_trial), Limits(), bar, local=local)
+            return run_searches(chosen, store, asked, bar, asked.name)
         finally:
             bar.close()
 
@@ -196,8 +123,28 @@ def sweep(
         *(f"no configuration of {label} finished" for label in result.undecided),
         *([f"{result.failed} trials failed"] if result.failed else ()),
     ]:
-        raise UserError(f"{'; '.join(problems)}; harness.load({results.place!r}) has the reasons")
-    return table(results.place)
+        raise UserError(f"{'; '.join(problems)}; harness.load({store.place!r}) has the reasons")
+    return table(asked.store)
+
+
+def trial(method: str, values: Mapping[str, Any], seed: int) -> "Trial":
+    """The trial of one configuration. It imports nothing heavy.
+
+    values: hyperparameters, of which a text is read as its field says. Raises UserError for a
+    method, a name or a value that is wrong.
+    """
+    whole_numbers([seed], "--seed")  # it refuses a seed that numpy cannot take
+    from harness.plugin import registry
+    from harness.plugin.resolution import resolve
+    from harness.sweeps.spaces.values import read_values
+
+    plugin = registry.load(method)
+    values = read_values(values, [plugin])
+    resolve(plugin, values)
+    # A mistake in a name or a value is answered before what follows is imported.
+    from harness.trials.trial import Trial
+
+    return Trial(method, values, seed)
 
 
 def run(
@@ -207,7 +154,7 @@ def run(
     seed: int = 0,
     store: Path | str | None = None,
     **values: Any,
-) -> Record:
+) -> "Record":
     """Train one configuration in this process, score it on dev and test, and store it.
 
     method: name or path of a plugin. values: hyperparameters; the others have the paper's values.
@@ -218,33 +165,26 @@ def run(
         >>> {name: round(score, 2) for name, score in record.dev.items()}
         {'graded-dev': 25.14}
     """
+    asked = trial(method, {**values, **({"encoder": encoder} if encoder else {})}, seed)
+    results = opened(store)
     from tqdm.auto import tqdm
 
-    from harness.trials.output import kept_output
-    from harness.trials.run import attempt, check_runnable
+    from harness.targets.execution import run_trial, stored_record
 
-    trial = Trial(method, {**values, **({"encoder": encoder} if encoder else {})}, seed)
-    found, name = _store(store), key(trial)
-    check_caches()
-    found.check_writable()
-    if (stored := found.get(name)) and stored.finished:
+    if (stored := stored_record(asked, results)) is not None:
         return stored
-    provide(found, trial.config.encoder)
-    trial.declared.check()
-    check_runnable(trial)
 
-    def train() -> Record:
-        with tqdm(unit="step", desc=trial.label) as bar:
+    def train() -> "Record":
+        with tqdm(unit="step", desc=asked.label) as bar:
 
-            def report(now: Progress) -> None:
+            def report(now: "Progress") -> None:
                 bar.total = now.total_steps
                 bar.update(now.step - bar.n)
                 bar.set_postfix(loss=now.loss, dev=now.dev)
 
-            with found.logging(name) as log, kept_output(log):
-                return attempt(trial, report, found.weights(name), found.running(name))
+            return run_trial(asked, results, report)
 
-    return _apart(lambda: found.finished_or_run(name, trial.label, train))
+    return _apart(train)
 
 
 def table(
@@ -256,41 +196,69 @@ def table(
     paper: str | None = None,
     number: int | None = None,
     encoder: str | None = None,
+    values: Mapping[str, Any] | None = None,
+    ask: bool = False,
+    status: Callable[[str], None] = lambda _: None,
 ) -> Table:
     """The results of a store, alone or beside the published numbers of a paper.
 
     rows: methods, settings, encoders or hyperparameters, of which each value gets a row; columns:
     metrics; `where`: a condition in SQL. `number`: that of a table of the paper; None: all of them.
-    `encoder`: the one on which our trials ran in the place of the paper's.
+    `encoder`: the one on which our trials ran in the place of the paper's. values: hyperparameters
+    that all of these have. ask: whether the models of the store are also asked for the examples of
+    all tables of a paper, as they are for a single one; `status` hears of it. Raises UserError for
+    what is wrong.
 
     Example:
         >>> print(harness.table(folder))  # doctest: +ELLIPSIS
         #  method   setting  encoder ...
     """
-    results = _store(store)
-    if paper is not None:
-        if rows or columns or where:
-            raise UserError("rows, columns and where make a table of your own; leave paper out")
-        from harness.report.matching import Commands
-        from harness.report.paper_tables import paper_tables
-        from harness.report.quantities import PAPER_COLUMNS
+    if paper is None:
+        if number is not None:
+            raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
+        check_ours_on(encoder, paper)
+        return Table(_own_sheets(opened(store), rows, columns, where))
+    load_paper(paper)  # a wrong name is answered before what follows is imported
+    if rows or columns or where is not None:
+        raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")
+    results = opened(store)
+    from harness.plugin.registry import names
+    from harness.report.matching import Commands
+    from harness.report.paper_cells import Answers
+    from harness.report.paper_tables import paper_tables
+    from harness.report.quantities import PAPER_COLUMNS
 
-        commands = Commands(registry.names(), results.place)
-        shown = None if number is None else str(number)
-        reading = results.read(PAPER_COLUMNS)
-        return Table(paper_tables(reading, paper, commands, shown, encoder=encoder))
-    reading = results.read(TABLE_COLUMNS)
+    return Table(
+        paper_tables(
+            results.read(PAPER_COLUMNS),
+            paper,
+            Commands(names(), results.place),
+            None if number is None else str(number),
+            encoder=encoder,
+            answers=Answers(results, status) if ask or number is not None else None,
+            values=values,
+        )
+    )
+
+
+def _own_sheets(
+    store: "Store", rows: Sequence[str], columns: Sequence[str], where: str | None
+) -> "Sequence[tables.Table]":
+    """The tables of the store, or the one that the user describes."""
+    from harness.report.measured_trials import TABLE_COLUMNS
+
+    reading = store.read(TABLE_COLUMNS)
     if rows or columns:
-        from harness.report.store_tables import own_table
-
-        return Table([own_table(reading, results.place, tuple(rows), tuple(columns), where)])
+        return [own_sheet(reading, store.place, rows, columns, where)]
     from harness.report.store_tables import store_tables
 
-    return Table(store_tables(reading, results.place, where))
+    return store_tables(reading, store.place, where)
 
 
-def _store(place: Path | str | None) -> Store:
-    return opened(None if place is None else str(place))
+def check_ours_on(encoder: str | None, paper: str | None) -> None:
+    """Raises UserError for an encoder of our trials without a paper."""
+    if encoder and not paper:
+        raise UserError(f"--encoder {encoder} needs the name of a paper: --paper PAPER")
 
 
 def _apart(call: Callable[[], T]) -> T:
@@ -299,4 +267,6 @@ def _apart(call: Callable[[], T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return call()
+    from harness.training.interruption import in_a_thread
+
     return in_a_thread(call)

@@ -39,8 +39,8 @@ def main() -> None:
                 raise
             if error.errno != errno.EPIPE:
                 with suppress(OSError):
-                    said = f"Error: the output cannot be written ({error.strerror})"
-                    print(said, file=sys.stderr)
+                    message = f"Error: the output cannot be written ({error.strerror})"
+                    print(message, file=sys.stderr)
             _abandon_output()
             code = 1
     except KeyboardInterrupt:

@@ -1,6 +1,7 @@
 """`harness compare`: which of two systems is better, and how sure that is."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,13 +9,16 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli import options
+from harness.cli import completion, options
 from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import Screen
 from harness.cli.progress import working
 from harness.errors import UserError
+from harness.inputs import kind_of
 from harness.shared_cache import check_caches
 from harness.steps import prefixed
+from harness.targets.stores import opened
+from harness.trials.store_folders import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from harness.report.comparison import Row, System
@@ -27,6 +31,7 @@ SystemArgument = Annotated[
         metavar="SYSTEM",
         help="A row of `harness table` by its number, a method with rows in the store, the key of "
         "a trial, the Hub name of a model, or a folder.",
+        autocompletion=completion.shown,
         show_default=False,
     ),
 ]
@@ -54,16 +59,25 @@ def compare(
 
     Example: harness compare 1 4
     """
-    found, console = options.opened(store), Screen()
-    rows = None if pooling or method else _rows(a, b, found)
+    if not _may_have_rows(store):  # so a wrong name is answered before a store is read
+        check_model(a)
+        check_model(b)
+    results, console = opened(store), Screen()
+    rows = None if pooling or method else _rows(a, b, results)
     if rows is not None:
         for at, (one, two) in enumerate(rows):
             console.print("\n" * (at > 0), end="")
-            if not _compare_rows(one, two, suite, found, console):
+            if not _compare_rows(one, two, suite, results, console):
                 break
         else:
             return
-    _print(_models(a, b, suite or "sts", pooling, method, found), ["", ""], console)
+    _print(_models(a, b, suite or "sts", pooling, method, results), ["", ""], console)
+
+
+def _may_have_rows(store: str | None) -> bool:
+    """Whether there may be trials in the store; nothing of it is read."""
+    place = store or DEFAULT_STORE
+    return "://" in str(place) or kind_of(Path(place)) != "nothing"
 
 
 def _rows(a: str, b: str, store: "Store") -> "list[tuple[Row, Row]] | None":
@@ -155,7 +169,7 @@ def _models(
                     (value,),
                     ((0, model.trial.seed),),
                     trained,
-                    None if (found := drawn.get(metric)) is None else found[[at]],
+                    None if (draws := drawn.get(metric)) is None else draws[[at]],
                 )
                 for metric, value in scores_of(measured, own).items()
             }
@@ -175,9 +189,9 @@ def _print(systems: "Sequence[System]", about: Sequence[str], console: Console) 
         table.add_column(title, justify="right")
     for metric in shared_metrics(first, second):
         each = Compared(first, second, metric)
-        places, known = f".{each.decimals}f", each.headline
-        interval = f"{known.low:+{places}} to {known.high:+{places}}" if known else "not known"
-        p = f"{known.p_value:.3f}" if known else ""
+        places, sure = f".{each.decimals}f", each.headline
+        interval = f"{sure.low:+{places}} to {sure.high:+{places}}" if sure else "not known"
+        p = f"{sure.p_value:.3f}" if sure else ""
         scores = [format(mean, places) for mean in each.means]
         table.add_row(metric, *scores, f"{each.value:+{places}}", interval, p)
     for name, system, more in zip("AB", systems, about, strict=True):

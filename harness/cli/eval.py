@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli import options
+from harness.cli import completion, options
 from harness.cli.output import Screen
 from harness.cli.progress import Work, working
 from harness.data.hub import model_folder
@@ -19,6 +19,7 @@ from harness.errors import NotHere, UserError
 from harness.evaluation.scores import Uncertainty
 from harness.inputs import is_file, names_in
 from harness.shared_cache import check_caches
+from harness.targets.stores import opened
 
 if TYPE_CHECKING:
     from harness.evaluation.suites import Suite
@@ -31,6 +32,7 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="The key of a trial, the Hub name of a model, or a folder.",
+        autocompletion=completion.models,
         show_default=False,
     ),
 ]
@@ -102,9 +104,9 @@ def eval_(
     names = _names(suite)
     for called in names:
         check_name(called)
-    found = options.opened(store)
-    found.check_writable()
-    resolved = named(name, found, pooling=pooling, method=method)
+    results = opened(store)
+    results.check_writable()
+    resolved = named(name, results, pooling=pooling, method=method)
     with working(f"evaluating {name} on {suite}") as work:
         suites = [part for whole in map(suite_called, names) for part in whole.parts or (whole,)]
         _check_names(suites)
@@ -112,14 +114,14 @@ def eval_(
         with work.aside():
             console.print(model.label, soft_wrap=True)
             for each in suites:
-                record = found.get(evaluation_key(model, each))
-                if record is not None and record.finished and _pairs_are_kept(model, each, found):
+                record = results.get(evaluation_key(model, each))
+                if record is not None and record.finished and _pairs_are_kept(model, each, results):
                     _print(console, each, record, "in the store")
                 else:
                     missing.append(each)
         if len(missing) == len(suites):
             _check_data(missing)
-        if missing and not _measure(console, work, model, missing, found, keep=keep_embeddings):
+        if missing and not _measure(console, work, model, missing, results, keep=keep_embeddings):
             raise typer.Exit(1)
 
 
@@ -260,14 +262,14 @@ def retrieve(
     check_model(name)
     from harness.trials.lookup import named
 
-    console, found = Screen(), options.opened(store)
-    resolved = named(name, found, pooling=pooling, method=method)
+    console, results = Screen(), opened(store)
+    resolved = named(name, results, pooling=pooling, method=method)
     with working(f"asking {name} for the sentences of STS-B test") as work:
         chosen = resolved()
         work("loading torch and the model")
         from harness.trials.evaluate import SentenceModel
 
-        sentences = SentenceModel(chosen, found, work)
+        sentences = SentenceModel(chosen, results, work)
     console.print(chosen.label, soft_wrap=True)
     for query in queries:
         console.print(f"\n{query}", soft_wrap=True)

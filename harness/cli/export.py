@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli import options
+from harness.cli import completion, options
 from harness.cli.eval import MethodOption
 from harness.cli.output import echo
 from harness.cli.progress import working
-from harness.cli.run_again import run_command
 from harness.errors import UserError, extra
 from harness.files import check_cache
 from harness.inputs import kind_of
 from harness.steps import Steps
+from harness.targets.stores import opened
+from harness.trials.run_again import run_command
 
 if TYPE_CHECKING:
     from harness.export.exportable import Exportable
@@ -28,6 +29,7 @@ TrialArgument = Annotated[
     typer.Argument(
         metavar="KEY",
         help="The key of a final trial, or a file of kept weights (.safetensors).",
+        autocompletion=completion.keys,
         show_default=False,
     ),
 ]
@@ -63,14 +65,14 @@ def export(
     Example: harness export 4f2a my-model
     """
     if mteb:
-        _results(name, folder, method, options.opened(store), onnx=onnx)
+        _results(name, folder, method, opened(store), onnx=onnx)
         return
 
     options.check_new(folder)
-    found = options.opened(store)
-    build = checked(name, found, method)
+    results = opened(store)
+    build = checked(name, results, method)
     with working(f"exporting {name} into {folder}") as work:
-        loaded_by = write(build, folder, method, found, work, onnx=onnx)
+        loaded_by = write(build, folder, method, results, work, onnx=onnx)
     echo(f"{folder}: embeddings equal to those of the trial, to 1e-5.")
     if loaded_by:
         echo(f'SentenceTransformer("{folder}") loads it without harness. {loaded_by}.')
@@ -175,11 +177,11 @@ def push(
     from harness.export.card import push as send
 
     check_name(repository)
-    found = options.opened(store)
-    build = checked(name, found, method)
+    results = opened(store)
+    build = checked(name, results, method)
     with TemporaryDirectory() as place, working(f"sending {name} to {repository}") as work:
         folder = Path(place) / "model"
-        write(build, folder, method, found, work)
+        write(build, folder, method, results, work)
         work("sending files")
         address = send(
             folder, repository, f"Trial {Path(name).name} of harness", private=not public

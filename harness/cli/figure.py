@@ -1,18 +1,25 @@
 """The verbs that draw: `harness figure`, `harness picture` and `harness report`."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from harness.cli import options
+from harness import api
+from harness.cli import completion, options
 from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError, extra
 from harness.report.published import load_paper
 from harness.shared_cache import check_caches
+from harness.steps import Steps
+from harness.targets.stores import opened
+
+if TYPE_CHECKING:
+    from harness.report.figures.specification import Figure
 
 
 def figure(
@@ -57,19 +64,19 @@ def figure(
         raise UserError(f"--paper {paper} needs the number of a figure: --figure N")
     else:
         load_paper(paper)
-    found = options.opened(store)
+    results = opened(store)
     what = sweep if paper is None else f"figure {number} of {paper}"
-    with working(f"drawing {what} from the store {found.place}") as work:
-        from harness.cli import drawing  # with matplotlib, after the line about what is done
+    with working(f"drawing {what} from the store {results.place}") as work:
+        # With matplotlib, after the line about what is done.
+        from harness.targets.figures import paper_drawing, sweep_drawing
 
         if paper is None or number is None:
-            made, notes = drawing.sweep_drawing(str(sweep), found)
+            made, notes = sweep_drawing(str(sweep), results)
         else:
-            made, notes = drawing.paper_drawing(paper, number, encoder, found, work)
+            made, notes = paper_drawing(paper, number, encoder, results, work)
         if made:
-            with options.writing(output, "--output"):
-                output.mkdir(parents=True, exist_ok=True)
-        paths = drawing.written(made, output, format, work, bare=bare)
+            _make(output)
+        paths = _written(made, output, format, work, bare=bare)
     for path, each in zip(paths, made, strict=True):
         echo(f"{path}: {each.title}. {each.caption}" if bare else str(path))
     for note in notes:
@@ -80,7 +87,10 @@ def picture(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="MODEL...", help="Trials' keys, Hub names or folders.", show_default=False
+            metavar="MODEL...",
+            help="Trials' keys, Hub names or folders.",
+            autocompletion=completion.models,
+            show_default=False,
         ),
     ],
     output: Annotated[Path, typer.Option("--output", help="Folder for the pictures.")] = Path(
@@ -105,15 +115,43 @@ def picture(
         check_model(name)
     from harness.trials.lookup import named
 
-    found = options.opened(store)
-    resolved = [named(name, found, pooling=pooling, method=method) for name in names]
+    results = opened(store)
+    resolved = [named(name, results, pooling=pooling, method=method) for name in names]
     with working(f"drawing {', '.join(names)} into {output}") as work:
-        from harness.cli import drawing
+        from harness.targets.figures import pictures, sts_pairs
 
-        figures = drawing.pictures(resolved, found, work, output)
-        paths = drawing.written(figures, output, format, work)
+        pairs, models = sts_pairs(), [resolve() for resolve in resolved]
+        _make(output)  # before models are loaded, which takes long
+        paths = _written(pictures(models, pairs, results, work), output, format, work)
     for path in paths:
         echo(str(path))
+
+
+def _make(folder: Path) -> None:
+    with options.writing(folder, "--output"):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def _written(
+    figures: "Sequence[Figure]",
+    folder: Path,
+    format: Literal["png", "svg", "pdf"],
+    steps: Steps,
+    *,
+    bare: bool = False,
+) -> list[Path]:
+    """Write each figure into the folder of `--output`, which is there; the paths of the files.
+
+    bare: without title and caption.
+    """
+    from harness.report.figures.printing import write_figures
+
+    paths: list[Path] = []
+    with options.writing(folder, "--output"):
+        for path in write_figures(figures, folder, format, bare=bare):
+            paths.append(path)
+            steps("drawing figures", len(paths), len(figures))
+    return paths
 
 
 def report(
@@ -144,12 +182,13 @@ def report(
         raise UserError("--paper and --sweep are two reports; leave one of them out")
     if paper:
         load_paper(paper)
-    options.check_ours_on(encoder, paper)
-    found = options.opened(store)
-    with working(f"writing a report of the store {found.place} into {out}") as work:
-        from harness.cli.page import page_of, write_report
+    api.check_ours_on(encoder, paper)
+    results = opened(store)
+    with working(f"writing a report of the store {results.place} into {out}") as work:
+        from harness.report.page.writing import write_report
+        from harness.targets.report import page_of
 
-        page = page_of(paper, encoder, sweep, found)
+        page = page_of(paper, encoder, sweep, results)
         with options.writing(out, "--out"):
             start = write_report(page, out, work)
     echo(f"{start}: open it in a browser")

@@ -16,6 +16,7 @@ from harness.evaluation.catalogue import CARDS
 from harness.inputs import read_text
 from harness.report.published import load_paper, papers
 from harness.sweeps.spaces.named_spaces import shipped_spaces
+from harness.targets.stores import opened
 
 NEWEST = 50
 """The number of trials that are listed unless all are asked for"""
@@ -26,7 +27,7 @@ _COLUMNS = (
 
 
 def list_(
-    what: Annotated[
+    kind: Annotated[
         Literal["methods", "spaces", "suites", "corpora", "papers", "trials"],
         typer.Argument(help="What to list."),
     ],
@@ -53,17 +54,17 @@ def list_(
 
     Example: harness list methods
     """
-    if names and what != "corpora":
-        raise UserError(f"{what} are listed without names; only corpora may be named")
-    if encoder and what != "papers":
-        raise UserError(f"{what} are listed without --encoder; it belongs to papers")
-    if what == "papers":
+    if names and kind != "corpora":
+        raise UserError(f"{kind} are listed without names; only corpora may be named")
+    if encoder and kind != "papers":
+        raise UserError(f"{kind} are listed without --encoder; it belongs to papers")
+    if kind == "papers":
         _papers(store, encoder)
-    elif what == "trials":
+    elif kind == "trials":
         _trials(store, everything=everything)
     else:
-        known = {"methods": _methods, "spaces": _spaces, "suites": _suites}
-        _corpora(names or []) if what == "corpora" else known[what]()
+        printers = {"methods": _methods, "spaces": _spaces, "suites": _suites}
+        _corpora(names or []) if kind == "corpora" else printers[kind]()
 
 
 def _methods() -> None:
@@ -74,12 +75,12 @@ def _methods() -> None:
 
 
 def _spaces() -> None:
-    found = shipped_spaces()
+    spaces = shipped_spaces()
     here = sorted(Path("search_spaces").rglob("*.y*ml"))
-    known = set(map(str, found.values()))
+    shipped = set(map(str, spaces.values()))
     # `Path.resolve` fails for a link to itself.
-    found |= {str(path): path for path in here if os.path.realpath(path) not in known}
-    for name, path in found.items():
+    spaces |= {str(path): path for path in here if os.path.realpath(path) not in shipped}
+    for name, path in spaces.items():
         try:
             first = read_text(path).partition("\n")[0].lstrip("# ")
         except UserError as error:
@@ -91,9 +92,9 @@ def _suites() -> None:
     from harness.evaluation.suites import suite
 
     for name in CARDS:
-        found = suite(name)
-        dev = f"; selects on {found.card.dev}" if found.card.dev else ""
-        echo(f"{name:<18} {', '.join(found.tests)}{dev}")
+        listed = suite(name)
+        dev = f"; selects on {listed.card.dev}" if listed.card.dev else ""
+        echo(f"{name:<18} {', '.join(listed.tests)}{dev}")
 
 
 def _corpora(further: list[str]) -> None:
@@ -103,15 +104,15 @@ def _corpora(further: list[str]) -> None:
     """
     from harness.data.corpora import SOURCES, count_items, source
 
-    for name, found in (SOURCES | {name: source(name) for name in further}).items():
-        items = found.items or count_items(name)
+    for name, corpus in (SOURCES | {name: source(name) for name in further}).items():
+        items = corpus.items or count_items(name)
         size = "" if items is None else f"{items:,}"
         try:
-            found.paths(download=False)
+            corpus.paths(download=False)
             missing = ""
         except NotHere:
             missing = "not on this machine"
-        line = f"{name:<26} {size:>9}  {found.shape:<14}  {found.licence:<20}  {missing}"
+        line = f"{name:<26} {size:>9}  {corpus.shape:<14}  {corpus.licence:<20}  {missing}"
         echo(line.rstrip())
 
 
@@ -125,7 +126,7 @@ def _papers(store: str | None, encoder: str | None) -> None:
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     methods = names()
-    comparer = Comparer(options.opened(store).read(PAPER_COLUMNS).table, encoder)
+    comparer = Comparer(opened(store).read(PAPER_COLUMNS).table, encoder)
     for name in papers():
         paper = load_paper(name)
         echo(f"{name:<12} {paper.title}")
@@ -140,8 +141,8 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
 
     from harness.trials.record import FAMILY_COLUMNS, family_of, searched_names
 
-    opened = options.opened(store)
-    reading = opened.read(_COLUMNS)
+    trials = opened(store)
+    reading = trials.read(_COLUMNS)
     for name, reason in reading.unreadable:
         echo(f"{name} cannot be read and is left out: {reason}", err=True)
     order = [("started", "ascending"), ("key", "ascending")]
@@ -151,7 +152,7 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
         echo(f"{earlier} earlier trials; --all lists them, too")
     shown = reading.table.take(rows[earlier:])
     # Configurations are long texts, so only those of the lines that are printed are read.
-    with_values = opened.read(
+    with_values = trials.read(
         (*FAMILY_COLUMNS, "configuration"), pc.field("key").isin(shown["key"].combine_chunks())
     ).table
     searched = searched_names(with_values)

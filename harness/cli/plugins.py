@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
-from harness.cli import options
+from harness.cli import completion, options
 from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError
@@ -18,7 +18,11 @@ def check(
     method: options.MethodArgument,
     encoder: Annotated[
         str | None,
-        typer.Option("--encoder", help="An encoder to use instead of the embedded tiny one."),
+        typer.Option(
+            "--encoder",
+            help="An encoder to use instead of the embedded tiny one.",
+            autocompletion=completion.encoders,
+        ),
     ] = None,
 ) -> None:
     """Run everything that a plugin declares on a tiny model, and print what is wrong.
@@ -35,15 +39,15 @@ def check(
         work("loading torch and the method")
         from harness.plugin_check.check import problems
 
-        found = problems(method, encoder, work)
-    for problem in found:
-        echo(f"wrong: {problem}")
-    if found:
+        faults = problems(method, encoder, work)
+    for fault in faults:
+        echo(f"wrong: {fault}")
+    if faults:
         raise typer.Exit(1)
     echo(f"{method} keeps the contract.")
 
 
-Skeleton = Literal["simcse", "prompts", "pairs", "two-stage", "frozen"]
+Skeleton = Literal["simcse", "momentum", "prompts", "pairs", "scored-pairs", "two-stage", "frozen"]
 SKELETONS: tuple[Skeleton, ...] = get_args(Skeleton)
 
 
@@ -54,8 +58,9 @@ def new(
     like: Annotated[
         Skeleton,
         typer.Option(
-            help="What the plugin begins as: views that differ by dropout, prompts on a frozen "
-            "encoder, labelled pairs, two stages, or a map of frozen vectors."
+            help="What the plugin begins as: views that differ by dropout, a momentum encoder "
+            "with a queue, prompts on a frozen encoder, labelled pairs, scored pairs, two stages, "
+            "or a map of frozen vectors."
         ),
     ] = "simcse",
 ) -> None:
@@ -81,8 +86,7 @@ def new(
 def skeleton(like: Skeleton, name: str) -> str:
     """The source of a plugin called `name`.
 
-    like: views that differ by dropout (simcse), prompts on a frozen encoder, labelled pairs, two
-    stages, or a map of frozen vectors.
+    like: as `harness new --like` names it.
     """
     file = files("harness") / "plugin" / "skeletons" / f"{like.replace('-', '_')}.py"
     return file.read_text(encoding="utf-8").replace("NAME", name, 1)

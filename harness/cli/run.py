@@ -4,21 +4,20 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from harness.cli import options
+from harness import api
+from harness.cli import completion, options
 from harness.cli.output import Screen
-from harness.cli.run_again import run_command
 from harness.errors import UserError
-from harness.shared_cache import check_caches
+from harness.targets.stores import opened
 from harness.tracking.trackers import check as check_tracker
 from harness.training.interruption import ended_by_sigterm
 from harness.training.progress import Progress
-from harness.trials.output import kept_output
+from harness.trials.run_again import run_command
 
 if TYPE_CHECKING:
     from harness.sweeps.screen.watcher import TrialWatcher
@@ -30,7 +29,12 @@ if TYPE_CHECKING:
 def run(
     method: options.MethodArgument,
     encoder: Annotated[
-        str | None, typer.Option("--encoder", help="The Hub name or the folder of a model.")
+        str | None,
+        typer.Option(
+            "--encoder",
+            help="The Hub name or the folder of a model.",
+            autocompletion=completion.encoders,
+        ),
     ] = None,
     set_: options.SetOption = None,
     seed: Annotated[int, typer.Option("--seed", help="The seed of all random choices.")] = 0,
@@ -44,66 +48,41 @@ def run(
 
     Example: harness run simcse --encoder tiny-bert --set suite=graded
     """
-    from harness.plugin import registry
-    from harness.plugin.resolution import resolve
-    from harness.sweeps.spaces.values import read_values
-
-    options.whole_numbers(str(seed), "--seed")  # it refuses a seed that numpy cannot take
-    plugin = registry.load(method)
-    values = read_values(options.set_values(set_), [plugin])
-    values |= {"encoder": encoder} if encoder else {}
-    resolve(plugin, values)
-    # A mistake in a name or a value is answered before what follows is imported.
-    from harness.cli.show import print_record
-    from harness.trials.lookup import provide
-    from harness.trials.trial import Trial, key
-
-    trial = Trial(method, values, seed)
-    found = options.opened(store)
-    check_caches()
-    found.check_writable()
+    values = {**options.set_values(set_), **({"encoder": encoder} if encoder else {})}
+    trial = api.trial(method, values, seed)
     if track is not None:
         check_tracker(track)
-    name = key(trial)
-    stored = found.get(name)
-    if to_run := stored is None or not stored.finished:
-        provide(found, trial.config.encoder)
-        trial.declared.check()
-    # So is what the method declares, before torch is.
-    from harness.trials.run import attempt, check_runnable
+    results, console = opened(store), Screen()
+    # A mistake in a name or a value was answered before these are imported.
+    from harness.cli.show import print_record
+    from harness.targets.execution import run_trial, stored_record
 
-    if to_run:
-        check_runnable(trial)  # before the claim, so that a refused one leaves nothing behind
-    console = Screen()
-
+    record = stored_record(trial, results)
     made: list[Record] = []
+    if record is None:
+        try:
+            with ended_by_sigterm(), _tracking(track, results, console) as tracking:
 
-    def train(tracking: "TrialWatcher | None") -> "Record":
-        if tracking:
-            tracking.started(trial)
+                def began() -> None:
+                    if tracking:
+                        tracking.started(trial)
+                    console.print(f"{trial.label}: {_given(trial)}", soft_wrap=True)
 
-        def report(now: Progress) -> None:
-            console.print(_progress(now))
-            if tracking:
-                tracking.progressed(trial, asdict(now))
+                def report(now: Progress) -> None:
+                    console.print(_progress(now))
+                    if tracking:
+                        tracking.progressed(trial, asdict(now))
 
-        with found.logging(name) as log, kept_output(log):
-            console.print(f"{trial.label}: {_given(trial)}", soft_wrap=True)
-            made.append(attempt(trial, report, found.weights(name), found.running(name)))
-        return made[0]
-
-    try:
-        with ended_by_sigterm(), _tracking(track, found, console) as tracking:
-            record = found.finished_or_run(name, trial.label, partial(train, tracking))
-            if tracking and made:
-                tracking.ended(trial, {})
-    except UserError:
-        for record in made:  # it could not be stored, and is not to be lost altogether
-            print_record(record, found.place, console, method)
-        raise
+                record = run_trial(trial, results, report, began=began, ended=made.append)
+                if tracking and made:
+                    tracking.ended(trial, {})
+        except UserError:
+            for lost in made:  # it could not be stored, and is not to be lost altogether
+                print_record(lost, results.place, console, method)
+            raise
     if not made:
         console.print("Already in the store:")
-    print_summary(record, found, console, method)
+    print_summary(record, results, console, method)
     if not record.finished:
         raise typer.Exit(1)
 

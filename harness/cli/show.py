@@ -2,20 +2,21 @@
 
 import string
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from harness.cli import options
+from harness.cli import completion, options
 from harness.cli.output import Screen
-from harness.cli.run_again import again
 from harness.errors import UserError, suggest
 from harness.evaluation.scores import Uncertainty
 from harness.inputs import kind_of
 from harness.report.published import papers
+from harness.targets.stores import opened
+from harness.trials.run_again import again
 
 if TYPE_CHECKING:
     from harness.plugin.fields import DescribedField
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 
 
 def show(
-    what: Annotated[
+    name: Annotated[
         str,
         typer.Argument(
             metavar="KEY|CELL|METHOD|CORPUS",
             help="A trial's key or its first characters (see `harness list trials`); a cell of a "
             "table, such as 3.avg or diffaug.1.3.avg; the name or path of a method; "
             "or a corpus.",
+            autocompletion=completion.shown,
         ),
     ],
     store: options.StoreOption = None,
@@ -44,48 +46,53 @@ def show(
     Example: harness show 3.avg
     """
     # These take 0.1 s, which `harness show --help` and a wrong option need not.
-    from harness.cli.show_corpus import is_corpus, print_corpus
+    from harness.evaluation.corpus_facts import corpus_facts, is_corpus
     from harness.sweeps.spaces.methods import plugin_in_spaces
 
     console = Screen()
-    paper, in_a_table, _ = what.partition(".")
+    paper, in_a_table, _ = name.partition(".")
     if encoder and not (in_a_table and paper in papers()):
         raise UserError("--encoder belongs to a cell of a paper, such as diffaug.1.3.avg")
-    if is_corpus(what):
-        print_corpus(what, console)
-    elif set(what) <= set(string.hexdigits.lower()) and not _is_method(what):
-        found = options.opened(store)
-        print_record(found.find(what), found.place, console)
-    elif _is_method(what):
-        print_method(what, console)
-    elif "." in what:
-        from harness.cli.show_cell import print_cell
+    if is_corpus(name):
+        _print(corpus_facts(name), console)
+    elif set(name) <= set(string.hexdigits.lower()) and not _is_method(name):
+        results = opened(store)
+        print_record(results.find(name), results.place, console)
+    elif _is_method(name):
+        print_method(name, console)
+    elif "." in name:
+        from harness.report.cell_facts import cell_facts
 
-        print_cell(what, encoder, store, console)
-    elif plugin := plugin_in_spaces(what, (Path(), Path("search_spaces"))):
+        _print(cell_facts(name, encoder, opened(store)), console)
+    elif plugin := plugin_in_spaces(name, (Path(), Path("search_spaces"))):
         print_method(plugin, console)
     else:
         raise UserError(
-            f'"{what}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
-            f"see `harness list trials`; nor is it a method{suggest(what, _near(what))}"
+            f'"{name}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
+            f"see `harness list trials`; nor is it a method{suggest(name, _near(name))}"
         )
 
 
-def _near(what: str) -> list[str]:
+def _print(lines: Iterable[str], console: Console) -> None:
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def _near(name: str) -> list[str]:
     """The names that may be meant: of a plugin in the working directory, or of all methods."""
     from harness.plugin import registry
 
-    file = f"{what}.py"
+    file = f"{name}.py"
     return [file] if Path(file).exists() else registry.names()
 
 
-def _is_method(what: str) -> bool:
+def _is_method(name: str) -> bool:
     """Whether it is the name or the path of a method."""
     from harness.plugin import registry
 
     # A folder of the working directory is a method by its bare name, as for `harness run`.
-    folder = kind_of(Path(what, "__init__.py")) != "nothing"
-    return "/" in what or what.endswith(".py") or folder or what in registry.names()
+    folder = kind_of(Path(name, "__init__.py")) != "nothing"
+    return "/" in name or name.endswith(".py") or folder or name in registry.names()
 
 
 def print_record(
@@ -97,8 +104,7 @@ def print_record(
     """
     for name, value in vars(record).items():
         if name == "history":
-            for line in _curves(value):
-                console.print(line, soft_wrap=True)
+            _print(_curves(value), console)
         elif value and isinstance(value, Mapping):
             console.print(f"{name}:")
             for inner, part in value.items():
@@ -147,11 +153,11 @@ def print_method(name: str, console: Console) -> None:
     fields = described_fields(config)
     _line(console, registry.docstring_line(registry.locate(name)))
     for title, own in (("Its own hyperparameters", True), ("Shared with other methods", False)):
-        found = [field for field in fields if field.own == own]
-        if found:
+        group = [field for field in fields if field.own == own]
+        if group:
             console.print()
             _line(console, f"{title} (--set NAME=VALUE):")
-        for field in found:
+        for field in group:
             _print_field(field, console)
 
 

@@ -18,6 +18,7 @@ from harness.errors import UserError, headline
 from harness.files import cache_folder
 from harness.inputs import is_folder, why
 from harness.sweeps.cluster.session_folder import left_sessions
+from harness.targets.stores import opened
 from harness.trials import merging, publishing
 from harness.trials.cleaning import Removable, removables
 from harness.trials.flat import write_flat
@@ -43,21 +44,21 @@ def clean(
         if not is_folder(folder):
             raise UserError(f"--store {folder}: there is no such folder")
     console = Screen()
-    stores = [options.opened(str(folder)) for folder in store] if store else [options.opened(None)]
-    found = [*removables(stores), left_sessions()]
-    _print(console, found)
-    count, size = sum(len(each.paths) for each in found), sum(each.size for each in found)
+    stores = [opened(str(folder)) for folder in store] if store else [opened(None)]
+    leftovers = [*removables(stores), left_sessions()]
+    _print(console, leftovers)
+    count, size = sum(len(each.paths) for each in leftovers), sum(each.size for each in leftovers)
     if dry_run or not count:
         return
     if not yes:
         if not sys.stdin.isatty():
             raise UserError("nothing was removed, since nobody can be asked; add --yes to remove")
         typer.confirm(f"Remove {count} files and folders ({decimal(size)})?", abort=True)
-    made = sum(each.remove(lambda why: echo(why, err=True)) for each in found)
+    made = sum(each.remove(lambda why: echo(why, err=True)) for each in leftovers)
     console.print(f"Removed; this made {decimal(made)} of room.")
 
 
-def _print(console: Console, found: Sequence[Removable]) -> None:
+def _print(console: Console, leftovers: Sequence[Removable]) -> None:
     """Print a table with one line for each kind that there is something of.
 
     Kept is what may be in use.
@@ -65,7 +66,7 @@ def _print(console: Console, found: Sequence[Removable]) -> None:
     table = Table("kind", "what it is", box=box.SIMPLE_HEAD)
     for title in ("to remove", "size", "kept"):
         table.add_column(title, justify="right")
-    for each in found:
+    for each in leftovers:
         if each.candidates:
             busy = len(each.candidates) - len(each.paths)
             numbers = str(len(each.paths)), decimal(each.size), str(busy)
@@ -94,11 +95,11 @@ def merge(
 
     Example: harness merge /mnt/a/trials /mnt/b/trials --into results/trials
     """
-    sources, target = [options.opened(each) for each in stores], options.opened(into)
+    sources, target = [opened(each) for each in stores], opened(into)
     merging.check_places(sources, target)
     places = ", ".join(each.place for each in sources)
     with working(f"merging {places} into {target.place}") as work:
-        found = merging.merge(sources, target, work)
+        merged = merging.merge(sources, target, work)
         work("compacting the store")
         target.compact()
         work("writing the flat file")
@@ -107,18 +108,18 @@ def merge(
             write_flat(target)
         except OSError as error:
             unwritten = f"{target.flat_file} cannot be written ({why(error)})"
-    echo(f"{target.place}: {found.new} new, {found.known} were there already")
+    echo(f"{target.place}: {merged.new} new, {merged.known} were there already")
     if unwritten is not None:
         echo(unwritten, err=True)
-    for name, problem in found.unreadable:
+    for name, problem in merged.unreadable:
         echo(f"not read: {name} ({headline(problem)})", err=True)
-    for conflict in found.conflicts:
+    for conflict in merged.conflicts:
         echo(
             f"trial {conflict.key[:10]} has another result in {conflict.store}: "
             f"{conflict.difference}",
             err=True,
         )
-    if found.conflicts:
+    if merged.conflicts:
         raise typer.Exit(1)
 
 
@@ -139,5 +140,5 @@ def publish(
     """
     options.check_new(folder)
     with options.writing(folder):
-        count = publishing.publish(options.opened(store), folder)
+        count = publishing.publish(opened(store), folder)
     echo(f"{folder}: {count} records; {folder}/{publishing.PUBLIC_STORE} is a store.")

@@ -1,115 +1,210 @@
-"""`harness sweep`: runs a search space."""
+"""The verbs about sweeps: `harness sweep`, `reproduce`, `plan` and `prepare`."""
 
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from harness.cli import options
-from harness.cli.output import Screen
-from harness.cli.sweeping import Means, print_problems, run_searches
-from harness.cli.table import print_filled, table
-from harness.cli.targets import SweepOptions
-from harness.files import written_whole
-from harness.inputs import finite
+from harness.cli import completion
+from harness.cli.output import Screen, echo
+from harness.cli.progress import working
+from harness.cli.sweep_options import with_sweep_options
+from harness.cli.table import print_sheets, print_table
+from harness.files import cache_folder, written_whole
+from harness.report.published import load_paper
+from harness.targets.options import SweepOptions
+from harness.targets.stores import opened
 
 if TYPE_CHECKING:
     from harness.sweeps.run import SweepResult
+    from harness.sweeps.spaces.search import Search
     from harness.trials.store import Store
 
+SHOWN = (
+    "targets", "set_", "encoder", "configurations", "seeds", "subsets", "published", "paper",
+    "table", "store", "cpus_per_trial",
+)  # fmt: skip
+"""The options of a plan"""
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
+]
+_notice = partial(echo, err=True)
 
-def sweep(
-    targets: options.TargetsArgument = None,
-    set_: options.SetOption = None,
-    encoder: options.EncoderOption = None,
-    configurations: options.ConfigurationsOption = None,
-    seeds: options.SeedsOption = None,
-    subsets: options.SubsetsOption = None,
-    published: options.PublishedOption = False,
-    paper: options.PaperOption = None,
-    number: options.TableOption = None,
-    store: options.StoreOption = None,
-    cpus_per_trial: options.CpusOption = 1,
-    gpus_per_trial: options.GpusOption = None,
-    memory_per_trial: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1,
-            callback=finite,
-            metavar="GIB",
-            help="Host memory of one trial in GiB; a trial that takes more fails. Default: what "
-            "the machine has.",
-        ),
-    ] = None,
-    trial_timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="The longest that one trial may take, such as 90s, 30m or 2h; a trial that takes "
-            "longer fails.",
-        ),
-    ] = None,
-    address: options.AddressOption = None,
-    dashboard: Annotated[
-        bool | None,
-        typer.Option(
-            "--dashboard/--no-dashboard",
-            help="Show the trials in Ray's dashboard, and print its address. Default: only on a "
-            "cluster.",
-        ),
-    ] = None,
-    track: options.TrackOption = None,
-    local: options.LocalOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
-    ] = False,
-) -> None:
+
+@with_sweep_options(
+    *SHOWN, "gpus_per_trial", "memory_per_trial", "trial_timeout", "address", "dashboard",
+    "track", "local",
+)  # fmt: skip
+def sweep(options: SweepOptions, dry_run: DryRunOption = False) -> None:
     """Search on dev, train the chosen configurations on the final seeds, and test them.
 
     Trials that the store has are not run again, so the same command continues an interrupted sweep.
 
     Example: harness sweep methods/d2cse search_spaces/unsup.yaml --encoder mini-bert
     """
-    chosen = SweepOptions(
-        targets or [],
-        set_,
-        encoder,
-        configurations,
-        seeds,
-        subsets,
-        published,
-        paper,
-        number,
-        store,
-    )
-    means = Means(
-        cpus_per_trial, gpus_per_trial, memory_per_trial, trial_timeout, address, dashboard, track,
-        local,
-    )  # fmt: skip
-    means.check()
-    searches = chosen.searches()
-    console, found = Screen(), options.opened(store)
+
+    def show(result: "SweepResult") -> None:
+        if options.of_table:
+            _print_tables(options)
+        else:
+            print_table(options.store)
+        _leave_table(Screen(), opened(options.store), options.name, result)
+
+    _run([options], options.name, show, dry_run=dry_run)
+
+
+@with_sweep_options(
+    "set_", "seeds", "subsets", "store", "cpus_per_trial", "gpus_per_trial", "address", "track",
+    "local",
+)  # fmt: skip
+def reproduce(
+    options: SweepOptions,
+    paper: Annotated[
+        str, typer.Argument(help="clsr, d2cse, dcpcse, diffaug or diffcse.", show_default=False)
+    ],
+    number: Annotated[
+        int | None,
+        typer.Option("--table", metavar="N", min=1, help="Only the table N. Default: all tables."),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="An encoder to use in the place of the paper's; it gives no verdict.",
+            autocompletion=completion.encoders,
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Run what tables of a paper lack, print them, and say how each row compares.
+
+    For each row: the distribution over the seeds, how likely the published number is under it,
+    device, versions and protocol, and what differs from the paper's set-up.
+
+    Example: harness reproduce diffaug --table 6 --dry-run
+    """
+    tables = load_paper(paper)
+    numbers = [number] if number is not None else [
+        int(each) for each, name in tables.numbers.items()
+        if tables.tables[name].kind != "hyperparameters"
+    ]  # fmt: skip
+    encoders = (encoder,) if encoder else ()
+    targets = [replace(options, paper=paper, table=each, encoders=encoders) for each in numbers]
+
+    def show(_: "SweepResult") -> None:
+        for target in targets:
+            _print_tables(target)
+            _print_verdict(target)
+
+    _run(targets, paper, show, dry_run=dry_run)
+
+
+@with_sweep_options(*SHOWN)
+def plan(options: SweepOptions) -> None:
+    """Show the trials of a sweep, what the store already has, and the estimated cost.
+
+    It runs nothing. What cannot fit on the GPUs of this machine is refused.
+
+    Example: harness plan methods/d2cse search_spaces/unsup.yaml
+    """
+    _print_plan([options])
+
+
+@with_sweep_options(*SHOWN, "gpus_per_trial", "address")
+def prepare(options: SweepOptions) -> None:
+    """Make what the trials of a sweep share, such as tokenised corpora, and run no trial.
+
+    A sweep does this by itself. On a cluster whose machines share a folder (HARNESS_CACHE), this
+    verb makes it ready beforehand.
+
+    Example: harness prepare methods/diffaug search_spaces/semisup.yaml
+    """
+    searches, store, console = options.searches(_notice), opened(options.store), Screen()
+    with working(f"preparing what the trials of {len(searches)} searches share") as work:
+        work("loading torch")
+        from harness.sweeps.screen.live_view import publishing
+        from harness.sweeps.screen.terminal import Preparation
+        from harness.targets.execution import run_searches
+
+        with publishing(store) as publish:
+            watcher = Preparation(console, publish, work, work.aside)
+            run_searches(searches, store, options, watcher, options.name, only_parts=True)
+    if watcher.state.failed:
+        raise typer.Exit(1)
+    console.print(f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True)
+
+
+def _print_plan(targets: Sequence[SweepOptions]) -> None:
+    """Print the trials of the targets, and how many of the store get further suites, if any."""
+    searches, store = _searches(targets), opened(targets[0].store)
     # A mistake in a name or a value was answered before these are imported.
-    from harness.cli.paper_suites import announce, lacking_suites, measure
-    from harness.cli.paper_target import runnable
+    from harness.sweeps.printed_plan import plan_parts
+    from harness.targets.execution import to_measure
+    from harness.targets.published import lacking_suites
 
+    # Where the output is not a terminal, rich would break the lines at 80 characters.
+    console = Screen(width=None if sys.stdout.isatty() else 100)
+    for part in plan_parts(searches, store, targets[0].cpus_per_trial):
+        console.print(part, soft_wrap=isinstance(part, str))
+    for target in targets:
+        if lacking := lacking_suites(target.measured()):
+            counts = to_measure(lacking.values())
+            Screen().print(f"Trials of the store to measure: {counts}", soft_wrap=True)
+
+
+def _searches(targets: Sequence[SweepOptions]) -> "list[Search]":
+    """The searches of all targets, each once."""
+    searches = [search for target in targets for search in target.searches(_notice)]
+    if len(targets) == 1:
+        return searches
+    return list({repr((search.method, search.config)): search for search in searches}.values())
+
+
+def _run(
+    targets: Sequence[SweepOptions],
+    name: str,
+    show: "Callable[[SweepResult], None]",
+    *,
+    dry_run: bool,
+) -> None:
+    """Run what the targets lack, measure further suites, and show the results.
+
+    name: that of the sweep. It ends with exit code 1 when anything could not be done.
+    """
     if dry_run:
-        from harness.cli.printed_plan import print_plan
-
-        print_plan(searches, found, cpus_per_trial)
-        announce(chosen)
+        _print_plan(targets)
         return
-    runs = runnable(searches) if chosen.of_table else searches
-    result = run_searches(runs, found, means, console, chosen.name)
-    measured = measure(lacking_suites(chosen.measured()), found, means, console)
-    if chosen.of_table:
-        for each in encoder or (None,):
-            print_filled(str(paper), int(number or 0), each, store, options.table_values(set_))
-    else:
-        table(store=store)
-    _leave_table(console, found, chosen.name, result)
-    complete = measured and len(runs) == len(searches)
-    print_problems(console, result, found, complete=complete)
+    options, console = targets[0], Screen()
+    searches, store = _searches(targets), opened(options.store)
+    # A mistake in a name or a value was answered before these are imported.
+    from harness.sweeps.screen.live_view import publishing
+    from harness.sweeps.screen.terminal import Terminal
+    from harness.targets.execution import measure, run_searches
+    from harness.targets.published import lacking_suites, runnable
+
+    runs = runnable(searches, _notice) if options.of_table else searches
+    with publishing(store) as publish, Terminal(console, publish) as terminal:
+        result = run_searches(runs, store, options, terminal, name)
+    lacking = lacking_suites(table for target in targets for table in target.measured())
+    complete = len(runs) == len(searches)
+    if lacking:
+        line = partial(console.print, soft_wrap=True)
+        with console.status("measuring") as status:
+            complete &= measure(lacking, store, options, line, status.update)
+    show(result)
+    _end_if_incomplete(console, result, store, complete=complete)
+
+
+def _print_tables(options: SweepOptions) -> None:
+    """Print the published table with our trials, once for each encoder that is asked."""
+    for encoder in options.encoders or (None,):
+        print_table(
+            options.store, paper=options.paper, number=options.table, encoder=encoder,
+            values=options.table_values(),
+        )  # fmt: skip
 
 
 def _leave_table(console: Console, store: "Store", space: str, result: "SweepResult") -> None:
@@ -142,3 +237,38 @@ def _leave_table(console: Console, store: "Store", space: str, result: "SweepRes
     console.print("Next:")
     for purpose, command in next_commands(groups, trials, names(), store.place):
         console.print(f"  # {purpose}\n  {command}", soft_wrap=True)
+
+
+def _print_verdict(options: SweepOptions) -> None:
+    """Print the verdict on a table of scores; a table of examples has none."""
+    from harness.report.reproduction import SETUP_COLUMNS, verdict_table
+
+    trials = opened(options.store).read(SETUP_COLUMNS).table
+    compared = [each for each in options.compared() if each.table.kind == "scores"]
+    if compared:
+        echo("")
+        print_sheets([verdict_table(each, trials) for each in compared])
+
+
+def _end_if_incomplete(
+    console: Console, result: "SweepResult", store: "Store", *, complete: bool
+) -> None:
+    """Print what the sweep could not do, and end with exit code 1 if there is anything.
+
+    complete: whether all rows of a published table could be run, and all suites measured.
+    """
+    for label in result.undecided:
+        console.print(f"No configuration of {label} finished, so none could be chosen.")
+    if result.failed or result.undecided:
+        console.print(
+            f"Failed trials: {result.failed}. See `harness list trials`, then `harness show KEY` "
+            "and `harness logs KEY`."
+        )
+    if unsent := store.unsent():
+        console.print(
+            f"Records that could not be sent to {store.place}: {unsent}. They are kept on this "
+            "machine, and the same command sends them.",
+            soft_wrap=True,
+        )
+    if result.failed or result.undecided or unsent or not complete:
+        raise typer.Exit(1)

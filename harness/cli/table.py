@@ -4,25 +4,22 @@ import gc
 import os
 import shutil
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from harness import api
 from harness.cli import options
 from harness.cli.output import Screen, echo
 from harness.errors import UserError
 from harness.inputs import finite, kind_of
-from harness.report.published import load_paper
 
 if TYPE_CHECKING:
-    from harness.report.tables import Table
+    pass
 
 TableFormat = Literal["terminal", "markdown", "latex", "html", "csv", "json", "parquet"]
-NOT_A_TERMINAL_WIDTH = 180
-"""Characters in a line of a table that goes to a file or to another program"""
 
 
 def table(
@@ -94,8 +91,8 @@ def table(
 
     if format == "parquet" and output is None:
         raise UserError("--format parquet is not for the screen; name a file with --output")
-    if output is not None and (found := kind_of(output)) not in ("a file", "nothing"):
-        raise UserError(f"{output} is {found} and cannot be written; choose another file")
+    if output is not None and (kind := kind_of(output)) not in ("a file", "nothing"):
+        raise UserError(f"{output} is {kind} and cannot be written; choose another file")
     if tolerance is not None and not (strict and paper):
         raise UserError("--tolerance needs --strict and --paper, whose numbers it is compared with")
     if tolerance is not None and encoder:
@@ -103,128 +100,66 @@ def table(
             f"--tolerance judges differences from the paper, and there are none with --encoder "
             f"{encoder}; leave one of them out"
         )
-    if paper is not None:
-        load_paper(paper)  # a wrong name is answered before what follows is imported
-    from harness.report.formats import rendered
-
-    own = _Own(_parts(rows), _parts(columns), where)
-    to_screen = output is None and sys.stdout.isatty()
-    if paper is None:
-        sheets = _own_sheets(own, number, encoder, store)
-    elif own != _Own([], [], None):
-        raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")
-    else:
-        sheets = _paper_sheets(paper, number, encoder, store, ask=strict or number is not None)
-    content = rendered(sheets, format, width_of(to_screen=to_screen), bold=to_screen)
+    made = _read(
+        store,
+        paper=paper,
+        number=number,
+        encoder=encoder,
+        rows=_parts(rows),
+        columns=_parts(columns),
+        where=where,
+        ask=strict,
+    )
     if output is None:
-        typer.echo(content.decode() if format == "terminal" else content, nl=False)
+        print_sheets(made.sheets, format)
     else:
-        _write(content, output)
+        try:
+            output.write_bytes(made.render(format, _width(to_screen=False)))
+        except OSError as error:
+            raise UserError(
+                f"{output} cannot be written ({error.strerror}); choose another file with --output"
+            ) from None
     if strict:
-        _end_if_incomplete(sheets, tolerance)
-
-
-def width_of(*, to_screen: bool) -> int:
-    """The characters in a line of a table."""
-    # COLUMNS goes before the size of a terminal, and says what is wanted of a pipe.
-    if to_screen or os.environ.get("COLUMNS", "").isdecimal():
-        return shutil.get_terminal_size((NOT_A_TERMINAL_WIDTH, 24)).columns
-    return NOT_A_TERMINAL_WIDTH
-
-
-def _end_if_incomplete(sheets: "list[Table]", tolerance: float | None) -> None:
-    """Name what is missing or differs, and end with exit code 1 if there is anything."""
-    from harness.report.notes import SHOWN, counted
-    from harness.report.tables import failures
-
-    if found := failures(sheets, tolerance):
-        more = [f"and {len(found) - SHOWN} more"] if found[SHOWN:] else []
-        shown = "; ".join([*found[:SHOWN], *more])
-        echo(f"--strict: {counted(len(found), 'failure')}: {shown}", err=True)
-        raise typer.Exit(1)
-
-
-def _write(content: bytes, output: Path) -> None:
-    """Write a table to a file. Raises UserError when the file cannot be written."""
-    try:
-        output.write_bytes(content)
-    except OSError as error:
-        raise UserError(
-            f"{output} cannot be written ({error.strerror}); choose another file with --output"
-        ) from None
-
-
-@dataclass(frozen=True)
-class _Own:
-    """What a user wants of a table of the store."""
-
-    rows: list[str]
-    """Parts of names, which may have commas"""
-    columns: list[str]
-    where: str | None
+        _end_if_incomplete(made.sheets, tolerance)
 
 
 def _parts(text: str | None) -> list[str]:
     return [] if text is None else text.split(",")
 
 
-def _own_sheets(
-    own: _Own, number: int | None, encoder: str | None, store: str | None
-) -> "list[Table]":
-    """The tables of the store, or the one that the user describes."""
-    from harness.report.measured_trials import TABLE_COLUMNS
-
-    found = options.opened(store)
-    if number is not None:
-        raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
-    options.check_ours_on(encoder, None)
-    reading = found.read(TABLE_COLUMNS)
-    if own.rows or own.columns:
-        from harness.report.store_tables import own_table
-
-        return [own_table(reading, found.place, own.rows, own.columns, own.where)]
-    from harness.report.store_tables import store_tables
-
-    return store_tables(reading, found.place, own.where)
-
-
-def print_filled(
-    paper: str, number: int, encoder: str | None, store: str | None, values: Mapping[str, Any]
-) -> None:
-    """Print a table of a paper. values: hyperparameters that all our trials in it have."""
-
-    from harness.report.formats import rendered
-
-    to_screen = sys.stdout.isatty()
-    sheets = _paper_sheets(paper, number, encoder, store, ask=True, values=values)
-    content = rendered(sheets, "terminal", width_of(to_screen=to_screen), bold=to_screen)
-    typer.echo(content.decode(), nl=False)
-
-
-def _paper_sheets(
-    paper: str,
-    number: int | None,
-    encoder: str | None,
-    store: str | None,
-    *,
-    ask: bool,
-    values: Mapping[str, Any] | None = None,
-) -> "list[Table]":
-    """The tables of a paper. `ask`: also those cells for which the store's models are asked."""
-    from harness.plugin.registry import names
-    from harness.report.matching import Commands
-    from harness.report.paper_cells import Answers
-    from harness.report.paper_tables import paper_tables
-    from harness.report.quantities import PAPER_COLUMNS
-
-    found = options.opened(store)
+def _read(store: str | Path | None, **options: Any) -> api.Table:
+    """The tables, while stderr says what is read."""
     with Screen(stderr=True).status("reading the store") as status:
-        return paper_tables(
-            found.read(PAPER_COLUMNS),
-            paper,
-            Commands(names(), found.place),
-            None if number is None else str(number),
-            encoder=encoder,
-            answers=Answers(found, status.update) if ask else None,
-            values=values,
-        )
+        return api.table(store, **options, status=status.update)
+
+
+def print_table(store: str | Path | None, **options: Any) -> None:
+    """Print a table in a terminal. options: those of `harness.table`."""
+    print_sheets(_read(store, **options).sheets)
+
+
+def print_sheets(sheets: "Sequence[Sheet]", format: TableFormat = "terminal") -> None:
+    """Print tables in a format, as wide as the terminal."""
+    to_screen = sys.stdout.isatty()
+    content = api.Table(sheets).render(format, _width(to_screen=to_screen), bold=to_screen)
+    typer.echo(content.decode() if format == "terminal" else content, nl=False)
+
+
+def _width(*, to_screen: bool) -> int:
+    """The characters in a line of a table."""
+    # COLUMNS goes before the size of a terminal, and says what is wanted of a pipe.
+    if to_screen or os.environ.get("COLUMNS", "").isdecimal():
+        return shutil.get_terminal_size((api.LINE, 24)).columns
+    return api.LINE
+
+
+def _end_if_incomplete(sheets: "Sequence[Sheet]", tolerance: float | None) -> None:
+    """Name what is missing or differs, and end with exit code 1 if there is anything."""
+    from harness.report.notes import SHOWN, counted
+    from harness.report.tables import failures
+
+    if failed := failures(sheets, tolerance):
+        more = [f"and {len(failed) - SHOWN} more"] if failed[SHOWN:] else []
+        shown = "; ".join([*failed[:SHOWN], *more])
+        echo(f"--strict: {counted(len(failed), 'failure')}: {shown}", err=True)
+        raise typer.Exit(1)

@@ -10,11 +10,12 @@ import typer
 from rich.console import RenderableType
 from rich.live import Live
 
-from harness.cli import options
+from harness.cli import completion, options
 from harness.cli.output import Screen, echo
 from harness.errors import UserError
 from harness.inputs import opened_itself, why
 from harness.sweeps.screen.live_view import live_view, running_sweeps
+from harness.targets.stores import opened
 from harness.trials.output import printable
 from harness.trials.running import running_trials
 from harness.trials.store import Store
@@ -34,14 +35,14 @@ def watch(
 
     Example: harness watch --store /shared/trials
     """
-    found, console = options.opened(store), Screen()
+    results, console = opened(store), Screen()
     if once or not sys.stdout.isatty():
-        console.print(_view(found), soft_wrap=True)
+        console.print(_view(results), soft_wrap=True)
         return
     with Live(console=console, auto_refresh=False, transient=False) as live:
         try:
             while True:
-                live.update(_view(found), refresh=True)
+                live.update(_view(results), refresh=True)
                 time.sleep(REFRESH_SECONDS)
         except KeyboardInterrupt:
             return
@@ -62,7 +63,11 @@ PIECE = 2**20
 
 def logs(
     key: Annotated[
-        str, typer.Argument(help="A trial's key or its first characters (`harness list trials`).")
+        str,
+        typer.Argument(
+            help="A trial's key or its first characters (`harness list trials`).",
+            autocompletion=completion.keys,
+        ),
     ],
     store: options.StoreOption = None,
     follow: Annotated[
@@ -73,8 +78,8 @@ def logs(
 
     Example: harness logs 3f2a --follow
     """
-    found = options.opened(store)
-    for text in _texts(_whole_key(key, found), found, follow=follow):
+    results = opened(store)
+    for text in _texts(_whole_key(key, results), results, follow=follow):
         echo(text, nl=False)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.data.revisions import (
     RepositoryKind,
+    certainly_absent,
     downloaded_revisions,
     downloads,
     parts_of,
@@ -241,21 +242,25 @@ def _from_hub(kind: RepositoryKind, name: str, patterns: Sequence[str], download
     `name`: of the repository, behind which the revision may stand. For a data set, `patterns` names
     one file. Raises UserError when the Hub does not have it.
     """
-    # Imported here, since what a mirror has needs no Hub.
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
     wanted = name if kind == "models" else f"{name}/{patterns[0]}"
     reason = "the Hub was not asked" if not download else "the Hub has none"
-    try:
-        folder = snapshot(kind, *split_revision(name), patterns, download=download)
-        # A snapshot may lack the file: patterns that match nothing are no error.
-        expected = "config.json" if kind == "models" else patterns[0]
-        if (folder / expected).is_file():
-            return folder
-    # ValueError: the name cannot be one of a repository.
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+    if certainly_absent(kind, split_revision(name)[0], download=download):
         if download:
-            reason = f"the Hub did not give it ({type(error).__name__})"
+            reason = "the Hub did not give it (LocalEntryNotFoundError)"
+    else:
+        # Imported here, since what a mirror has needs no Hub.
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+        try:
+            folder = snapshot(kind, *split_revision(name), patterns, download=download)
+            # A snapshot may lack the file: patterns that match nothing are no error.
+            expected = "config.json" if kind == "models" else patterns[0]
+            if (folder / expected).is_file():
+                return folder
+        # ValueError: the name cannot be one of a repository.
+        except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+            if download:
+                reason = f"the Hub did not give it ({type(error).__name__})"
     searched = " and ".join(str(mirror / kind) for mirror in mirrors())
     raise NotHere(
         f'{"model" if kind == "models" else "data file"} "{wanted}" was not found: '

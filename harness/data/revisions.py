@@ -148,6 +148,18 @@ def downloads() -> Path:
     return Path(constants.HF_HUB_CACHE).expanduser().resolve()
 
 
+def certainly_absent(kind: RepositoryKind, repository: str, *, download: bool) -> bool:
+    """Whether nothing of a repository was downloaded, and the Hub cannot or may not be asked.
+
+    Its client would say the same, and takes a quarter of a second to import.
+    """
+    from huggingface_hub import constants
+
+    folder = downloads() / "--".join((kind, *repository.split("/")))
+    asked = download and not constants.HF_HUB_OFFLINE
+    return not (asked or folder.exists()) and bool(REPOSITORY.fullmatch(f"{kind}/{repository}"))
+
+
 def downloaded_revisions(kind: RepositoryKind, repository: str) -> list[str]:
     """The names `ORGANISATION/NAME@REVISION` of what was downloaded: branches, tags, commits."""
     folder = downloads() / "--".join((kind, *repository.split("/")))

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from harness import PROTOCOL
 from harness.cli import options
 from harness.cli.options import set_values
-from harness.cli.run_again import run_command
 from harness.cli.verbs import app
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
@@ -21,6 +20,7 @@ from harness.report.finished_sweep import next_commands, sweep_groups
 from harness.report.quantities import PAPER_COLUMNS
 from harness.sweeps.spaces.values import read_values
 from harness.trials.record import Record, four_digits
+from harness.trials.run_again import run_command
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe
 

@@ -80,6 +80,7 @@ def test_nothing_heavy(arguments: str, shown: str, cache: Path) -> None:
         ("report --paper difaug --out none", "diffaug"),
         ("figure --paper difaug --figure 4", "diffaug"),
         ("eval no_such", "was not found"),
+        ("compare no_such tiny-bert --store no/store", "was not found"),
     ],
 )
 def test_a_wrong_name_imports_nothing_that_counts(arguments: str, shown: str, cache: Path) -> None:

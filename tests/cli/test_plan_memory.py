@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli import printed_plan
+from harness.sweeps import printed_plan
 from harness.sweeps.machines import Gpu, Machine
 
 LARGE = ("plan", "simcse", "quickstart", "--published", "--encoder", "bert-large-uncased")

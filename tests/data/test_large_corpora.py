@@ -25,18 +25,16 @@ GROWTH = """
 import sys
 from resource import RUSAGE_SELF, getrusage
 
-from rich.console import Console
-
-from harness.cli.show_corpus import print_corpus
 from harness.data.corpora import count_items
 from harness.data.tokens import load_tokenizer
 from harness.data.tokens import tokenised
+from harness.evaluation.corpus_facts import corpus_facts
 
 encoder, *corpora = sys.argv[1:]
 tokenizer = load_tokenizer(encoder, ends=False)
 for corpus in corpora:
     starts = tokenised(corpus, tokenizer).read()["starts0"]
-    print_corpus(corpus, Console(quiet=True))
+    assert list(corpus_facts(corpus))
     print(len(starts) - 1, count_items(corpus), getrusage(RUSAGE_SELF).ru_maxrss * 1024)
 """
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.cli.show_corpus import is_corpus
 from harness.data import rows as rows_module
 from harness.data.corpora import source
 from harness.data.readers import Corpus
 from harness.errors import UserError
+from harness.evaluation.corpus_facts import is_corpus
 from harness.evaluation.suites import suite
 
 MISSING = object()

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from harness.cli.options import seconds_of
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH, UserError, headline, reason
 from harness.sweeps.machines import Limits
 from harness.sweeps.process_memory import family, machine_memory, parent, resident
 from harness.sweeps.workers import watchdog
 from harness.sweeps.workers.limits import Watchdog, limited, stopped, with_log
 from harness.sweeps.workers.watchdog import Watch
+from harness.targets.options import seconds_of
 from harness.trials.output import KEPT_BYTES, BoundedLog, last_lines
 from harness.trials.record import Record
 from harness.trials.store import Store
@@ -204,13 +204,13 @@ def test_show_prints_the_reason_with_its_lines(
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400)])
 def test_durations(text: str, seconds: float) -> None:
-    assert seconds_of(text, "--trial-timeout") == seconds
+    assert seconds_of(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "90", "-1s", "0s", "1 h", "1d", "nans", "9" * 99 + "h", "²s"])
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="such as 90s, 30m or 2h"):
-        seconds_of(text, "--trial-timeout")
+        seconds_of(text)
 
 
 def test_log_keeps_the_beginning_and_the_end(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from harness import PROTOCOL
-from harness.cli.paper_suites import lacking_suites, printed_suites
 from harness.evaluation.scores import Uncertainty
 from harness.report.matching import Commands
 from harness.report.paper_cells import Comparer, PaperTable
 from harness.report.paper_tables import paper_tables
 from harness.report.published import load_paper
 from harness.report.tables import Line, Table
+from harness.targets.published import lacking_suites, printed_suites
 from harness.trials.record import Record
 from harness.trials.store import Store
 

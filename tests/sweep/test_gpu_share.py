@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from harness.cli.options import gpus_of
 from harness.errors import UserError
 from harness.sweeps.cluster.ray_pool import affordable
 from harness.sweeps.machines import Gpu, Resources, listed_gpus
@@ -27,6 +26,7 @@ from harness.sweeps.workers.gpu_share import (
     batch_tokens,
     share_of,
 )
+from harness.targets.options import gpus_of
 from harness.trials.run import attempt
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store

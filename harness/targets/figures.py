@@ -1,9 +1,8 @@
-"""Figures of sweeps and of papers, and pictures of embeddings, for the verbs that draw."""
+"""Figures of sweeps and of papers, and pictures of embeddings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cli import options
 from harness.data.sts_pairs import Pairs
 from harness.errors import UserError, suggest
 from harness.evaluation.suites import Embeddings, suite
@@ -22,8 +21,6 @@ from harness.report.figures.paper_figures import (
     figure_name,
     store_figure,
 )
-from harness.report.figures.printing import write_figures
-from harness.report.figures.specification import Figure, FigureFormat
 from harness.report.figures.sweep_figures import sweep_figures
 from harness.report.figures.sweeps import FIGURE_COLUMNS, SweepSearch, sweep_searches
 from harness.report.matching import Commands
@@ -40,30 +37,31 @@ from harness.trials.store import Store
 
 
 def paper_drawing(
-    paper: str, number: int, encoder: str | None, found: Store, steps: Steps
-) -> tuple[list[Figure], list[str]]:
+    paper: str, number: int, encoder: str | None, store: Store, steps: Steps
+) -> tuple[list[ReportFigure], list[str]]:
     """A figure of a paper, and what the store lacks of it."""
 
     name = figure_name(paper, number)
     if name in STORE_FIGURES:
-        return store_figure(name, found, encoder)
+        return store_figure(name, store, encoder)
 
-    comparer = Comparer(found.read(PAPER_COLUMNS).table, encoder)
-    keys, notes = chosen_trials(name, comparer, Commands(names(), found.place))
+    comparer = Comparer(store.read(PAPER_COLUMNS).table, encoder)
+    keys, notes = chosen_trials(name, comparer, Commands(names(), store.place))
     if not keys:
         return [], notes
 
     check_caches()
-    resolved = [named(key, found, pooling=None, method=None) for key in keys.values()]
-    models, pairs = _drawn_models(resolved, found, steps)
+    resolved = [named(key, store, pooling=None, method=None) for key in keys.values()]
+    pairs = sts_pairs()
+    models = _drawn_models([resolve() for resolve in resolved], pairs, store, steps)
     return model_figures(name, models, pairs), notes
 
 
-def sweep_drawing(sweep: str, found: Store) -> tuple[list[Figure], list[str]]:
+def sweep_drawing(sweep: str, store: Store) -> tuple[list[ReportFigure], list[str]]:
     """The figures of a sweep. Raises UserError when the store has none of its trials."""
 
-    searches = sweep_searches(found.read(FIGURE_COLUMNS).table)
-    return sweep_figures(searches_of_sweep(sweep, searches, found.place), space_name(sweep))
+    searches = sweep_searches(store.read(FIGURE_COLUMNS).table)
+    return sweep_figures(searches_of_sweep(sweep, searches, store.place), space_name(sweep))
 
 
 def searches_of_sweep(sweep: str, searches: list[SweepSearch], store: str) -> list[SweepSearch]:
@@ -75,10 +73,10 @@ def searches_of_sweep(sweep: str, searches: list[SweepSearch], store: str) -> li
         raise UserError(f"the store {store} has no trial of a sweep: run harness sweep")
     chosen = _chosen(sweep, searches)
     if not chosen:
-        known = "; ".join(f"{each.id[:10]} ({each.label})" for each in searches[:5])
+        listed = "; ".join(f"{each.id[:10]} ({each.label})" for each in searches[:5])
         raise UserError(
             f"the store {store} has no trial of {sweep}; it has these searches, which "
-            f"--sweep may name: {known}"
+            f"--sweep may name: {listed}"
         )
     return chosen
 
@@ -97,61 +95,33 @@ def _chosen(sweep: str, searches: list[SweepSearch]) -> list[SweepSearch]:
     return [each for each in searches if each.id in wanted]
 
 
+def sts_pairs() -> Pairs:
+    """The pairs of STS-B test. Raises UserError where they are not here."""
+    pairs: Pairs = suite("geometry").load("geometry")
+    return pairs
+
+
 def pictures(
-    models: Sequence[Callable[[], MeasuredModel]], store: Store, steps: Steps, folder: Path
-) -> list[Figure]:
+    models: Sequence[MeasuredModel], pairs: Pairs, store: Store, steps: Steps
+) -> list[ReportFigure]:
     """The cosines by gold score, their densities, and a projection on a plane.
 
-    models, steps, folder: as `_drawn_models` takes them.
+    pairs: those of `sts_pairs`. steps: hears what is being done.
     """
-    drawn = _drawn_models(models, store, steps, folder)
-    return [make(*drawn) for make in (gold_figure, densities_figure, plane_figure)]
+    drawn = _drawn_models(models, pairs, store, steps)
+    return [make(drawn, pairs) for make in (gold_figure, densities_figure, plane_figure)]
 
 
 def _drawn_models(
-    models: Sequence[Callable[[], MeasuredModel]],
-    store: Store,
-    steps: Steps,
-    folder: Path | None = None,
-) -> tuple[list[Drawn], Pairs]:
-    """The models with their vectors of STS-B test, and its pairs.
-
-    models: as `harness.trials.lookup.named` gives them. steps: hears what is being done. folder:
-    where the files will be; it is made before models are loaded, which takes long.
-    """
-
-    pairs = suite("geometry").load("geometry")
-    resolved = [each() for each in models]
-    if folder is not None:
-        with options.writing(folder, "--output"):
-            folder.mkdir(parents=True, exist_ok=True)
+    models: Sequence[MeasuredModel], pairs: Pairs, store: Store, steps: Steps
+) -> list[Drawn]:
+    """The models with their vectors of the pairs."""
     steps("loading torch and the models")
     from harness.trials.evaluate import Measurement
 
     drawn = []
-    for number, each in enumerate(resolved, 1):
-        own = prefixed(f"model {number} of {len(resolved)}", steps)
+    for number, each in enumerate(models, 1):
+        own = prefixed(f"model {number} of {len(models)}", steps)
         vectors = Embeddings(Measurement(each, store, steps=own).embed, pairs.texts)
         drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))
-    return drawn, pairs
-
-
-def written(
-    figures: Sequence[Figure],
-    folder: Path,
-    format: FigureFormat,
-    steps: Steps,
-    *,
-    bare: bool = False,
-) -> list[Path]:
-    """Write each figure into the folder of `--output`, which is there; the paths of the files.
-
-    bare: without title and caption.
-    """
-
-    paths: list[Path] = []
-    with options.writing(folder, "--output"):
-        for path in write_figures(figures, folder, format, bare=bare):
-            paths.append(path)
-            steps("drawing figures", len(paths), len(figures))
-    return paths
+    return drawn

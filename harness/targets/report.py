@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from harness.cli.drawing import searches_of_sweep
-from harness.cli.run_again import commands_of_store
 from harness.inputs import is_file
 from harness.plugin.registry import names
 from harness.report.coverage import Gap, failed_trials, paper_gaps, store_gaps
@@ -28,7 +26,9 @@ from harness.report.published import load_paper
 from harness.report.store_tables import store_tables
 from harness.report.tables import Table
 from harness.sweeps.spaces.named_spaces import shipped_spaces, space_name
+from harness.targets.figures import searches_of_sweep
 from harness.trials.record_files import Reading
+from harness.trials.run_again import commands_of_store
 from harness.trials.store import Store
 
 
@@ -84,9 +84,9 @@ def _paper_figures(paper: str, encoder: str | None, store: Store) -> tuple[list[
     """The figures of a paper that the records are enough for, and what the store lacks of them."""
 
     own = [name for name in STORE_FIGURES if name.startswith(f"{paper}-")]
-    found = [store_figure(name, store, encoder) for name in own]
-    figures = [figure for made, _ in found for figure in made]
-    return figures, [note for _, notes in found for note in notes]
+    drawn = [store_figure(name, store, encoder) for name in own]
+    figures = [figure for made, _ in drawn for figure in made]
+    return figures, [note for _, notes in drawn for note in notes]
 
 
 def _of_store(

@@ -1,10 +1,9 @@
 """From a cell of a table to its trials, and to the command that runs them again."""
 
-import pyarrow.compute as pc
-from rich.console import Console
+from collections.abc import Iterator
 
-from harness.cli import options
-from harness.cli.run_again import again
+import pyarrow.compute as pc
+
 from harness.errors import UserError, suggest
 from harness.plugin.registry import names
 from harness.report.cells import score_text
@@ -18,33 +17,32 @@ from harness.report.quantities import PAPER_COLUMNS
 from harness.report.score_columns import decimals_of, store_cell
 from harness.report.tables import paper_cell
 from harness.trials.record import WITHOUT_LARGE
+from harness.trials.run_again import again
 from harness.trials.store import Store
 
 
-def print_cell(address: str, encoder: str | None, store: str | None, console: Console) -> None:
-    """Print the cell that an address names: `3.avg`, or `diffaug.6.3.avg` of a paper.
+def cell_facts(address: str, encoder: str | None, store: Store) -> Iterator[str]:
+    """The lines about the cell that an address names: `3.avg`, or `diffaug.6.3.avg` of a paper.
 
     encoder: that of our trials, in the place of the paper's. Raises UserError where there is no
     such cell.
     """
     start, _, rest = address.partition(".")
-    found = options.opened(store)
     if start.isdecimal() and len(start) < 10:
-        _print_own(int(start), rest, found, console)
-    else:
-        _print_compared(address, encoder, found, console)
+        return _own(int(start), rest, store)
+    return _compared(address, encoder, store)
 
 
-def _print_own(row: int, metric: str, store: Store, console: Console) -> None:
+def _own(row: int, metric: str, store: Store) -> Iterator[str]:
     groups = comparable_groups(store.read(TABLE_COLUMNS).table)
     group, name, cell = store_cell(groups, row, metric)
-    _line(console, f"{name} of {group.method} {group.setting} {group.encoder}")
+    yield f"{name} of {group.method} {group.setting} {group.encoder}"
     part = group.measured(cell.suite) if cell.suite else None
     decimals = decimals_of([part], name.rpartition(":")[2]) if part else 2
-    _print_score(cell, decimals, store, console)
+    yield from _score(cell, decimals, store)
 
 
-def _print_compared(address: str, encoder: str | None, store: Store, console: Console) -> None:
+def _compared(address: str, encoder: str | None, store: Store) -> Iterator[str]:
     paper, *parts = address.split(".")
     if paper not in papers() or len(parts) < 3:
         raise UserError(
@@ -60,19 +58,17 @@ def _print_compared(address: str, encoder: str | None, store: Store, console: Co
     reading, answers = store.read(PAPER_COLUMNS), Answers(store, lambda _: None)
     sheets = paper_tables(reading, paper, commands, parts[0], encoder=encoder, answers=answers)
     sheet, row, column, cell = paper_cell(sheets, address)
-    _line(console, f"{sheet.title}\n{row.names[0]}, {column}")
+    yield f"{sheet.title}\n{row.names[0]}, {column}"
     if cell.published_text:
-        _line(console, f"published: {cell.published_text}")
+        yield f"published: {cell.published_text}"
     if cell.ours is None:
         why = "no trial of the store fills it"
         fill = f"to fill it: {commands.table(paper, parts[0], encoder)}"
-        _line(
-            console, f"ours: {f'{why}; {fill}' if cell.expected else 'the number is only quoted'}"
-        )
+        yield f"ours: {f'{why}; {fill}' if cell.expected else 'the number is only quoted'}"
         return
     why = f"not compared: {cell.why_not}" if cell.why_not else "not compared"
-    _line(console, f"difference: {cell.difference_text or why}{_verdict(cell.agrees)}")
-    _print_score(cell.ours, cell.decimals, store, console)
+    yield f"difference: {cell.difference_text or why}{_verdict(cell.agrees)}"
+    yield from _score(cell.ours, cell.decimals, store)
 
 
 def _verdict(agrees: bool | None) -> str:
@@ -80,34 +76,31 @@ def _verdict(agrees: bool | None) -> str:
     return {True: f" (inside {words})", False: f" (outside {words})", None: ""}[agrees]
 
 
-def _print_score(cell: Score, decimals: int, store: Store, console: Console) -> None:
-    """Print the mean, each trial with its score, and the commands of the first one."""
+def _score(cell: Score, decimals: int, store: Store) -> Iterator[str]:
+    """The mean, each trial with its score, and the commands of the first one."""
     std = "" if cell.std is None else "mean±sample std of "
     trials = "1 trial" if cell.n == 1 else f"{cell.n} trials"
-    _line(console, f"ours: {score_text(cell, decimals)} ({std}{trials})")
+    yield f"ours: {score_text(cell, decimals)} ({std}{trials})"
     if not cell.trials:
-        _line(console, "asked of the model with the best dev score whose weights are kept")
+        yield "asked of the model with the best dev score whose weights are kept"
         return
     if cell.components:
         between, within = cell.components.between, cell.components.within
-        _line(
-            console,
-            f"std between subsets {between:.{decimals}f}, within subsets {within:.{decimals}f}",
-        )
+        yield f"std between subsets {between:.{decimals}f}, within subsets {within:.{decimals}f}"
     if cell.uncertainty:
         low, high = cell.uncertainty.low, cell.uncertainty.high
         interval = f"{low:.{decimals}f} to {high:.{decimals}f}"
-        _line(console, f"95 % interval over the items: {interval}")
+        yield f"95 % interval over the items: {interval}"
     subsets = len({trial.draw[0] for trial in cell.trials}) > 1
     for trial, value in sorted(
         zip(cell.trials, cell.values, strict=True), key=lambda pair: pair[0].draw
     ):
         subset = f"  subset {trial.draw[0]}" if subsets else ""
-        _line(console, f"  {trial.key[:10]}{subset}  seed {trial.draw[1]}  {value:.4f}")
+        yield f"  {trial.key[:10]}{subset}  seed {trial.draw[1]}  {value:.4f}"
     first = min(cell.trials, key=lambda trial: trial.draw)
     others = "" if cell.n == 1 else " (the first; the others differ in the seed"
     others += " and the subset)" if others and subsets else ")" if others else ""
-    _line(console, f"again{others}: {' && '.join(_commands(first.key, cell.suite, store))}")
+    yield f"again{others}: {' && '.join(_commands(first.key, cell.suite, store))}"
 
 
 def _commands(key: str, suite: str | None, store: Store) -> list[str]:
@@ -122,7 +115,3 @@ def _commands(key: str, suite: str | None, store: Store) -> list[str]:
         return [again(each, store.place) for each in measured[:1]]
     own = suite in (None, record.suite) or not measured
     return [again(each, store.place) for each in ([record] if own else [record, *measured[:1]])]
-
-
-def _line(console: Console, text: str) -> None:
-    console.print(text, soft_wrap=True)

@@ -1,12 +1,10 @@
-"""The plan of a sweep as it is printed: trials, what the store already has, estimated cost."""
+"""The plan of a sweep as it is shown: trials, what the store already has, estimated cost."""
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 
 from rich.table import Table
 
-from harness.cli.output import Screen
 from harness.data.revisions import short_name
 from harness.errors import UserError
 from harness.plugin import registry
@@ -27,30 +25,29 @@ NOT_FOUND = " was not found: "
 """What stands in the sentence about a missing file behind its name"""
 
 
-def print_plan(searches: list[Search], store: Store, cpus_per_trial: float) -> None:
-    """Print the plan of the searches.
+def plan_parts(
+    searches: list[Search], store: Store, cpus_per_trial: float
+) -> Iterator[Table | str]:
+    """The tables and sentences of the plan of the searches.
 
-    `cpus_per_trial`: CPU cores of one trial, for the estimate of the time.
+    `cpus_per_trial`: CPU cores of one trial, for the estimate of the time. Raises UserError for a
+    trial that no GPU of this machine can hold.
     """
     made = plan_sweep(searches, store)
-    # Where the output is not a terminal, rich would break the lines at 80 characters.
-    console = Screen(width=None if sys.stdout.isatty() else 100)
     shown = [*implied(searches), *searches]
     too_large = _too_large(shown, made)
-    for part in _tables(shown, made):
-        console.print(part)
+    yield from _tables(shown, made)
     given = {search.label: _given(search) for search in shown}
     for name, encoders, labels in _together(shown, given):
         if values := given[labels[0]]:
-            console.print(f"{name} on {', '.join(encoders)}: {values}", soft_wrap=True)
-    console.print(f"\n{made.to_run} trials to run{_cost(made, cpus_per_trial)}")
-    console.print(MEMORY, soft_wrap=True)
+            yield f"{name} on {', '.join(encoders)}: {values}"
+    yield f"\n{made.to_run} trials to run{_cost(made, cpus_per_trial)}"
+    yield MEMORY
     if too_large:
-        console.print(f"Too large for this machine: {too_large}", soft_wrap=True)
-    if found := resolution(searches, store):
-        console.print(_resolved(found), soft_wrap=True)
-    for sentence in _missing(made.missing):
-        console.print(sentence, soft_wrap=True)
+        yield f"Too large for this machine: {too_large}"
+    if resolved := resolution(searches, store):
+        yield _resolved(resolved)
+    yield from _missing(made.missing)
 
 
 def _too_large(searches: list[Search], made: Plan) -> str | None:

@@ -1,0 +1,169 @@
+"""Running what is asked for: searches, one trial in this process, and further suites."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from harness.errors import UserError
+from harness.evaluation.suites import suite
+from harness.shared_cache import check_caches
+from harness.sweeps.pools import Asked, measured, pool
+from harness.sweeps.spaces.search import Search
+from harness.targets.options import SweepOptions, use_cluster
+from harness.targets.published import Model, Notice, Suites, printed_suites
+from harness.training.progress import Progress
+from harness.trials.lookup import model, provide
+from harness.trials.output import kept_output
+from harness.trials.record import Record
+from harness.trials.store import Store
+from harness.trials.trial import Trial, key
+
+if TYPE_CHECKING:
+    from harness.sweeps.run import SweepResult
+    from harness.sweeps.screen.watcher import SweepWatcher
+
+
+def run_searches(
+    searches: list[Search],
+    store: Store,
+    options: SweepOptions,
+    watcher: "SweepWatcher",
+    name: str,
+    *,
+    only_parts: bool = False,
+) -> "SweepResult":
+    """Run what the store lacks of the searches.
+
+    name: that of the sweep, for a tracker. only_parts: as `run_sweep` takes it.
+    """
+    use_cluster(options.address)
+    from harness.sweeps.run import run_sweep  # Ray reads the address when it is imported
+
+    dashboard = options.dashboard
+    if dashboard is None:
+        dashboard = bool(os.environ.get("RAY_ADDRESS")) and not only_parts
+    with ExitStack() as stack:
+        tracking = None
+        if options.track is not None:
+            from harness.tracking.tracking import Tracking
+
+            tracking = stack.enter_context(Tracking(options.track, store, name, watcher.notice))
+        return run_sweep(
+            searches, store, options.resources, options.limits, watcher,
+            dashboard=dashboard, local=options.local, tracking=tracking, only_parts=only_parts,
+        )  # fmt: skip
+
+
+def run_trial(
+    trial: Trial,
+    store: Store,
+    report: Callable[[Progress], None],
+    *,
+    began: Callable[[], None] = lambda: None,
+    ended: Callable[[Record], None] = lambda _: None,
+) -> Record:
+    """The finished record of a trial in the store, or else that of running it in this process.
+
+    report: hears of the steps. began, ended: hear of the training, and of its record before it is
+    stored. Raises UserError for a trial that cannot run and for a store that cannot be written.
+    """
+    from harness.trials.run import attempt, check_runnable
+
+    name = key(trial)
+    # Before the claim, so that a refused one leaves nothing behind.
+    check_runnable(trial)
+
+    def train() -> Record:
+        with store.logging(name) as log, kept_output(log):
+            began()
+            record = attempt(trial, report, store.weights(name), store.running(name))
+        ended(record)
+        return record
+
+    return store.finished_or_run(name, trial.label, train)
+
+
+def stored_record(trial: Trial, store: Store) -> Record | None:
+    """The finished record of a trial; None where the trial is yet to be run, and can be declared.
+
+    Raises UserError for a cache or a store that cannot be written, and for what the method of a
+    trial to run declares wrongly. It imports no torch.
+    """
+    check_caches()
+    store.check_writable()
+    record = store.get(key(trial))
+    if record is not None and record.finished:
+        return record
+    provide(store, trial.config.encoder)
+    trial.declared.check()
+    return None
+
+
+def to_measure(suites: Iterable[Suites]) -> str:
+    """The number of models that get each suite. `suites`: those of each model."""
+    counts = Counter(chain.from_iterable(map(printed_suites, suites)))
+    return ", ".join(f"{number} with {name}" for name, number in sorted(counts.items()))
+
+
+def measure(
+    lacking: dict[Model, Suites], store: Store, options: SweepOptions, notice: Notice, left: Notice
+) -> bool:
+    """Measure and store what is lacking; whether all models could be measured.
+
+    A suite without data here is named, and so is a model that cannot be loaded. notice: hears
+    what is done. left: hears how much is left.
+    """
+    readable = _readable({name for suites in lacking.values() for name in suites}, notice)
+    asked: list[Asked] = []
+    complete = True
+    for (name, pooling), lacked in lacking.items():
+        if not (suites := {name: tests for name, tests in lacked.items() if name in readable}):
+            continue
+        try:
+            asked.append(Asked(model(name, store, pooling=pooling, method=None), suites))
+        except UserError as error:
+            notice(f"Not measured: {error}")
+            complete = False
+    return (not asked or _measured(asked, store, options, notice, left)) and complete
+
+
+def _readable(names: Iterable[str], notice: Notice) -> set[str]:
+    """The suites whose data are here; of another one, the reason is told."""
+    readable = set()
+    for name in sorted(names):
+        try:
+            suite(name).digest()
+            readable.add(name)
+        except UserError as error:
+            notice(f"Not measured with {name}: {error}")
+    return readable
+
+
+def _measured(
+    asked: list[Asked], store: Store, options: SweepOptions, notice: Notice, left: Notice
+) -> bool:
+    """Measure the models on workers, and store the records of each as soon as it is measured."""
+    trials, complete = [one.model.trial for one in asked], True
+    with pool(
+        store, options.resources, options.limits, trials, local=bool(options.local)
+    ) as running:
+        counts = to_measure(one.suites for one in asked)
+        notice(f"\nTrials of the store to measure: {counts}, {running.slots} at a time")
+        for number, (one, records) in enumerate(measured(asked, running), 1):
+            reasons = [records] if isinstance(records, str) else _stored(records, store)
+            complete &= not reasons
+            why = f", without {'; '.join(reasons)}" if reasons else ""
+            suites = ", ".join(printed_suites(one.suites))
+            notice(f"[{number}/{len(asked)}] {one.model.label}: measured with {suites}{why}")
+            left(f"measuring: {len(asked) - number} left")
+    return complete
+
+
+def _stored(records: list[Record], store: Store) -> list[str]:
+    """Store the records; what they lack, and why."""
+    for record in records:
+        store.write(record)
+    return [str(record.reason) for record in records if record.reason or not record.finished]

@@ -1,0 +1,273 @@
+"""The options of a sweep, in Python and on the command line: what is run, and with what."""
+
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from harness.errors import UserError, suggest
+from harness.report.published import load_paper
+from harness.sweeps.machines import Limits, Resources
+from harness.sweeps.spaces.named_spaces import YAML_SUFFIXES, shipped_spaces, space_file, space_name
+from harness.targets.stores import opened
+from harness.tracking.trackers import check as check_tracker
+
+if TYPE_CHECKING:
+    from harness.report.paper_cells import PaperTable
+    from harness.sweeps.spaces.overrides import Overrides
+    from harness.sweeps.spaces.search import Search
+    from harness.targets.published import Notice
+
+UNBOUNDED = math.inf
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """The options of `harness sweep` and `harness.sweep`, which narrow a space or name a table.
+
+    Raises UserError for a value that none of them can have.
+    """
+
+    space: str | None = None
+    """The name or the path of the search space; None beside a published table"""
+    methods: Sequence[str] = ()
+    """Names or paths of methods; empty: all of the space or of the table"""
+    paper: str | None = None
+    table: int | None = None
+    """The number of the table of the paper whose missing trials are run"""
+    encoders: Sequence[str] = ()
+    """Encoders in the place of those of the space or of the paper"""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Hyperparameters that all trials have; a text is read as the field of the method says"""
+    configurations: int | None = None
+    """At most so many configurations per search and round"""
+    seeds: str | Sequence[int] = ()
+    """Final seeds, as numbers or as a text `0,1,2`; empty: those of the space"""
+    subsets: str | Sequence[int] = ()
+    """Final label subsets, in the same way"""
+    published: bool = False
+    """Whether only the published values are run, without a search"""
+    store: Path | str | None = None
+    """A folder or a bucket; None: results/trials"""
+    cpus_per_trial: float = 1
+    gpus_per_trial: str | float | None = None
+    """A part of a GPU, a whole number of them, or `auto`; None: 1 where there are GPUs"""
+    memory_per_trial: float | None = None
+    """GiB of host memory"""
+    trial_timeout: str | float | None = None
+    """The longest that one trial may take: seconds, or a text such as 30m"""
+    address: str | None = None
+    """That of a Ray cluster"""
+    dashboard: bool | None = None
+    """Whether Ray's dashboard shows the trials; None: on a cluster"""
+    track: str | None = None
+    """An experiment tracker"""
+    local: bool | None = None
+    """Whether trials run in this process; None: where that takes no longer"""
+
+    def __post_init__(self) -> None:
+        self._check_target()
+        self._check_execution()
+        whole_numbers(self.seeds, "--seeds")
+        whole_numbers(self.subsets, "--subsets")
+        _check_range("--configurations", self.configurations, 1, 1_000_000)
+        if self.configurations is not None and (self.published or self.of_table):
+            raise UserError(
+                "--configurations has no meaning with --published or --paper: published values "
+                "are not searched"
+            )
+
+    def _check_target(self) -> None:
+        if not self.of_table:
+            return
+        if self.paper is None or self.table is None:
+            raise UserError("a table is named by its paper and its number: --paper P --table N")
+        _check_fillable(self.paper, self.table)
+        for name in (*self.methods, *([self.space] if self.space else ())):
+            if name in shipped_spaces() or name.endswith(YAML_SUFFIXES):
+                raise UserError(f"--paper names what is run, so {name} has no place beside it")
+
+    def _check_execution(self) -> None:
+        if self.local:
+            for value, option in (
+                (self.address, "--address"),
+                (self.dashboard, "--dashboard"),
+                (self.trial_timeout, "--trial-timeout"),
+                (self.memory_per_trial, "--memory-per-trial"),
+                (self.gpus_per_trial, "--gpus-per-trial"),
+            ):
+                if value:
+                    raise UserError(
+                        f"--local runs the trials in this process, which has no {option}: leave "
+                        f"out one of the two"
+                    )
+        _check_range("--cpus-per-trial", self.cpus_per_trial, 0.1, UNBOUNDED)
+        _check_range("--memory-per-trial", self.memory_per_trial, 0.1, UNBOUNDED)
+        seconds_of(self.trial_timeout)
+        gpus_of(self.gpus_per_trial)
+        if self.track is not None:
+            check_tracker(self.track)
+
+    @property
+    def of_table(self) -> bool:
+        """Whether a published table is the target, and not a search space."""
+        return self.paper is not None or self.table is not None
+
+    @property
+    def name(self) -> str:
+        """The name of the sweep: that of its search space, or paper and table."""
+        if self.of_table:
+            return f"{self.paper}-table-{self.table}"
+        return space_name(self._space_file())
+
+    @property
+    def resources(self) -> Resources:
+        """What each trial occupies."""
+        return Resources(self.cpus_per_trial, gpus_of(self.gpus_per_trial))
+
+    @property
+    def limits(self) -> Limits:
+        """What each trial may take."""
+        memory = self.memory_per_trial and self.memory_per_trial * 2**30
+        return Limits(seconds_of(self.trial_timeout), memory)
+
+    def searches(self, notice: "Notice") -> "list[Search]":
+        """The searches that are asked for.
+
+        notice: hears which row of a published table cannot run here, and why. Raises UserError for
+        anything that is wrong in the options or in the search space.
+        """
+        if self.of_table:
+            from harness.targets.published import table_searches
+
+            return table_searches(self.compared(), self.overrides(), notice)
+        path = self._space_file()
+        # A name that no search space has is answered before these are imported.
+        from harness.sweeps.spaces.overrides import searches
+        from harness.sweeps.spaces.space import load_space
+
+        return searches(*load_space(path), self.overrides())
+
+    def _space_file(self) -> Path:
+        if self.space is None:
+            raise UserError(
+                "Missing argument: name a search space, or a table with --paper P --table N"
+            )
+        return space_file(self.space)
+
+    def compared(self) -> "list[PaperTable]":
+        """The published table with the trials of the store, once for each encoder that is asked."""
+        from harness.targets.published import compared_tables
+
+        overrides = self.overrides()
+        return compared_tables(str(self.paper), int(self.table or 0), overrides, opened(self.store))
+
+    def measured(self) -> "list[PaperTable]":
+        """The published table whose trials get the suites that it needs.
+
+        There is none where the options choose the suite, as tests and short trials do.
+        """
+        return self.compared() if self.of_table and "suite" not in self.values else []
+
+    def table_values(self) -> dict[str, Any]:
+        """The values beside a published table, whose methods come with harness."""
+        from harness.plugin import registry
+        from harness.sweeps.spaces.values import read_values
+
+        return read_values(self.values, map(registry.load, registry.names() if self.values else ()))
+
+    def overrides(self) -> "Overrides":
+        """What the options change in a search space."""
+        from harness.sweeps.spaces.overrides import Overrides
+
+        return Overrides(
+            methods=tuple(self.methods),
+            encoders=tuple(self.encoders),
+            values=self.table_values() if self.of_table else self.values,
+            configurations=self.configurations,
+            seeds=whole_numbers(self.seeds, "--seeds"),
+            subsets=whole_numbers(self.subsets, "--subsets"),
+            published=self.published,
+        )
+
+
+def _check_fillable(paper: str, number: int) -> None:
+    """Raise UserError for an unknown paper or table, and for a table that trials cannot fill."""
+    tables = load_paper(paper)
+    if str(number) not in tables.numbers:
+        raise UserError(
+            f"there is nothing to run for Table {number} of {paper}"
+            f"{suggest(str(number), tables.numbers)}"
+        )
+    if tables.tables[tables.numbers[str(number)]].kind == "hyperparameters":
+        raise UserError(
+            f"there is nothing to run for Table {number} of {paper}: it has hyperparameters, which "
+            f"`harness table --paper {paper} --table {number}` compares with our defaults"
+        )
+
+
+def _check_range(option: str, number: float | None, least: float, most: float) -> None:
+    if number is not None and not (least <= number <= most and math.isfinite(number)):
+        bounds = f"at least {least:g}" if most == UNBOUNDED else f"from {least:g} to {most}"
+        raise UserError(f"{option} {number}: write a finite number, {bounds}")
+
+
+def whole_numbers(numbers: str | Sequence[int], option: str) -> tuple[int, ...]:
+    """Seeds or subsets, which may be a text like `0,1,2`. Raises UserError for anything else."""
+    text = numbers if isinstance(numbers, str) else ",".join(map(str, numbers))
+    parts = text.split(",") if text else []
+    # The length first: Python refuses to read a number of thousands of digits.
+    if all(part.strip().isdecimal() and len(part) < 20 and int(part) < 2**32 for part in parts):
+        return tuple(map(int, parts))
+    raise UserError(
+        f"{option} {text}: write whole numbers from 0 to 4294967295 with commas between "
+        f'them, for example "0,1,2"'
+    )
+
+
+def seconds_of(duration: str | float | None) -> float | None:
+    """The time limit of a trial, as seconds or as a text like `90s`, `30m` or `2h`, in seconds.
+
+    Raises UserError for anything else.
+    """
+    if duration is None:
+        return None
+    text = duration if isinstance(duration, str) else f"{duration:g}s"
+    parts = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smh])", text)
+    seconds = float(parts[1]) * {"s": 1, "m": 60, "h": 3600}[parts[2]] if parts else 0.0
+    if seconds < 1:
+        raise UserError(
+            f"--trial-timeout {text}: write a duration of at least one second, such as 90s, 30m or "
+            f"2h"
+        )
+    return seconds
+
+
+def gpus_of(share: str | float | None) -> float | Literal["auto"] | None:
+    """The GPUs of one trial: a fraction, a whole number or `auto`; None: the default.
+
+    Raises UserError for anything else.
+    """
+    if share is None:
+        return None
+    if share == "auto":
+        return "auto"
+    with suppress(ValueError):
+        gpus = float(share)
+        # Ray gives a trial either a part of one GPU or whole ones.
+        if 0 <= gpus < 1 or (gpus >= 1 and gpus.is_integer()):
+            return gpus
+    raise UserError(
+        f"--gpus-per-trial {share}: write a fraction of a GPU such as 0.5, a whole number of GPUs, "
+        f"0 for none, or auto"
+    )
+
+
+def use_cluster(address: str | None) -> None:
+    """Let the sweep join the Ray cluster at an address; None changes nothing."""
+    if address is not None:
+        os.environ["RAY_ADDRESS"] = address  # Ray reads it when it is imported

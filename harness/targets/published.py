@@ -1,0 +1,147 @@
+"""A published table as the target of a sweep: the trials and the evaluations that it lacks."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from harness.errors import UserError
+from harness.plugin import registry
+from harness.report.coverage import lacking
+from harness.report.matching import ANY, Wanted, yaml_text
+from harness.report.paper_cells import Comparer
+from harness.report.published import load_paper
+from harness.report.quantities import PAPER_COLUMNS
+from harness.sweeps.spaces.overrides import (
+    FINAL_SEEDS,
+    FINAL_SUBSETS,
+    PLAIN,
+    Overrides,
+    published_search,
+)
+from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.values import check_command_line
+from harness.trials.store import Store
+
+Notice = Callable[[str], None]
+"""Prints or logs a sentence for the user"""
+
+
+def compared_tables(
+    paper: str, number: int, overrides: Overrides, store: Store
+) -> list[ComparedTable]:
+    """The table with the store's trials; with other encoders, one for each of them."""
+    trials, tables = store.read(PAPER_COLUMNS).table, load_paper(paper)
+    return [
+        Comparer(trials, encoder, values=overrides.values).table(
+            tables, tables.numbers[str(number)]
+        )
+        for encoder in overrides.encoders or (None,)
+    ]
+
+
+def table_searches(
+    tables: Sequence[ComparedTable], overrides: Overrides, notice: Notice
+) -> list[Search]:
+    """The searches of what a table still lacks: published values on the final seeds.
+
+    Raises UserError for an unknown method, and for values that the methods refuse. notice: hears
+    of a row whose method cannot run here, which is left out.
+    """
+    if "encoder" in overrides.values:
+        raise UserError(
+            f"--set encoder={overrides.values['encoder']}: the encoder of a published table is "
+            f"named with --encoder {overrides.values['encoder']}"
+        )
+    methods = {registry.name_of(registry.locate(name)): name for name in overrides.methods}
+    draws = len(overrides.seeds or FINAL_SEEDS), len(overrides.subsets or FINAL_SUBSETS)
+    needed = {cell.wanted.method for table in tables for cell in table.cells if cell.wanted}
+    plugins = {
+        name: methods.get(name, name) for name in sorted(needed) if not methods or name in methods
+    }
+    # Also where nothing is missing, so that the same command is always accepted.
+    check_command_line(overrides.values, [registry.load(name) for name in plugins.values()])
+    missing = [
+        wanted for table in tables for wanted in lacking(table, *draws) if wanted.method in plugins
+    ]
+    searches: dict[str, Search] = {}  # on another encoder, several rows may ask for the same
+    for wanted in missing:
+        try:
+            search = _search(plugins[wanted.method], wanted, overrides)
+        except _LeftOut as left_out:
+            notice(f"Left out: {wanted}: {left_out}")
+        else:
+            searches.setdefault(repr((search.method, search.config)), search)
+    return list(searches.values())
+
+
+class _LeftOut(Exception):
+    """Why a row cannot run here."""
+
+
+def _search(method: str, wanted: Wanted, overrides: Overrides) -> Search:
+    """The search of one row."""
+    given = {name: value for name, value in wanted.configuration if value != ANY}
+    variant = " ".join(f"{name}={yaml_text(value)}" for name, value in given.items())
+    values = {"setting": wanted.setting, **given, "encoder": wanted.encoder}
+    try:
+        if {name for name, _ in wanted.configuration} - {*given, *overrides.values}:
+            raise UserError(f"it needs {wanted.needs}")
+        # What a row needs comes from the command line; other mistakes there concern all rows.
+        published_search(method, variant, values, overrides if wanted.needs else PLAIN)
+    except UserError as error:
+        raise _LeftOut(str(error)) from None
+    return published_search(method, variant, values, overrides)
+
+
+def runnable(searches: list[Search], notice: Notice) -> list[Search]:
+    """The searches of tables whose models and data are here; `notice` hears of each other one.
+
+    Raises UserError when that is none of them.
+    """
+    from harness.trials.run import check_runnable
+
+    runs: list[Search] = []
+    refused: list[tuple[str, UserError]] = []
+    for search in searches:
+        try:
+            check_runnable(search.trials([search.fixed], "final")[0])
+            runs.append(search)
+        except UserError as error:
+            refused.append((search.label, error))
+    if refused and not runs:
+        raise refused[0][1]
+    for label, why in refused:
+        notice(f"Left out: {label}: {why}")
+    return runs
+
+
+class Model(NamedTuple):
+    """A model as `harness eval` takes it."""
+
+    name: str
+    pooling: str | None
+    """That of a plain encoder"""
+
+
+Suites = Mapping[str, bool]
+"""The name of a suite -> whether its tests are lacking, and not its dev score alone"""
+
+
+def lacking_suites(tables: Iterable[ComparedTable]) -> dict[Model, Suites]:
+    """The models in the cells of the tables -> the suites that have not measured them."""
+    models: dict[Model, dict[str, bool]] = defaultdict(dict)
+    for cell in (cell for table in tables for cell in table.cells):
+        if cell.group is None or cell.metric is None:
+            continue
+        for trial in cell.unmeasured:
+            model, group = Model(trial.key, None), cell.group
+            if trial.own is None and group.method == "pooling":
+                model = Model(group.encoder, str(group.configuration["pooling"]))
+            suites, name = models[model], cell.metric.suite
+            suites[name] = suites.get(name, False) or cell.metric.split == "test"
+    return dict(models)
+
+
+def printed_suites(suites: Suites) -> list[str]:
+    """The suites as they are printed."""
+    return [name if tests else f"{name} (dev)" for name, tests in suites.items()]
