@@ -249,7 +249,9 @@ def _own_sheets(
 
     reading = store.read(TABLE_COLUMNS)
     if rows or columns:
-        return [own_sheet(reading, store.place, rows, columns, where)]
+        from harness.report.store_tables import own_table
+
+        return [own_table(reading, store.place, rows, columns, where)]
     from harness.report.store_tables import store_tables
 
     return store_tables(reading, store.place, where)

@@ -17,7 +17,7 @@ from harness.errors import UserError
 from harness.inputs import finite, kind_of
 
 if TYPE_CHECKING:
-    pass
+    from harness.report.tables import Table
 
 TableFormat = Literal["terminal", "markdown", "latex", "html", "csv", "json", "parquet"]
 
@@ -138,7 +138,7 @@ def print_table(store: str | Path | None, **options: Any) -> None:
     print_sheets(_read(store, **options).sheets)
 
 
-def print_sheets(sheets: "Sequence[Sheet]", format: TableFormat = "terminal") -> None:
+def print_sheets(sheets: "Sequence[Table]", format: TableFormat = "terminal") -> None:
     """Print tables in a format, as wide as the terminal."""
     to_screen = sys.stdout.isatty()
     content = api.Table(sheets).render(format, _width(to_screen=to_screen), bold=to_screen)
@@ -153,7 +153,7 @@ def _width(*, to_screen: bool) -> int:
     return api.LINE
 
 
-def _end_if_incomplete(sheets: "Sequence[Sheet]", tolerance: float | None) -> None:
+def _end_if_incomplete(sheets: "Sequence[Table]", tolerance: float | None) -> None:
     """Name what is missing or differs, and end with exit code 1 if there is anything."""
     from harness.report.notes import SHOWN, counted
     from harness.report.tables import failures

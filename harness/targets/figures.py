@@ -21,6 +21,7 @@ from harness.report.figures.paper_figures import (
     figure_name,
     store_figure,
 )
+from harness.report.figures.specification import Figure
 from harness.report.figures.sweep_figures import sweep_figures
 from harness.report.figures.sweeps import FIGURE_COLUMNS, SweepSearch, sweep_searches
 from harness.report.matching import Commands
@@ -38,7 +39,7 @@ from harness.trials.store import Store
 
 def paper_drawing(
     paper: str, number: int, encoder: str | None, store: Store, steps: Steps
-) -> tuple[list[ReportFigure], list[str]]:
+) -> tuple[list[Figure], list[str]]:
     """A figure of a paper, and what the store lacks of it."""
 
     name = figure_name(paper, number)
@@ -57,7 +58,7 @@ def paper_drawing(
     return model_figures(name, models, pairs), notes
 
 
-def sweep_drawing(sweep: str, store: Store) -> tuple[list[ReportFigure], list[str]]:
+def sweep_drawing(sweep: str, store: Store) -> tuple[list[Figure], list[str]]:
     """The figures of a sweep. Raises UserError when the store has none of its trials."""
 
     searches = sweep_searches(store.read(FIGURE_COLUMNS).table)
@@ -103,7 +104,7 @@ def sts_pairs() -> Pairs:
 
 def pictures(
     models: Sequence[MeasuredModel], pairs: Pairs, store: Store, steps: Steps
-) -> list[ReportFigure]:
+) -> list[Figure]:
     """The cosines by gold score, their densities, and a projection on a plane.
 
     pairs: those of `sts_pairs`. steps: hears what is being done.

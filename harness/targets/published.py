@@ -8,7 +8,7 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.report.coverage import lacking
 from harness.report.matching import ANY, Wanted, yaml_text
-from harness.report.paper_cells import Comparer
+from harness.report.paper_cells import Comparer, PaperTable
 from harness.report.published import load_paper
 from harness.report.quantities import PAPER_COLUMNS
 from harness.sweeps.spaces.overrides import (
@@ -28,7 +28,7 @@ Notice = Callable[[str], None]
 
 def compared_tables(
     paper: str, number: int, overrides: Overrides, store: Store
-) -> list[ComparedTable]:
+) -> list[PaperTable]:
     """The table with the store's trials; with other encoders, one for each of them."""
     trials, tables = store.read(PAPER_COLUMNS).table, load_paper(paper)
     return [
@@ -40,7 +40,7 @@ def compared_tables(
 
 
 def table_searches(
-    tables: Sequence[ComparedTable], overrides: Overrides, notice: Notice
+    tables: Sequence[PaperTable], overrides: Overrides, notice: Notice
 ) -> list[Search]:
     """The searches of what a table still lacks: published values on the final seeds.
 
@@ -127,7 +127,7 @@ Suites = Mapping[str, bool]
 """The name of a suite -> whether its tests are lacking, and not its dev score alone"""
 
 
-def lacking_suites(tables: Iterable[ComparedTable]) -> dict[Model, Suites]:
+def lacking_suites(tables: Iterable[PaperTable]) -> dict[Model, Suites]:
     """The models in the cells of the tables -> the suites that have not measured them."""
     models: dict[Model, dict[str, bool]] = defaultdict(dict)
     for cell in (cell for table in tables for cell in table.cells):
