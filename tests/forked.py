@@ -107,7 +107,9 @@ def _work(told: bytes, descriptors: list[int]) -> NoReturn:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has none
         for number, descriptor in enumerate(descriptors):
             os.dup2(descriptor, number)
-        sys.stdin = os.fdopen(0, closefd=False)
+        # Those of the server know whether their files could seek.
+        sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+        sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
         request = json.loads(told)
         os.chdir(request["folder"])
         os.environ.clear()
