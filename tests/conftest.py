@@ -24,8 +24,8 @@ STARTERS = {"process", "environment", "clone"}
 LONG = {"swept"}
 """Fixtures that take seconds"""
 LONGEST = (
-    "test_readme.py", "install", "faults", "remote", "sweep", "ranks", "test_types.py",
-    "test_resume.py", "test_eval.py", "test_sts.py",
+    "test_equal.py", "test_paper_target.py", "test_readme.py", "install", "faults", "remote",
+    "sweep", "ranks", "test_types.py", "test_resume.py", "test_eval.py", "test_sts.py",
 )  # fmt: skip
 """Files and folders of tests that take minutes; they begin first, so that no worker ends alone"""
 QUICK_TESTS = "not slow and not process"

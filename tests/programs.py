@@ -6,17 +6,23 @@ of how a program starts, or one that finds its processes by their environment, s
 """
 
 import atexit
+import functools
+import gc
 import multiprocessing
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+
+from tests import forked
 
 IMPORTED = [
     "harness.cli", "harness.trials.run", "harness.trials.workers", "transformers",
@@ -73,7 +79,14 @@ def started(
     """
     process = CONTEXT.Process(
         target=_program,
-        args=(module, arguments, dict(environment), folder or Path.cwd(), (out, err)),
+        args=(
+            forking_python(),
+            module,
+            arguments,
+            dict(environment),
+            folder or Path.cwd(),
+            (out, err),
+        ),
     )
     process.start()
     try:
@@ -83,20 +96,33 @@ def started(
         process.join()
 
 
+@functools.cache
+def forking_python() -> str:
+    """A program that is Python, but starts workers of Ray and ranks as forks, too."""
+    folder = Path(tempfile.mkdtemp(prefix="hw-", dir="/tmp"))  # the path of a socket is short
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    CONTEXT.Process(target=forked.serve, args=(folder,), daemon=True).start()
+    while not (folder / "socket").exists():
+        time.sleep(0.01)
+    return str(forked.python(folder))
+
+
 def _program(
+    python: str,
     module: str,
     arguments: tuple[str, ...],
     environment: dict[str, str],
     folder: Path,
     streams: tuple[Path | None, Path | None],
 ) -> None:
+    gc.freeze()  # DeepSpeed collects garbage at every start, and what is imported is none
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     for number, path in enumerate(streams, start=1):
         if path:
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
-    sys.argv = [module, *arguments]
+    sys.executable, sys.argv = python, [module, *arguments]
     sys.path.insert(0, str(folder))  # as `python -m` does
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -85,6 +85,7 @@ def text_of(value: object) -> str:
     return str(float(value)) if re.fullmatch(r"[\d.]+e-\d+", str(value)) else str(value)
 
 
+# More than 20 s: the quickstart of a new user, twice, and the quick tests of a folder.
 @pytest.mark.slow
 def test_both_commands_do_all_of_their_own_set_up(clone: Path) -> None:
     quickstart = bootstrap(clone, "quickstart", *SHORT)

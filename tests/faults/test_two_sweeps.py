@@ -1,15 +1,13 @@
 """Two sweeps at once in one store share the work."""
 
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from harness.trials.store import Store
+from tests.programs import Answer
 from tests.sweeping import ONE_AT_A_TIME, write_few_pairs
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -30,8 +28,6 @@ methods:
 """
 TRIALS = 9 * 2 + 2
 
-Start = Callable[[Path], subprocess.Popen[str]]
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -51,58 +47,25 @@ def shared(folder: Path, write_plugin: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def start(shared: Path, folder: Path, environment: dict[str, str]) -> Iterator[Start]:
-    """start(store): begin a sweep in a process group of its own; it is killed in the end."""
-    begun: list[subprocess.Popen[str]] = []
-
-    def sweep(store: Path) -> subprocess.Popen[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "harness",
-            "sweep",
-            "--no-local",
-            shared,
-            folder / "space.yaml",
-        ]
-        begun.append(
-            subprocess.Popen(
-                [*map(str, command), "--store", str(store), *ONE_AT_A_TIME],
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-        )
-        return begun[-1]
-
-    yield sweep
-    for process in begun:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-@pytest.fixture(scope="module")
-def together(start: Start, folder: Path) -> list[tuple[int | None, str]]:
-    """The exit codes and the outputs of two sweeps that began together in the store `together`."""
-    both = [start(folder / "together"), start(folder / "together")]
-    outputs = [process.communicate(timeout=1500)[0] for process in both]
-    return [(process.returncode, out) for process, out in zip(both, outputs, strict=True)]
+def together(shared: Path, folder: Path, process: Callable[..., Answer]) -> list[Answer]:
+    """The answers of two sweeps that began together in the store `together`."""
+    words = ["sweep", "--no-local", shared, folder / "space.yaml", "--store", folder / "together"]
+    with ThreadPoolExecutor() as both:
+        begun = [both.submit(process, *words, *ONE_AT_A_TIME) for _ in range(2)]
+        return [sweep.result() for sweep in begun]
 
 
 # More than 20 s: two sweeps with a Ray each start at once.
 def test_two_sweeps_started_together_run_every_trial_once(
-    together: list[tuple[int | None, str]], folder: Path
+    together: list[Answer], folder: Path
 ) -> None:
-    assert [code for code, _ in together] == [0, 0], together
+    assert [answer.code for answer in together] == [0, 0], together
     store = folder / "together"
     assert len(Store(store).read().records()) == TRIALS
     assert len((folder / "runs").read_text().splitlines()) == TRIALS
     assert not (store / ".running").exists() or not list((store / ".running").iterdir())
 
 
-def test_both_print_the_same_table(together: list[tuple[int | None, str]]) -> None:
-    one, other = (output.splitlines()[-3:] for _, output in together)
+def test_both_print_the_same_table(together: list[Answer]) -> None:
+    one, other = (answer.out.splitlines()[-3:] for answer in together)
     assert one == other

@@ -182,12 +182,12 @@ def test_a_new_method_keeps_the_contract(installed: Installed) -> None:
     assert listed >= {"mine", *METHODS}
 
 
+# More than 20 s: a real start in the fresh environment, which trains.
 @pytest.mark.parametrize("number", [0, 2], ids=["32 lines", "two encoders"])
 def test_the_worked_plugins_run_from_their_page_alone(number: int, installed: Installed) -> None:
     page = (CHECKOUT / "docs/plugins.md").read_text(encoding="utf-8")
     plugin = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[number]
     (installed.folder / "worked.py").write_text(plugin, encoding="utf-8")
-    assert "keeps the contract" in installed.harness("check", "worked.py")
     values = ("suite=graded", "sentences=graded-sentences", "max_steps=2")
     settings = [word for value in values for word in ("--set", value)]
     printed = installed.harness("run", "worked.py", "--encoder", "tiny-bert", *settings)

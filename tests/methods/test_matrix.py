@@ -17,6 +17,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cells]:
     return found_in(tmp_path_factory.mktemp("matrix"))
 
 
+# More than 20 s: every method in every setting trains on every architecture.
 def test_the_page_has_the_matrix(found: dict[str, Cells]) -> None:
     text = PAGE.read_text(encoding="utf-8")
     part = text[text.index("## Methods and architectures") : text.index(LAST)]

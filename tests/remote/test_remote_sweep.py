@@ -65,6 +65,7 @@ def table_of(out: str) -> str:
     return out[out.index("method  ") : out.index("The table with")]
 
 
+# More than 20 s: a sweep with a Ray over a connection that fails, and five verbs of two machines.
 def test_a_second_machine_has_nothing_to_run(
     machines: tuple[Machine, Machine],
     bucket: str,

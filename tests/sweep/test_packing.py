@@ -83,6 +83,7 @@ def address(environment: dict[str, str]) -> Iterator[str]:
         yield address
 
 
+# More than 20 s: a cluster starts, two trials compute side by side, and one of them again.
 def test_first_peak_decides_the_shares_and_who_needs_more_is_run_again(
     address: str, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def working(tmp_path: Path) -> Path:
     return folder
 
 
+# More than 20 s: a real start of everything that could give something away, with a dashboard.
 def test_a_sweep_gives_nothing_away_and_imports_nothing_of_the_folder(
     working: Path,
     tmp_path: Path,

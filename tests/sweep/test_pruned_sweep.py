@@ -1,8 +1,6 @@
 """A sweep with a pruner on Ray: it is killed, and the same command goes on with its study."""
 
-import signal
-import subprocess
-import sys
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from harness.trials.record import Record
 from harness.trials.store import Store
+from tests.programs import started
 from tests.sweeping import ONE_AT_A_TIME, write_few_pairs
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -70,22 +69,17 @@ def swept(
     few = str(write_few_pairs(folder))
     space.write_text(SPACE.replace("FEW", few), encoding="utf-8")
     command = ["sweep", "--no-local", plugin, space, "--store", store.folder, *ONE_AT_A_TIME]
-    killed = subprocess.Popen(
-        [sys.executable, "-m", "harness", *map(str, command)],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    until = time.monotonic() + 600
-    while not list(store.folder.glob("*.parquet")) and time.monotonic() < until:
-        time.sleep(0.05)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    null = Path(os.devnull)
+    with started("harness", *map(str, command), environment=environment, out=null, err=null):
+        until = time.monotonic() + 600
+        while not list(store.folder.glob("*.parquet")) and time.monotonic() < until:
+            time.sleep(0.05)
     written = len(list(store.folder.glob("*.parquet")))
     resumed, again = process(*command), process(*command)
     return Swept(resumed, again, written, store.read().records(), store.studies_folder)
 
 
+# More than 20 s: a sweep with a Ray that is killed, and another one that goes on.
 def test_the_killed_sweep_is_finished_by_the_same_command(swept: Swept) -> None:
     assert 1 <= swept.killed_with < 5
     assert swept.resumed.code == 0, swept.resumed.out + swept.resumed.err

@@ -147,6 +147,7 @@ def second(first: Swept, serial_sweep: Sweep) -> Swept:
     )
 
 
+# More than 20 s: the sweep has three methods, a search and final seeds, and a Ray.
 def test_sweep_succeeds(first: Swept) -> None:
     assert first.answer.code == 0, first.answer.out + first.answer.err
     assert first.answer.err == ""

@@ -134,6 +134,7 @@ def test_unknown_tracker_and_missing_library(monkeypatch: pytest.MonkeyPatch) ->
         check("wandb")
 
 
+# More than 20 s: a sweep with a Ray, whose worker tracks, and the import of two trackers.
 @pytest.mark.process
 @pytest.mark.slow
 def test_sweep_is_tracked_as_its_records(process: Any, write_plugin: Any, tmp_path: Path) -> None:

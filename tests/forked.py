@@ -1,0 +1,172 @@
+"""A Python that need not import everything again for harness, workers of Ray and ranks of trials.
+
+Each of them imports torch, transformers and harness for eight seconds of a processor. harness and
+Ray start them with `sys.executable`; `python` writes a program to stand there, which lets a server
+fork. The server has imported everything, and is itself a fork of that of tests/programs.py.
+
+This file is also what runs in their place: it asks the server, passes signals on, and lives as long
+as the fork. So it imports nothing that takes time.
+"""
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+FOLLOWER = "harness.trials.follower"
+"""The module of a rank"""
+LENGTH = 8
+"""Bytes of the length of a message"""
+
+
+def python(folder: Path) -> Path:
+    """Write a program into the folder that is Python, but for what the server there forks."""
+    path, real = folder / "python", sys.executable
+    forks = "-m harness *", "*/setup_worker.py *", f"*/processes.py {FOLLOWER}"
+    patterns = "|".join(each.replace(" ", r"\ ") for each in forks)
+    path.write_text(
+        f'#!/bin/sh\ncase "$*" in {patterns})\n'
+        f'exec "{real}" -S -E "{__file__}" "{folder / "socket"}" "$@";;\nesac\n'
+        f'exec "{real}" "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def serve(folder: Path) -> None:
+    """Fork for every program that asks, until the process of pytest has ended."""
+    import gc
+    import signal
+    from multiprocessing import connection, parent_process
+
+    gc.freeze()  # so that forks share this memory
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a keeper
+    parent = parent_process()
+    assert parent
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "socket"))
+        listener.listen(64)
+        while parent.sentinel not in connection.wait([listener, parent.sentinel]):
+            asking, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                _keep(asking)
+            asking.close()
+
+
+def _keep(asking: socket.socket) -> NoReturn:
+    """Fork, and stay as long as the fork and the program that has asked for it.
+
+    The program sends the signals that it gets.
+    """
+    import select
+    import signal
+    import traceback
+
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    code = 1
+    try:
+        head, descriptors, _, _ = socket.recv_fds(asking, LENGTH, 3)
+        told = b""
+        while len(told) < int.from_bytes(head, "big"):
+            told += asking.recv(1 << 16)
+        worker = os.fork()
+        if worker == 0:
+            asking.close()
+            _work(told, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        ended = os.pidfd_open(worker)
+        while ended not in select.select([asking, ended], [], [])[0]:
+            told = asking.recv(1)
+            os.kill(worker, told[0] if told else signal.SIGKILL)
+            if not told:
+                break
+        code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) & 255
+        asking.sendall(bytes([code]))
+    except OSError:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _work(told: bytes, descriptors: list[int]) -> NoReturn:
+    """Be the program."""
+    import atexit
+    import runpy
+    import signal
+    import tempfile
+    import threading
+    import traceback
+
+    code = 1
+    try:
+        os.setsid()  # Ray may end the whole group of a worker
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has none
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+        # Those of the server know whether their files could seek.
+        sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+        sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+        request = json.loads(told)
+        os.chdir(request["folder"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        tempfile.tempdir = None
+        words = request["arguments"]
+        if words[0].endswith("/setup_worker.py"):
+            os.execvp, sys.argv = _worker, words  # type: ignore[assignment]
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        else:
+            sys.argv = words[words.index("harness" if words[0] == "-m" else FOLLOWER) :]
+            if words[0] == "-m":
+                sys.executable = request["python"]
+                sys.path.insert(0, request["folder"])
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        threading._shutdown()  # type: ignore[attr-defined]
+        sys.stdout.flush()
+        sys.stderr.flush()
+        atexit._run_exitfuncs()
+        os._exit(code)
+
+
+def _worker(_: str, args: list[str]) -> None:
+    """Run what Ray would execute last, `bash -c "exec python default_worker.py --option ..."`."""
+    import runpy
+    import shlex
+
+    words = shlex.split(args[-1])
+    script = next(place for place, word in enumerate(words) if word.endswith("default_worker.py"))
+    assert words[0] == "exec", words
+    sys.argv = words[script:]
+    sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def main() -> None:
+    """Ask for a worker or rank, and end when it ends."""
+    import signal
+
+    path, *arguments = sys.argv[1:]
+    request = {"arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}
+    told = json.dumps({**request, "python": str(Path(path).with_name("python"))}).encode()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(path)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _: server.sendall(bytes([number])))
+        socket.send_fds(server, [len(told).to_bytes(LENGTH, "big")], [0, 1, 2])
+        server.sendall(told)
+        code = server.recv(1)
+    sys.exit(code[0] if code else 1)
+
+
+if __name__ == "__main__":
+    main()
