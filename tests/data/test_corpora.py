@@ -191,9 +191,9 @@ def test_code_and_data_are_in_the_key_and_travel(corpus: Path) -> None:
     data = corpus.with_name("posts.txt")
     text = data.read_text()
     data.write_text(text + "One more\n")
-    assert key(trial) != first
+    assert key(Trial("simcse", values, 0)) != first
     data.write_text(text)
-    assert key(trial) == first
+    assert key(Trial("simcse", values, 0)) == first
     with corpus.open("a") as code:
         code.write("# another code\n")
-    assert key(trial) != first
+    assert key(Trial("simcse", values, 0)) != first

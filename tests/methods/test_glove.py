@@ -139,10 +139,10 @@ def test_no_encoder(vectors: Path) -> None:
 
 
 def test_another_file_is_another_trial(vectors: Path) -> None:
-    trial = Trial("glove", {"vectors": str(vectors), "suite": "graded"}, 0)
-    before = key(trial)
+    values = {"vectors": str(vectors), "suite": "graded"}
+    before = key(Trial("glove", values, 0))
     written(vectors.parent, [*LINES, "cat 1 1 1"])
-    assert key(trial) != before
+    assert key(Trial("glove", values, 0)) != before
 
 
 def test_it_has_no_weights(kit_for: KitFor, vectors: Path) -> None:
