@@ -75,7 +75,11 @@ def _stage_faults(
     after = dict(method.named_parameters())
     moved = [name for name, value in frozen.items() if not value.equal(after[name])]
     if moved:
-        yield Fault(f"the frozen parameter {moved[0]} moved", lines.of_function("losses"))
+        sentence = (
+            f"the frozen parameter {moved[0]} moved; name it in `trains`, or in `moves` where the "
+            f"method itself changes it, as a momentum encoder does"
+        )
+        yield Fault(sentence, lines.of_function("losses"))
     yield from _state_faults(run, before)
     if not stage.group:  # a short last batch is kept
         short = _StageCheck(method, stage, kit, lines, SHORT_BATCH)

@@ -85,7 +85,8 @@ FAULTS = {
     ),
     "a frozen parameter that moves": (
         LOSS, f"        self.still.data += 1\n{LOSS}", "def losses",
-        'stage "views": the frozen parameter still moved',
+        'stage "views": the frozen parameter still moved; name it in `trains`, or in `moves` where '
+        "the method itself changes it, as a momentum encoder does",
     ),
     "an encoder under another name": (
         "self.encoder", "self.bert", "self.bert = kit.encoder()",
