@@ -13,21 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.planted import leaks
-from tests.programs import run_module
 from tests.sweeping import marked_processes
 
 
 def start_node(environment: Mapping[str, str], *options: str, before: Sequence[str] = ()) -> None:
-    """`ray start` with these options. `before`: words in front of the command.
-
-    Without such words, the command and the workers of the node are forks (tests/programs.py).
-    """
-    if before:
-        command = [*before, str(Path(sys.executable).with_name("ray")), "start", *options]
-        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=600)
-        return
-    answer = run_module("ray.scripts.scripts", "start", *options, environment=environment)
-    assert answer.code == 0, answer.out + answer.err
+    """`ray start` with these options, a real program. `before`: words in front of the command."""
+    ray = str(Path(sys.executable).with_name("ray"))
+    command = [*before, ray, "start", *options]
+    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=600)
 
 
 @contextmanager

@@ -195,9 +195,12 @@ methods:
 
 @pytest.fixture(scope="session")
 def environment(cache: Path) -> dict[str, str]:
-    """The environment of every process: embedded data, a local Ray, the cache of this session."""
-    changed = {"HARNESS_HUB", "RAY_ADDRESS"}
-    return {name: value for name, value in os.environ.items() if name not in changed} | {
+    """The environment of every process: embedded data, a local Ray, the cache of this session.
+
+    A test in this process may have imported the pool on Ray, which sets variables for Ray.
+    """
+    changed = ("HARNESS_HUB", "RAY_", "TUNE_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(changed)} | {
         "HARNESS_CACHE": str(cache)
     }
 

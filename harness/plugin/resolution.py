@@ -5,10 +5,52 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from harness.data.shapes import Accepts
 from harness.errors import UserError, reason, suggest
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin
+
+CORPUS = "corpus"
+"""A name of the training corpus that every method understands, whatever its own field is called"""
+
+
+def own_corpus(plugin: Plugin, values: Mapping[str, Any]) -> str:
+    """The name that a method has for its training corpus under these values; `corpus` for none.
+
+    Raises UserError where it trains on several.
+    """
+    fields = plugin.config_type.model_fields
+    config = resolve(plugin, {name: value for name, value in values.items() if name in fields})
+    corpora = {*plugin.declare(config).corpora.values()}
+    own = [
+        name
+        for name, field in fields.items()
+        if any(isinstance(mark, Accepts) for mark in field.metadata)
+        and getattr(config, name) in corpora
+    ]
+    if len(own) > 1:
+        raise UserError(
+            f"{plugin.name} trains on {len(own)} corpora here; name each: {', '.join(own)}"
+        )
+    return own[0] if own else CORPUS
+
+
+def with_own_corpus(
+    plugin: Plugin, values: Mapping[str, Any], beside: Mapping[str, Any] | None = None
+) -> Mapping[str, Any]:
+    """The values with `corpus` under the name that the method has for its training corpus.
+
+    beside: what else the method is given. Raises UserError where the method trains on several
+    corpora, and where the corpus is given under both names.
+    """
+    if CORPUS not in values or CORPUS in plugin.config_type.model_fields:
+        return values
+    others = {name: value for name, value in values.items() if name != CORPUS}
+    own = own_corpus(plugin, {**(beside or {}), **others})
+    if own in others:
+        raise UserError(f"{plugin.name}: {CORPUS} and {own} are one thing; leave out one of them")
+    return {**others, own: values[CORPUS]}
 
 
 def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> MethodConfig:
@@ -17,6 +59,7 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Metho
     Raises UserError for an unknown hyperparameter, a wrong type or a value out of range. `where` is
     the beginning of its message, such as a file and a line.
     """
+    values = with_own_corpus(plugin, values)
     fields = plugin.config_type.model_fields
     for key in values:
         if key not in fields:
@@ -49,8 +92,8 @@ class Configuration(Mapping[str, Any]):
     def __init__(self, method: str, values: Mapping[str, Any]) -> None:
         """method: name or path of the plugin."""
         plugin = registry.load(method)
-        self.method, self._values = method, dict(values)
-        self.declared = plugin.declare(resolve(plugin, values))
+        self.method, self._values = method, dict(with_own_corpus(plugin, values))
+        self.declared = plugin.declare(resolve(plugin, self._values))
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]

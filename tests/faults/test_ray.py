@@ -82,7 +82,7 @@ def temporary() -> Iterator[Path]:
 @pytest.fixture
 def environment(temporary: Path) -> Environment:
     """The environment of all processes: temporary files in a folder of this test, and a mark."""
-    return {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | {
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | {
         "TMPDIR": str(temporary),
         "HARNESS_TEST_MARK": uuid.uuid4().hex,
     }

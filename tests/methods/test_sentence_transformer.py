@@ -214,8 +214,8 @@ def test_every_file_of_the_folder_is_in_the_key(
     monkeypatch.delenv("HARNESS_HUB", raising=False)
     options = {"prompts": {"search": "find: "}, "default_prompt_name": "search"}
     folder = saved(TINY, Pooling(WIDTH), Dense(WIDTH, 8), **options)
-    trial = Trial("sentence_transformer", {"encoder": str(folder), "suite": "graded"}, 0)
-    keys = {key(trial)}
+    values = {"encoder": str(folder), "suite": "graded"}
+    keys = {key(Trial("sentence_transformer", values, 0))}
     names = [
         "modules.json",
         "config_sentence_transformers.json",
@@ -231,7 +231,7 @@ def test_every_file_of_the_folder_is_in_the_key(
     ]:
         content = (folder / name).read_bytes()
         (folder / name).write_bytes(content + b"\n")
-        keys.add(key(trial))
+        keys.add(key(Trial("sentence_transformer", values, 0)))
         (folder / name).write_bytes(content)
     assert len(keys) == 1 + 8
 

@@ -83,7 +83,7 @@ def sweep(
     ) as process:
         running = Sweep(process, folder / "store")
         yield running
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # a job in the background ignores Ctrl-C
         process.wait(timeout=PATIENCE_SECONDS)
 
 

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from harness.plugin import registry
+from harness.plugin.resolution import with_own_corpus
 from harness.sweeps.spaces.axes import MOST_TRIALS, Values, bound
 from harness.sweeps.spaces.document import Document
 from harness.sweeps.spaces.methods import encoders_of, locators_of, pretrained, trainers_of
@@ -120,9 +121,13 @@ class _Searches:
         plugin = registry.load(locator)
         fields = plugin.config_type.model_fields
         varied = (part.variants or {}).get(variant, {})
-        given = {"suite": space.suite, **space.set, **part.set, **varied, **overrides.values}
-        given |= {"setting": setting, "encoder": encoder}
-        fixed = {key: value for key, value in given.items() if key in fields}
+        own = {"setting": setting, "encoder": encoder}
+        given: Values = {"suite": space.suite}
+        for layer in (space.set, part.set, varied, overrides.values):  # the later wins
+            values = with_own_corpus(plugin, layer, given | own)
+            given |= values
+        overrides = replace(overrides, values=values)
+        fixed = {key: value for key, value in (given | own).items() if key in fields}
         free = [overrides.without(axes) for axes in rounds(part)]
         # It refuses a bad value now, before anything runs.
         ranges = bound(plugin, fixed, overrides.without(part.ranges or {}))
@@ -167,8 +172,10 @@ def published_search(
     overrides: their values go before these, and their seeds and subsets before the usual ones.
     Raises UserError for a value that the method refuses, and for an unknown corpus.
     """
-    fields = registry.load(method).config_type.model_fields
-    changed = {name: value for name, value in overrides.values.items() if name in fields}
+    plugin = registry.load(method)
+    fields = plugin.config_type.model_fields
+    named = with_own_corpus(plugin, overrides.values, values)
+    changed = {name: value for name, value in named.items() if name in fields}
     repeats = Repeats(
         seeds=list(overrides.seeds or FINAL_SEEDS), subsets=list(overrides.subsets or FINAL_SUBSETS)
     )
