@@ -81,6 +81,7 @@ def test_key_is_a_unique_prefix(harness: Any, tmp_path: Path, record: Any) -> No
     assert 'starts with "dddd"' in unknown.err
 
 
+@pytest.mark.slow
 def test_follow_goes_on_until_the_trial_ends(harness: Any, tmp_path: Path) -> None:
     store = Store(tmp_path / "trials")
     path, claimed = log(store, KEY, b"first\n"), threading.Event()

@@ -47,6 +47,7 @@ def test_a_table_plans_what_it_lacks(paper: str, table: int, trials: int, planne
     assert f"\n{trials} trials to run" in out
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_trials_steps_and_hours(planned: Planned) -> None:
     """With the embedded corpus, all of it is known."""
     small = ["--encoder", "tiny-bert", "--set", "suite=graded", "--set", "max_steps=2"]

@@ -121,6 +121,7 @@ def test_data_that_mteb_reads_have_a_commit(
     assert revisions(trial, measured) == model
 
 
+@pytest.mark.slow
 def test_a_plan_knows_revisions_apart(harness: Harness, store: Store, tmp_path: Path) -> None:
     space = tmp_path / "space.yaml"
     space.write_text(

@@ -166,6 +166,7 @@ def hub_without_revisions() -> Iterator[str]:
         server.server_close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("downloads")
 def test_a_revision_that_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)

@@ -67,6 +67,7 @@ def test_a_chunk_repeats_its_dropout(
     assert memory < whole / 2
 
 
+@pytest.mark.slow
 def test_torch_is_shown_where_a_chunk_lies(
     kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

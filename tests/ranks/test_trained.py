@@ -135,6 +135,7 @@ def test_deepspeed_refuses_batches_that_reach_other_parameters(
         trained(name, values)
 
 
+@pytest.mark.slow
 def test_chunks_of_sharded_weights_have_no_checkpoints_inside(kit_for: KitFor) -> None:
     """The ranks would ask one another for weights in different orders."""
     both = {"chunk_size": 4, "gradient_checkpointing": True, "engine": "deepspeed"}

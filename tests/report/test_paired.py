@@ -61,6 +61,7 @@ def test_what_is_not_significantly_worse_is_bold(
     assert best_methods(store) == {"simcse", "diffcse"}
 
 
+@pytest.mark.slow
 def test_the_p_value_counts_the_resamples_as_far_as_the_difference(
     store: Store, keep: Keep
 ) -> None:

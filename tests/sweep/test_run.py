@@ -207,6 +207,7 @@ def test_a_search_starts_from_the_encoder_that_another_one_trains(sweep_of: Swee
     assert trained.trial.start == final.key
 
 
+@pytest.mark.slow
 def test_an_error_ends_its_search_and_is_raised_at_the_end(
     sweep_of: SweepOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +226,7 @@ def test_an_error_ends_its_search_and_is_raised_at_the_end(
     assert played.pool.names.count("simcse final") == 0
 
 
+@pytest.mark.slow
 def test_a_pool_that_grows_is_used_at_once(sweep_of: SweepOf) -> None:
     """A node joins the cluster: samplers suggest for its slots, too."""
     played = sweep_of(SAMPLER.format(count=6))

@@ -133,6 +133,7 @@ def test_trials_of_another_protocol_do_not_count(
     assert over(source_of(search))
 
 
+@pytest.mark.slow
 def test_what_the_store_finished_while_the_driver_was_away_is_not_run_again(
     search_of: SearchOf, source_of: SourceOf, store: Store, tmp_path: Path
 ) -> None:
