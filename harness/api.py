@@ -10,7 +10,6 @@ Errors are those of the command line: `harness.errors.UserError` with one senten
 folder or a bucket; None is that of the command line, `results/trials`.
 """
 
-import asyncio
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -135,10 +134,11 @@ def trial(method: str, values: Mapping[str, Any], seed: int) -> "Trial":
     """
     whole_numbers([seed], "--seed")  # it refuses a seed that numpy cannot take
     from harness.plugin import registry
+
+    plugin = registry.load(method)
     from harness.plugin.resolution import resolve
     from harness.sweeps.spaces.values import read_values
 
-    plugin = registry.load(method)
     values = read_values(values, [plugin])
     resolve(plugin, values)
     # A mistake in a name or a value is answered before what follows is imported.
@@ -265,6 +265,8 @@ def check_ours_on(encoder: str | None, paper: str | None) -> None:
 
 def _apart(call: Callable[[], T]) -> T:
     """Call a function; in a thread of its own where a loop runs in this one, as in a notebook."""
+    import asyncio  # not for a name that is refused
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -11,7 +11,6 @@ from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.sweeps.spaces.document import Document, Location, read_document
 from harness.sweeps.spaces.space import MethodSpace, Space, TrainedEncoder
-from harness.trials.lookup import IN_A_METHOD
 
 
 def plain_name(named: str) -> str:
@@ -150,6 +149,8 @@ def _check_trained(
     values = {"setting": encoder.setting, "suite": space.suite, "encoder": encoder.encoder}
     stages = plugin.declare(resolve(plugin, values, document.where(where))).stages
     trained = [pattern for stage in stages for pattern in stage.trains]
+    from harness.trials.lookup import IN_A_METHOD  # with the store, and so with pyarrow
+
     if not any(fnmatchcase(f"{IN_A_METHOD}weight", pattern) for pattern in trained):
         raise document.error((*where, "trained_by"), f"{method} does not train its encoder")
 
