@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.errors import UserError
-from harness.report.published import load_paper
 from harness.targets.options import SweepOptions, whole_numbers
 from harness.targets.stores import opened
 
@@ -218,6 +217,8 @@ def table(
             raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
         check_ours_on(encoder, paper)
         return Table(_own_sheets(opened(store), rows, columns, where))
+    from harness.report.published import load_paper
+
     load_paper(paper)  # a wrong name is answered before what follows is imported
     if rows or columns or where is not None:
         raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.errors import UserError, suggest
-from harness.report.published import load_paper
 from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.spaces.named_spaces import YAML_SUFFIXES, shipped_spaces, space_file, space_name
 from harness.targets.stores import opened
@@ -197,6 +196,8 @@ class SweepOptions:
 
 def _check_fillable(paper: str, number: int) -> None:
     """Raise UserError for an unknown paper or table, and for a table that trials cannot fill."""
+    from harness.report.published import load_paper  # not for what names no paper
+
     tables = load_paper(paper)
     if str(number) not in tables.numbers:
         raise UserError(
