@@ -225,7 +225,14 @@ def plain(trials: int = 12) -> None:
         ours = sweep(space, store=where / "t")
         [search] = searches(*load_space(space), Overrides())
         configurations = [
-            {"trial": vars(trial)} for trial in search.trials([search.fixed], "final")
+            {
+                "trial": {
+                    "method": trial.method,
+                    "configuration": dict(trial.configuration),
+                    "seed": trial.seed,
+                }
+            }
+            for trial in search.trials([search.fixed], "final")
         ]
         script = where / "plain.py"
         script.write_text(PLAIN.format(configurations=configurations), encoding="utf-8")
