@@ -1,4 +1,4 @@
-"""A Python that need not import everything again for harness, workers of Ray and ranks of trials.
+"""A Python that need not import everything again for workers of Ray and ranks of trials.
 
 Each of them imports torch, transformers and harness for eight seconds of a processor. harness and
 Ray start them with `sys.executable`; `python` writes a program to stand there, which lets a server
@@ -24,7 +24,7 @@ LENGTH = 8
 def python(folder: Path) -> Path:
     """Write a program into the folder that is Python, but for what the server there forks."""
     path, real = folder / "python", sys.executable
-    forks = "-m harness *", "*/setup_worker.py *", f"*/processes.py {FOLLOWER}"
+    forks = "*/setup_worker.py *", f"*/processes.py {FOLLOWER}"
     patterns = "|".join(each.replace(" ", r"\ ") for each in forks)
     path.write_text(
         f'#!/bin/sh\ncase "$*" in {patterns})\n'
@@ -120,10 +120,7 @@ def _work(told: bytes, descriptors: list[int]) -> NoReturn:
             os.execvp, sys.argv = _worker, words  # type: ignore[assignment]
             runpy.run_path(sys.argv[0], run_name="__main__")
         else:
-            sys.argv = words[words.index("harness" if words[0] == "-m" else FOLLOWER) :]
-            if words[0] == "-m":
-                sys.executable = request["python"]
-                sys.path.insert(0, request["folder"])
+            sys.argv = words[words.index(FOLLOWER) :]
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
@@ -157,7 +154,7 @@ def main() -> None:
 
     path, *arguments = sys.argv[1:]
     request = {"arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}
-    told = json.dumps({**request, "python": str(Path(path).with_name("python"))}).encode()
+    told = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(path)
         for number in (signal.SIGINT, signal.SIGTERM):
