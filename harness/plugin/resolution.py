@@ -15,6 +15,15 @@ CORPUS = "corpus"
 """A name of the training corpus that every method understands, whatever its own field is called"""
 
 
+def corpus_fields(plugin: Plugin) -> list[str]:
+    """The hyperparameters of a method that name a corpus; it may train on a part of them."""
+    return [
+        name
+        for name, field in plugin.config_type.model_fields.items()
+        if any(isinstance(mark, Accepts) for mark in field.metadata)
+    ]
+
+
 def own_corpus(plugin: Plugin, values: Mapping[str, Any]) -> str:
     """The name that a method has for its training corpus under these values; `corpus` for none.
 
@@ -23,12 +32,7 @@ def own_corpus(plugin: Plugin, values: Mapping[str, Any]) -> str:
     fields = plugin.config_type.model_fields
     config = resolve(plugin, {name: value for name, value in values.items() if name in fields})
     corpora = {*plugin.declare(config).corpora.values()}
-    own = [
-        name
-        for name, field in fields.items()
-        if any(isinstance(mark, Accepts) for mark in field.metadata)
-        and getattr(config, name) in corpora
-    ]
+    own = [name for name in corpus_fields(plugin) if getattr(config, name) in corpora]
     if len(own) > 1:
         raise UserError(
             f"{plugin.name} trains on {len(own)} corpora here; name each: {', '.join(own)}"

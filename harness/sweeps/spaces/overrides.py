@@ -126,7 +126,7 @@ class _Searches:
         for layer in (space.set, part.set, varied, overrides.values):  # the later wins
             values = with_own_corpus(plugin, layer, given | own)
             given |= values
-        overrides = replace(overrides, values=values)
+        overrides = replace(overrides, values=values)  # the last layer, with the method's names
         fixed = {key: value for key, value in (given | own).items() if key in fields}
         free = [overrides.without(axes) for axes in rounds(part)]
         # It refuses a bad value now, before anything runs.

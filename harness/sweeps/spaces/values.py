@@ -11,7 +11,7 @@ from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin
-from harness.plugin.resolution import CORPUS, resolve
+from harness.plugin.resolution import CORPUS, corpus_fields, resolve
 from harness.sweeps.spaces.axes import Between, SamplerRange, SamplerValues, Span, Values, is_whole
 from harness.sweeps.spaces.document import BadYaml, Document, Location, read_value
 from harness.sweeps.spaces.methods import located, pretrained
@@ -104,8 +104,12 @@ def _check_key(plugin: Plugin, location: Location, document: Document) -> None:
     key, fields = str(location[-1]), plugin.config_type.model_fields
     if key in OF_THE_SPACE:
         raise document.error(location, f"{key} is not a hyperparameter; {OF_THE_SPACE[key]}")
-    if key == CORPUS and "set" in location:  # each method has a name of its own for it
-        return
+    if key == CORPUS and key not in fields and (own := corpus_fields(plugin)):
+        if any(part in location[2:-1] for part in ("grid", "rounds", "ranges")):
+            raise document.error(
+                location, f"a search names the corpus of {plugin.name} itself: {', '.join(own)}"
+            )
+        return  # `resolve` reads it as the method's own
     if problem := _problem(key, fields, f"method {plugin.name} has no"):
         raise document.error(location, problem)
 
@@ -124,7 +128,9 @@ def _check_together(plugin: Plugin, base: Values, written: Located, document: Do
 
 def _fields(plugins: Iterable[Plugin]) -> set[str]:
     """The hyperparameters of several methods."""
-    return {CORPUS, *(key for plugin in plugins for key in plugin.config_type.model_fields)}
+    plugins = list(plugins)
+    corpus = {CORPUS} if any(map(corpus_fields, plugins)) else set()
+    return corpus | {key for plugin in plugins for key in plugin.config_type.model_fields}
 
 
 def _fields_of(name: str, document: Document) -> Iterable[str]:
