@@ -76,8 +76,8 @@ def compare(
 
 def _may_have_rows(store: str | None) -> bool:
     """Whether there may be trials in the store; nothing of it is read."""
-    place = store or DEFAULT_STORE
-    return "://" in str(place) or kind_of(Path(place)) != "nothing"
+    location = store or DEFAULT_STORE
+    return "://" in str(location) or kind_of(Path(location)) != "nothing"
 
 
 def _rows(a: str, b: str, store: "Store") -> "list[tuple[Row, Row]] | None":

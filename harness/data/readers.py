@@ -296,9 +296,9 @@ def _items(
     score, label = roles.get("score"), roles.get("label")
     used = [*roles.values(), *name.where]
     for path in paths:
-        known = columns_of(path)
+        header = columns_of(path)
         for column in used:
-            check_column(column, known, str(path))
+            check_column(column, header, str(path))
         for where, row in rows(path, used):
             if any(spelt(row.get(column)) not in values for column, values in name.where.items()):
                 continue

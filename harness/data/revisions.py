@@ -25,8 +25,8 @@ def parts_of(encoder: str) -> tuple[str, str | None]:
 
     The key is None for a pretrained model.
     """
-    found = _TRAINED.fullmatch(encoder)
-    return (found["model"], found["trial"]) if found else (encoder, None)
+    match = _TRAINED.fullmatch(encoder)
+    return (match["model"], match["trial"]) if match else (encoder, None)
 
 
 def trained_name(encoder: str, trial: str) -> str:

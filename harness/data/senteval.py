@@ -225,8 +225,8 @@ def _sorted(rows: list[LabelledRow]) -> Labelled:
 def _fields(line: str, expected: int, member: str, number: int) -> list[str]:
     fields = line.strip().split("\t")
     if len(fields) != expected:
-        found = f"{expected} tab-separated fields were expected, {len(fields)} found"
-        raise UserError(f"{_place(member, number)}: {found}")
+        problem = f"{expected} tab-separated fields were expected, {len(fields)} found"
+        raise UserError(f"{_place(member, number)}: {problem}")
     return fields
 
 

@@ -204,9 +204,9 @@ def parsed(name: str) -> CorpusName:
     except ValidationError as error:
         first = error.errors()[0]
         message = first["msg"].removeprefix("Value error, ")
-        place = ".".join(map(str, first["loc"]))
-        place = "" if message.startswith(place) else f"{place}: "
-        raise UserError(f'corpus "{name}": {place}{message}') from None
+        key = ".".join(map(str, first["loc"]))
+        key = "" if message.startswith(key) else f"{key}: "
+        raise UserError(f'corpus "{name}": {key}{message}') from None
 
 
 def check_column(column: str, columns: list[str], where: str) -> None:

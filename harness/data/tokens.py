@@ -115,8 +115,8 @@ def check_embedded(encoder: str, tokenizer: Any, vocabulary: int) -> None:
     """
     # A decoder may have no embedding for its padding token; another one pads then (`_add_roles`).
     padding = str(tokenizer.init_kwargs.get("pad_token"))
-    known = {number for piece, number in tokenizer.get_vocab().items() if piece != padding}
-    pieces = 1 + max({*known, *tokenizer.all_special_ids}, default=-1)
+    numbers = {number for piece, number in tokenizer.get_vocab().items() if piece != padding}
+    pieces = 1 + max({*numbers, *tokenizer.all_special_ids}, default=-1)
     if pieces > vocabulary:
         raise UserError(
             f'encoder "{encoder}": its tokenizer has {pieces} word pieces, and its model has '
@@ -132,11 +132,11 @@ def _check_readable(encoder: str, folder: Path) -> None:
         raise UserError(f'encoder "{encoder}" has no tokenizer: {folder} has no {VOCABULARIES[0]}')
     if (folder / VOCABULARIES[0]).is_file():
         return
-    found = next(iter(sorted(folder.glob("*.model"))), None)
-    if found is not None and find_spec("sentencepiece") is None:
+    vocabulary = next(iter(sorted(folder.glob("*.model"))), None)
+    if vocabulary is not None and find_spec("sentencepiece") is None:
         raise UserError(  # transformers would ask for another package
-            f'encoder "{encoder}": its vocabulary {found.name} is read with sentencepiece, which '
-            f"is not installed: pip install sentencepiece"
+            f'encoder "{encoder}": its vocabulary {vocabulary.name} is read with sentencepiece, '
+            f"which is not installed: pip install sentencepiece"
         )
     settings = folder / "tokenizer_config.json"
     kind = _class_of(settings) if settings.is_file() else None

@@ -16,7 +16,7 @@ class KeyValues(NamedTuple):
     keys: tuple[Tensor, ...]
     """One tensor for each layer, (rows, heads, prompts, head size)"""
     values: tuple[Tensor, ...]
-    """As `keys`"""
+    """One tensor for each layer, in the shape of its keys"""
     visible: Tensor | None = None
     """(rows, prompts) bool: which of the prompts a row sees; None: all of them"""
 

@@ -163,17 +163,17 @@ def own_table(
     groups = comparable_groups(reading.table)
     if not groups:
         return _empty([nothing_yet(reading.table, store), *unreadable(reading)])
-    known = columns_of(groups)
+    measured = columns_of(groups)
     rows = _named("--rows", rows, {name for group in groups for name in traits(group)})
-    columns = _named("--columns", columns, known)
+    columns = _named("--columns", columns, measured)
     shown = filtered(groups, where)
     if not shown:
         return _empty([nothing_such(where), *unreadable(reading)])
-    names = columns or [DEV, *(name for name, column in known.items() if column.is_average)]
+    names = columns or [DEV, *(name for name, column in measured.items() if column.is_average)]
     alike = _by_row(shown, rows or DEFAULT_ROWS)
     chosen = {name: best_on_dev(candidates) for name, candidates in alike.items()}
     numbers = group_numbers(groups)
-    own = _distinct([with_decimals(known[name], list(chosen.values())) for name in names])
+    own = _distinct([with_decimals(measured[name], list(chosen.values())) for name in names])
     ranked = rank_rows(
         [_own_row(name, group, own, numbers) for name, group in chosen.items()], own, store
     )

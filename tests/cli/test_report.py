@@ -1,8 +1,6 @@
 """`harness report`, opened from disk in a real Chromium."""
 
 import json
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,6 +11,7 @@ import pytest
 
 from harness import cli
 from harness.trials.store import Store
+from tests.browser import chromium
 from tests.cli import reports
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -53,16 +52,12 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    if not found and not os.environ.get("CI"):
-        pytest.skip("there is no Chromium here")
-    assert found, "CI needs Chromium; .ci/run installs it"
+    path = chromium()
     with playwright.sync_playwright() as tool:
         # Chromium's sandbox does not start as root in a container; the page is our own.
-        chromium = tool.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
+        browser = tool.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

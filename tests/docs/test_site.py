@@ -4,7 +4,6 @@ import html
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from pydantic import Field, FilePath
 from harness import plugin
 from harness.plugin import registry
 from harness.plugin.fields import described_fields
+from tests.browser import chromium
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
@@ -69,11 +69,7 @@ def test_every_document_is_a_page_and_nothing_is_loaded_from_elsewhere(site: Pat
 @pytest.mark.slow
 @pytest.mark.process
 def test_the_search_field_works_from_the_disk(site: Path) -> None:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    browser = next(filter(None, map(shutil.which, names)), None)
-    if not browser and not os.environ.get("CI"):
-        pytest.skip("there is no Chromium here")
-    assert browser, "CI needs Chromium; .ci/run installs it"
+    browser = chromium()
     with playwright.sync_playwright() as tool:
         page = tool.chromium.launch(executable_path=browser, args=["--no-sandbox"]).new_page()
         page.goto(f"{site.as_uri()}/index.html?q=pruner")
