@@ -25,8 +25,9 @@ def info_nce(
     candidates = positives if hard_negatives is None else torch.cat([positives, hard_negatives])
     # Autocast would multiply in bf16, in which cosines near 1 have steps of 0.004.
     with torch.autocast(anchors.device.type, enabled=False):
-        left = functional.normalize(anchors.float(), dim=1)
-        right = functional.normalize(candidates.float(), dim=1)
+        precise = torch.promote_types(anchors.dtype, torch.float32)
+        left = functional.normalize(anchors.to(precise), dim=1)
+        right = functional.normalize(candidates.to(precise), dim=1)
         similarity = left @ right.T
     targets = torch.arange(len(anchors), device=anchors.device)
     logits = similarity / temperature
