@@ -36,7 +36,8 @@ class Claim:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._own = Owner()
+        self.owner = Owner()
+        """This process, as the others read it in the file"""
         self._released = threading.Event()
 
     def take(self) -> Owner | None:
@@ -53,7 +54,7 @@ class Claim:
                 continue  # another process has removed the empty folder
             try:
                 with os.fdopen(descriptor, "wb") as file:
-                    file.write(json.dumps(asdict(self._own)).encode() + b"\n")
+                    file.write(json.dumps(asdict(self.owner)).encode() + b"\n")
             except OSError:  # the disk is full
                 self.path.unlink(missing_ok=True)
                 raise
@@ -63,13 +64,13 @@ class Claim:
     def release(self) -> None:
         """Give the claim back, unless another process has taken it over."""
         self._released.set()
-        if _read(self.path)[0] == self._own:
+        if _read(self.path)[0] == self.owner:
             self.path.unlink(missing_ok=True)
 
     def _live(self) -> None:
         """Give signs of life until the claim is given back or taken over."""
         while not self._released.wait(BEAT_SECONDS):
-            if _read(self.path)[0] != self._own:
+            if _read(self.path)[0] != self.owner:
                 return  # this process was taken for gone; two equal results do no harm
             with suppress(OSError):  # a full disk, or a server that is away for a moment
                 descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)  # it creates no file

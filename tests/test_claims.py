@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -96,7 +96,7 @@ def test_many_threads_work_one_after_the_other(path: Path) -> None:
 def test_a_living_owner_of_another_machine_keeps_its_claim(path: Path) -> None:
     claim = Claim(path)
     claim.take()
-    claim._own = type(claim._own)(**{**vars(claim._own), "place": "elsewhere"})
+    claim.owner = replace(claim.owner, place="elsewhere")
     of_another_machine(path)
     assert not wait_until_free(path, 1.5)
     claim.release()

@@ -42,8 +42,8 @@ class RemoteClaim:
     def __init__(self, remote: RemoteFolder, key: str, running: Path) -> None:
         """`running`: the folder of the trial on this machine, into which notes are brought."""
         self.remote, self.key, self.running = remote, key, running
-        self._own = Owner()
-        self._name = f"{key}-{self._own.token}"
+        self.owner = Owner()
+        self._name = f"{key}-{self.owner.token}"
         self._released = threading.Event()
         self._thread = threading.Thread(target=self._live, name=f"claim {key}", daemon=True)
 
@@ -93,7 +93,7 @@ class RemoteClaim:
 
     def _beat(self) -> None:
         """Write the claim anew; the server's time of the object is the sign of life."""
-        content: dict[str, Any] = {"owner": asdict(self._own), "progress": None}
+        content: dict[str, Any] = {"owner": asdict(self.owner), "progress": None}
         with suppress(OSError):  # it has not begun
             content["progress"] = (self.running / PROGRESS).read_text(encoding="utf-8")
         self.remote.put(f"{RUNNING_OBJECTS}/{self._name}", json.dumps(content).encode())

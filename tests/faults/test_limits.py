@@ -1,6 +1,7 @@
 """A trial that takes too much, ends its worker or prints without end fails alone, with a reason."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ import torch
 
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH, UserError, headline, reason
 from harness.sweeps.machines import Limits
-from harness.sweeps.process_memory import family, machine_memory, parent, resident
+from harness.sweeps.process_memory import children, family, machine_memory, parent, resident
 from harness.sweeps.workers import watchdog
 from harness.sweeps.workers.limits import Watchdog, limited, stopped, with_log
 from harness.sweeps.workers.watchdog import Watch
@@ -387,8 +388,11 @@ def test_watchdog_keeps_output_of_every_kind(tmp_path: Path) -> None:
 def test_watchdog_that_was_killed_is_replaced(tmp_path: Path) -> None:
     first = Watchdog.here()
     assert Watchdog.here() is first
-    first._process.kill()
-    first._process.wait(60)
+    for process in children(os.getpid()):
+        if b"harness.sweeps.workers.watchdog" in Path(f"/proc/{process}/cmdline").read_bytes():
+            os.kill(process, signal.SIGKILL)
+            while resident(process):
+                time.sleep(0.01)
     with Watchdog.here().watching(tmp_path, tmp_path / "log", "sweep", Limits()):
         os.system("echo still here")
     assert (tmp_path / "log").read_text().endswith("==\nstill here\n")

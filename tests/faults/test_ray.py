@@ -162,6 +162,27 @@ def test_a_lost_head_loses_nothing(
 # Addresses at which there is no cluster
 
 
+@pytest.fixture
+def in_short(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> Path:
+    """The folder for temporary files of this process."""
+    monkeypatch.setattr(folders.tempfile, "tempdir", str(temporary))
+    return temporary
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch, in_short: Path) -> Callable[[str], str]:
+    """begin(RAY_ADDRESS): the page of Ray's dashboard in a session that ends at once."""
+
+    assert in_short.exists()  # in which Ray's files would be
+
+    def session(address: str) -> str:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with sessions.ray_session(dashboard=True) as (_, page):
+            return page
+
+    return session
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("address", "sentence"),
@@ -176,23 +197,23 @@ def test_a_lost_head_loses_nothing(
     ],
 )
 def test_wrong_address_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, address: str, sentence: str
+    begin: Callable[[str], str], address: str, sentence: str
 ) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    with pytest.raises(UserError) as refused, sessions.ray_session():
-        pytest.fail("there is no cluster")
+    with pytest.raises(UserError) as refused:
+        begin(address)
     assert str(refused.value).startswith(sentence)
 
 
+@pytest.mark.process
 def test_auto_without_a_cluster_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str]
 ) -> None:
     def none(*_: object, **__: object) -> None:
         raise ConnectionError("Could not find any running Ray instance.\nPlease specify one")
 
     monkeypatch.setattr(sessions.ray, "init", none)
     with pytest.raises(UserError) as refused:
-        sessions._begin("auto", tmp_path, dashboard=False)
+        begin("auto")
     assert str(refused.value) == (
         "no Ray cluster could be joined: RAY_ADDRESS is auto (Could not find any running Ray "
         "instance. Please specify one)"
@@ -209,8 +230,9 @@ def test_auto_without_a_cluster_is_one_sentence(
     ],
 )
 @pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.process
 def test_ray_that_does_not_come_up_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception, times: int
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str], error: Exception, times: int
 ) -> None:
     """Whatever Ray raises: the second try has its own folder, and after it comes a sentence."""
     tried: list[object] = []
@@ -221,35 +243,50 @@ def test_ray_that_does_not_come_up_is_tried_again(
             raise error
         return SimpleNamespace(dashboard_url="127.0.0.1:8265")
 
+    nowhere = SimpleNamespace(gcs_address="127.0.0.1:1", get_node_id=str)
     monkeypatch.setattr(sessions.ray, "init", start)
+    monkeypatch.setattr(sessions.ray, "get_runtime_context", lambda: nowhere)
+    monkeypatch.setattr(sessions.ray, "nodes", list)
     if times == 1:
-        assert sessions._begin("", tmp_path, dashboard=True) == "127.0.0.1:8265"
+        assert begin("") == "127.0.0.1:8265"
     else:
         with pytest.raises(SweepStopped, match="did not start, also at a second try") as stopped:
-            sessions._begin("", tmp_path, dashboard=True)
+            begin("")
         assert "Traceback" not in str(stopped.value)
         assert "\n" not in str(stopped.value)
     assert len(set(tried)) == 2
 
 
-def test_a_cluster_that_refuses_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.process
+def test_a_cluster_that_refuses_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str]
+) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise Exception("Version mismatch: The cluster was started with Ray 2.1")
 
-    monkeypatch.setattr(sessions, "_check_reachable", lambda _: None)
     monkeypatch.setattr(sessions.ray, "init", refuse)
-    with pytest.raises(UserError, match=r"no Ray cluster could be joined.*Version mismatch"):
-        sessions._begin("127.0.0.1:6379", Path(), dashboard=False)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        pytest.raises(UserError, match=r"no Ray cluster could be joined.*Version mismatch"),
+    ):
+        begin(f"127.0.0.1:{listener.getsockname()[1]}")
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("in_short")
 def test_what_fails_in_ray_later_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "_begin", lambda *_, **__: "")
-    monkeypatch.setattr(sessions, "_endpoints", list)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     sentence = "Ray has failed, so the sweep ends here;"
-    with pytest.raises(SweepStopped, match=sentence), sessions.ray_session():
-        raise sessions.ray.exceptions.RaySystemError("lost")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        head = SimpleNamespace(
+            gcs_address=f"127.0.0.1:{listener.getsockname()[1]}", get_node_id=str
+        )
+        page = SimpleNamespace(dashboard_url=None)
+        monkeypatch.setattr(sessions.ray, "init", lambda *_, **__: page)
+        monkeypatch.setattr(sessions.ray, "get_runtime_context", lambda: head)
+        monkeypatch.setattr(sessions.ray, "nodes", list)
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        with pytest.raises(SweepStopped, match=sentence), sessions.ray_session():
+            raise sessions.ray.exceptions.RaySystemError("lost")
 
 
 def forever(*_: object, **__: object) -> None:
@@ -259,16 +296,19 @@ def forever(*_: object, **__: object) -> None:
             time.sleep(100)
 
 
-def test_slow_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.process
+def test_slow_start_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str]
+) -> None:
     monkeypatch.setattr(sessions.ray, "init", forever)
     monkeypatch.setattr(sessions, "START_SECONDS", 0.3)
     with pytest.raises(SweepStopped, match="Ray did not start in"):
-        sessions._begin("", tmp_path, dashboard=False)
+        begin("")
 
 
 @pytest.mark.process
 def test_a_head_that_ends_while_it_starts_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str], tmp_path: Path
 ) -> None:
     """Ray waits for it long after; the process is a zombie, because nobody waits for it."""
     program = shutil.copy(shutil.which("sleep") or "", tmp_path / "gcs_server")
@@ -276,8 +316,7 @@ def test_a_head_that_ends_while_it_starts_is_one_sentence(
 
     def start(*_: object, **__: object) -> None:
         heads.append(subprocess.Popen([program, "100"]))
-        time.sleep(0.3)
-        assert sessions._head_lives()
+        time.sleep(0.3)  # longer than LOST_SECONDS, so that the living head was seen
         os.kill(heads[0].pid, signal.SIGKILL)
         forever()
 
@@ -285,13 +324,14 @@ def test_a_head_that_ends_while_it_starts_is_one_sentence(
     monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(sessions, "LOST_SECONDS", 0.1)
     with pytest.raises(SweepStopped, match=r"or its head was lost on the way$"):
-        sessions._begin("", tmp_path, dashboard=False)
+        begin("")
     assert [head.wait() for head in heads] == [-signal.SIGKILL]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("goes", [False, True])
 def test_what_listens_and_never_answers_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, *, goes: bool
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str], *, goes: bool
 ) -> None:
     """Ray waits, whether the listener stays, or goes while the cluster is joined."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -307,7 +347,7 @@ def test_what_listens_and_never_answers_is_one_sentence(
         monkeypatch.setattr(sessions, "JOIN_SECONDS", 100 if goes else 0.3)
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         with pytest.raises(UserError) as refused:
-            sessions._begin(address, Path(), dashboard=False)
+            begin(address)
     assert str(refused.value) == (
         f"no Ray cluster could be joined: RAY_ADDRESS is {address}, and what listens there does "
         f"not answer as Ray does"
@@ -332,13 +372,6 @@ def test_reason_of_a_dead_worker_is_one_sentence(tmp_path: Path, said: str, why:
 
 
 # Folders
-
-
-@pytest.fixture
-def in_short(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> Path:
-    """The folder for temporary files of this process."""
-    monkeypatch.setattr(folders.tempfile, "tempdir", str(temporary))
-    return temporary
 
 
 def test_folder_is_private_and_goes_at_the_end(in_short: Path) -> None:
@@ -432,4 +465,4 @@ def test_machine_without_a_package_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(machine_check, "version", none)
     with pytest.raises(UserError, match=r"cannot run trials: it does not have the package torch$"):
-        check_same("node-3", {}, machine_check._answer([]))
+        check_same("node-3", {}, machine_check.digests_or_reason([]))

@@ -307,10 +307,10 @@ def test_the_claim_of_a_machine_that_is_gone_is_taken_over(
     monkeypatch.setattr(remote_claims, "REMOTE_GONE_SECONDS", 0.3)
     found: RemoteFolder = machine("a").remote
     gone = RemoteClaim(found, record(1).key, tmp_path)
-    gone._own = Owner(place="another machine")
+    gone.owner = Owner(place="another machine")
     monkeypatch.setattr(gone, "_live", lambda: None)  # it gives no sign of life
     assert gone.take() is None
-    assert asdict(gone._own)["place"] == "another machine"
+    assert asdict(gone.owner)["place"] == "another machine"
     ours = RemoteClaim(found, record(1).key, tmp_path)
     assert ours.take() is not None
     threading.Event().wait(0.5)

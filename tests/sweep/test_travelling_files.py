@@ -284,6 +284,6 @@ def test_machine_that_joined_later_with_other_data_runs_no_trial(
 ) -> None:
     monkeypatch.setattr(worker, "receive", lambda: None)
     sent = {"trial": portable(trial), "part": None, "files": {}}
-    worker._arrive({**sent, "key": key(trial)})
+    worker.arrive({**sent, "key": key(trial)})
     with pytest.raises(UserError, match=r"has other models or data than the machine where .*_HUB$"):
-        worker._arrive({**sent, "key": "0" * 32})
+        worker.arrive({**sent, "key": "0" * 32})

@@ -62,15 +62,15 @@ def check_machines(samples: Sequence[Trial], files: LocalFiles) -> None:
     for sample in samples:
         here |= digests_of(sample)
     sent = [trial_settings(sample, files) for sample in samples]
-    for name, answer in on_every_machine(_answer, sent):
+    for name, digests in on_every_machine(digests_or_reason, sent):
         try:
-            check_same(name, here, ray.get(answer, timeout=ANSWER_SECONDS))
+            check_same(name, here, ray.get(digests, timeout=ANSWER_SECONDS))
         except ray.exceptions.RayError as error:
             why = shortened(str(error).strip().splitlines()[-1], 300)
             raise UserError(f"the machine {name} of the cluster cannot run trials: {why}") from None
 
 
-def _answer(samples: Sequence[Mapping[str, Any]]) -> Digests | str:
+def digests_or_reason(samples: Sequence[Mapping[str, Any]]) -> Digests | str:
     """The digests on this machine, or why there are none."""
     try:
         digests = digests_of_code()

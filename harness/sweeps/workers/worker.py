@@ -93,7 +93,7 @@ def _report_of(
     """Do a job, if it can be done now; the report of its end, or of why it is put off."""
     try:
         if settings["files"]:
-            _arrive(settings)
+            arrive(settings)
         if store.has_note(stop_note(store.running_folder, sweep)):
             raise Interrupted("the sweep ends")
         with postponing():
@@ -110,7 +110,7 @@ def _report_of(
         return {"status": "failed", "reason": str(why), "dev": None, "recorded": False}
 
 
-def _arrive(settings: Mapping[str, Any]) -> None:
+def arrive(settings: Mapping[str, Any]) -> None:
     """Receive the files of a trial.
 
     Raises UserError when they cannot be received, and when this machine has other models or data.
