@@ -7,6 +7,8 @@ import sys
 from contextlib import suppress
 from typing import TextIO
 
+from harness.processes import collect_seldom
+
 UNWRITTEN = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of an output that takes no more: its reader has gone, or its disk is full"""
 INTERRUPTED = 130
@@ -26,6 +28,7 @@ def main() -> None:
     # Processes of Python that libraries start, such as Ray's, import nothing from the working
     # folder.
     os.environ["PYTHONSAFEPATH"] = "1"
+    collect_seldom()
     try:
         _prepare_streams()
         try:

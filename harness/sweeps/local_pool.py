@@ -24,6 +24,7 @@ from harness.sweeps.pool import (
     unstored_report,
 )  # fmt: skip
 from harness.training.interruption import ended_by_sigterm, outside
+from harness.training.memory import own_garbage
 from harness.training.progress import Progress
 from harness.trials.lookup import provide
 from harness.trials.output import kept_output
@@ -116,7 +117,7 @@ class LocalPool:
                 provide(self.store, trial.config.encoder)
             except UserError as why:  # the trial that trains the encoder has failed
                 return failed(trial, str(why))
-            with self.store.logging(key) as log, kept_output(log), postponing():
+            with own_garbage(), self.store.logging(key) as log, kept_output(log), postponing():
                 weights, running = self.store.weights(key), self.store.running(key)
                 made.append(attempt(trial, report, weights, running))
             return made[0]

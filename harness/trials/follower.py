@@ -4,6 +4,7 @@ It is a program (`harness.processes`), which reads what it is from its first lin
 when the input ends, because rank 0 has then ended.
 """
 
+import gc
 import json
 import os
 import sys
@@ -35,6 +36,7 @@ def be_a_rank() -> None:
     try:
         trial, place = arrived(told["trial"]), Place(**told["place"])
         _ = trial.declared
+        gc.freeze()  # the imports are no garbage, and DeepSpeed collects at the start of an engine
         os.write(answers, b"ready\n")
         follow(trial, place)
     except BaseException as error:

@@ -1,6 +1,9 @@
 """A trial's memory is its own, and a loss that is not finite is named."""
 
+import gc
 import math
+import weakref
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from harness.plugin.method import Method
 from harness.plugin.resolution import resolve
 from harness.plugin.stage import Stage
 from harness.training.loop import Trainer, restore, snapshot
-from harness.training.memory import peak_memory
+from harness.training.memory import own_garbage, peak_memory
 from harness.training.optimisers import LOSS_SCALE, StageOptimiser
 from harness.training.progress import Outcome
 from harness.training.seeds import seed_everything
@@ -41,6 +44,29 @@ def test_what_was_freed_before_does_not_count() -> None:
         pass
     assert len(kept) == PIECES
     assert before.host - after.host > 0.8 * PIECES * BYTES / 2**20
+
+
+class Circle:
+    """An object that only the collector of garbage can free."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_garbage_of_a_trial_is_gone_after_it(*, fails: bool) -> None:
+    before = Circle()
+    with suppress(ValueError), own_garbage():
+        within = [weakref.ref(Circle()) for _ in range(3)]
+        assert gc.get_freeze_count() > 0
+        if fails:
+            raise ValueError
+    assert [circle() for circle in within] == [None] * 3
+    assert gc.get_freeze_count() == 0  # of a notebook, say, whose own garbage is collected again
+    of_before = weakref.ref(before)
+    del before
+    gc.collect()
+    assert of_before() is None
 
 
 # A loss that is not finite is named with its step and its stage.

@@ -22,7 +22,7 @@ from harness.sweeps.workers.files import LocalFiles, receive
 from harness.sweeps.workers.gpu_share import NEEDS_MORE
 from harness.sweeps.workers.limits import limited, stop_note, stopped, watched
 from harness.sweeps.workers.rank_actors import in_this_group
-from harness.training.memory import give_back
+from harness.training.memory import give_back, own_garbage
 from harness.training.progress import Progress
 from harness.trials.lookup import provide
 from harness.trials.record import Record
@@ -96,7 +96,7 @@ def _report_of(
             arrive(settings)
         if store.has_note(stop_note(store.running_folder, sweep)):
             raise Interrupted("the sweep ends")
-        with postponing():
+        with own_garbage(), postponing():
             return do(settings, store, sweep, limits)
     except (Postponed, Interrupted) as why:
         return {"status": POSTPONED, "reason": str(why), "dev": None}
