@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 from harness.plugin import registry
-from harness.plugin.fields import DescribedField, described_fields
+from harness.plugin.fields import OWN, RELEASED, SHARED, DescribedField, described_fields
 
 TABLE = """\
 | field | type | default | published values | description | range |
@@ -20,8 +20,11 @@ def method_page(name: str) -> str:
     """The page of a method: what its plugin says about itself, and a table of its fields."""
     config = registry.load(name).method.config_type
     fields = described_fields(config)
-    own = [field for field in fields if field.own]
-    shared = [field for field in fields if not field.own]
+    groups = {
+        title: [field for field in fields if field.group == title]
+        for title in (OWN, RELEASED, SHARED)
+    }
+    tables = [f"## {title}\n\n{field_table(group)}" for title, group in groups.items() if group]
     choices = get_args(config.model_fields["setting"].annotation)
     settings = ", ".join(f"`{each}`" for each in choices)
     return f"""\
@@ -33,12 +36,7 @@ Its settings are {settings}. [The methods](../methods.md#{name}) says what it do
 measured. A published value is the paper's, for a setting and an encoder (`*` is any encoder); it
 stands before the default. `--set FIELD=VALUE` changes a field.
 
-## Its own fields
-
-{field_table(own)}
-## Fields that it shares with other methods
-
-{field_table(shared)}"""
+{chr(10).join(tables)}"""
 
 
 def field_table(fields: Iterable[DescribedField]) -> str:

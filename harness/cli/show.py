@@ -147,13 +147,13 @@ def print_method(name: str, console: Console) -> None:
     Raises UserError for a method that cannot be loaded.
     """
     from harness.plugin import registry
-    from harness.plugin.fields import described_fields
+    from harness.plugin.fields import OWN, RELEASED, SHARED, described_fields
 
     config = registry.load(name).config_type
     fields = described_fields(config)
     _line(console, registry.docstring_line(registry.locate(name)))
-    for title, own in (("Its own hyperparameters", True), ("Shared with other methods", False)):
-        group = [field for field in fields if field.own == own]
+    for title in (OWN, RELEASED, SHARED):
+        group = [field for field in fields if field.group == title]
         if group:
             console.print()
             _line(console, f"{title} (--set NAME=VALUE):")

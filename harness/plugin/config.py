@@ -175,6 +175,10 @@ class MethodConfig(DecoderConfig):
     encoder itself come before those of "*". They hold for all revisions of an encoder.
     """
 
+    released: ClassVar[frozenset[str]] = frozenset()
+    """Names of the fields that choose between the paper and what its released code does without the
+    paper's saying so, be it by accident. `harness show` and the method's page list them apart."""
+
     encoder: str = Field(
         "bert-base-uncased",
         description="name of a model on the Hugging Face Hub, also NAME@REVISION, or a folder",

@@ -28,6 +28,11 @@ BOUNDS = {
 """Constraint -> the attribute with its value, and how it reads"""
 
 
+OWN = "Its own hyperparameters"
+RELEASED = "Where its released code differs from the paper, or says more"
+SHARED = "Shared with other methods"
+
+
 @dataclass(frozen=True)
 class DescribedField:
     """A hyperparameter in words; its texts are Markdown, with values between backticks."""
@@ -40,12 +45,12 @@ class DescribedField:
     defaults that follow from the value of another field"""
     meaning: str
     range: str
-    own: bool
-    """Whether the method's own file declares it"""
+    group: str
+    """OWN or RELEASED where the method's own file declares it, else SHARED"""
 
 
 def described_fields(config: type[MethodConfig]) -> list[DescribedField]:
-    """All hyperparameters of a method: first its own, then those that it shares with others."""
+    """All hyperparameters of a method, group by group."""
     dependent = _dependent(config)
     described = [
         DescribedField(
@@ -55,17 +60,19 @@ def described_fields(config: type[MethodConfig]) -> list[DescribedField]:
             [*_published(config.published, name), *dependent.get(name, ())],
             _description(config, name),
             ", ".join(_bounds(field)),
-            _declared_in(config, name),
+            _group(config, name),
         )
         for name, field in config.model_fields.items()
     ]
-    return sorted(described, key=lambda field: not field.own)
+    return sorted(described, key=lambda field: (OWN, RELEASED, SHARED).index(field.group))
 
 
-def _declared_in(config: type[MethodConfig], name: str) -> bool:
-    """Whether the method's own file declares a field, be it with another default only."""
-    classes = [each for each in config.__mro__ if each.__module__ == config.__module__]
-    return any(name in each.__annotations__ for each in classes)
+def _group(config: type[MethodConfig], name: str) -> str:
+    """The group of a field. It is the method's own also with another default only."""
+    if name in config.released:
+        return RELEASED
+    classes = [parent for parent in config.__mro__ if parent.__module__ == config.__module__]
+    return OWN if any(name in parent.__annotations__ for parent in classes) else SHARED
 
 
 def _type(annotation: Any) -> str:

@@ -56,6 +56,7 @@ class Config(ReplacedTokenConfig):
         },
         ("sup", "roberta-base"): {"learning_rate": 0.024},
     }  # fmt: skip
+    released: ClassVar = frozenset({"position_shift"})
 
     @property
     def unused(self) -> Collection[str]:

@@ -57,6 +57,7 @@ class Config(plugin.TrainingConfig):
         ("sup", "roberta-base"): {"learning_rate": 1e-2, "prompt_length": 10},
         ("sup", "roberta-large"): {"prompt_length": 10},
     }  # fmt: skip
+    released: ClassVar = frozenset({"position_shift"})
 
     @classmethod
     def dependent_defaults(cls, given: Mapping[str, object]) -> Mapping[str, object]:

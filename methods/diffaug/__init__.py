@@ -94,6 +94,10 @@ class Config(plugin.TrainingConfig):
             "stage1_steps": 1250, "stage1_decay_steps": 1614, "auxiliary_weight": 0.0,
         },
     }  # fmt: skip
+    released: ClassVar = frozenset({
+        "auxiliary_released", "position_shift", "stage1_decay_steps", "stage1_clip",
+        "denoising", "roberta_prefix_space",
+    })  # fmt: skip
 
     @classmethod
     def dependent_defaults(cls, given: Mapping[str, object]) -> Mapping[str, object]:

@@ -45,6 +45,7 @@ class Config(plugin.TrainingConfig):
         },
     }  # fmt: skip
     """The rate of bert-large is SimCSE's; the RoBERTas have the values of the released `run.sh`"""
+    released: ClassVar = frozenset({"repetition_range", "momentum_start"})
 
 
 class Declaration(plugin.Declaration[Config]):

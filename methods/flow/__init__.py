@@ -5,7 +5,7 @@ vectors that the frozen encoder draws with its dropout on, as released.
 """
 
 from collections.abc import Collection
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -38,6 +38,8 @@ class Config(plugin.TrainingConfig):
     )
     weight_decay: float = Field(0.01, ge=0)
     precision: plugin.Precision = "fp32"
+
+    released: ClassVar = frozenset({"vector_dropout"})
 
     @property
     def unused(self) -> Collection[str]:

@@ -53,6 +53,10 @@ class Config(plugin.SemiSupervisedConfig):
             "learning_rate": 5e-5, "batch_size": 512, "epochs": 3, "test_denoise": True,
         },
     }  # fmt: skip
+    released: ClassVar = frozenset({
+        "denoising", "dev_denoise", "test_denoise", "test_shift", "final_stop",
+        "roberta_prefix_space",
+    })  # fmt: skip
 
     @property
     def head_is_transform(self) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from harness.cli.show import show
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.plugin.fields import described_fields
+from harness.plugin.fields import RELEASED, described_fields
 from harness.report.matching import Commands
 from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables
@@ -237,6 +237,19 @@ def test_a_method_has_every_hyperparameter_with_its_meaning(shown: Shown) -> Non
     assert lines[start + 1] == "      peak rate of the linear decay"
     assert lines[start + 2].startswith("      published: unsup, bert-large-uncased: 1e-05; ")
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("method", registry.names())
+def test_accidents_of_released_code_stand_apart(method: str, shown: Shown) -> None:
+    config = registry.load(method).config_type
+    assert config.released <= config.model_fields.keys()
+    lines = shown(method)
+    assert (f"{RELEASED} (--set NAME=VALUE):" in lines) == bool(config.released)
+    if config.released:
+        apart = lines[lines.index(f"{RELEASED} (--set NAME=VALUE):") + 1 :]
+        apart = apart[: apart.index("")]
+        names = {line.split()[0] for line in apart if line.startswith("  ") and line[2] != " "}
+        assert names == config.released
 
 
 def test_a_method_is_found_by_its_path(shown: Shown) -> None:
