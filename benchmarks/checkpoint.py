@@ -1,4 +1,4 @@
-"""What the checkpoint of a running trial costs, as a share of the training at the default interval.
+"""Cost of the checkpoint of a running trial, as a share of the training at the default interval.
 
 Unsupervised SimCSE trains an encoder of the size of BERT base with random weights, and saves itself
 after every step: weights, the best weights so far, AdamW's state and a digest of it all. The time
@@ -38,7 +38,7 @@ class Measured(Checkpoint):
     """A checkpoint after every step, whose seconds are noted."""
 
     seconds: list[tuple[float, float]]
-    """Of the clock, and of the processor"""
+    """Seconds of the clock, and of the processor"""
 
     def due(self, *, ends: bool) -> bool:
         """Whether there was a step."""

@@ -1,4 +1,4 @@
-"""How often the interval of a comparison holds the true difference, in simulated sweeps.
+"""Share of comparisons whose interval holds the true difference, in simulated sweeps.
 
 Two systems are trained on several seeds and scored on the same pairs. A cosine is the gold score,
 times the quality of the system, plus what makes the pair hard for every system, for this system,

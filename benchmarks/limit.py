@@ -1,4 +1,4 @@
-"""How far training and evaluation are from the machine's matrix products.
+"""Distance of training and evaluation from the machine's matrix products.
 
 The peak is what bare products of the shapes of a step reach: tokens by weights, forward and both
 ways back, in the same precision and with the same threads; each shape counts with its best of
@@ -45,7 +45,7 @@ KINDS = {
     "optimiser": ("_foreach", "adam", "_fused", "addcdiv", "lerp", "norm"),
     "filled memory": ("fill", "zero"),
 }
-"""What is listed -> parts of the names of torch's operations; the first that fits counts"""
+"""Title in the list -> parts of the names of torch's operations; the first that fits counts"""
 ROUNDS = 7
 TEXTS = 1024
 """Sentences of the evaluation"""

@@ -30,7 +30,7 @@ TOKENS, WIDTH, HEADS = 3000, 384, 12
 BLOCKS = ((128, 24), (20, 30), (8, 120))
 """(rows, length) of the blocks of attention"""
 RATE = 0.1
-"""Of dropout"""
+"""Rate of dropout"""
 
 
 def compare(what: str, theirs: Callable[[], Any], ours: Callable[[], Any], rounds: int) -> None:

@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def run() -> tuple[str, float]:
-    """What the quickstart prints, and its seconds, with an empty store and an empty cache."""
+    """Output of the quickstart, and its seconds, with an empty store and an empty cache."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             name: value

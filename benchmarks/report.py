@@ -1,4 +1,4 @@
-"""What a report of many trials costs: `harness report`, and the page in a browser.
+"""Cost of a report of many trials: `harness report`, and the page in a browser.
 
 The store is one of `store.py`. The report is written in a new process, as a user meets it: wall and
 processor seconds, and the size of the folder. The page is opened from disk in headless Chromium,

@@ -1,4 +1,4 @@
-"""What the size of a store costs: start of a trial, `harness list trials`, `harness table`.
+"""Cost of the size of a store: start of a trial, `harness list trials`, `harness table`.
 
 The stores have 1,000, 10,000 and 100,000 made-up trials. A trial has a history of 250 evaluations
 (500 points) and 20 test details. The shares are those of a sweep with large grids: a fifth is final
@@ -138,7 +138,7 @@ def table(records: list[Record]) -> pa.Table:
 
 
 def histories(rows: int) -> pa.ListArray:
-    """So many histories: training loss and dev score at each of EVALUATIONS."""
+    """Histories, in this number: training loss and dev score at each of EVALUATIONS."""
     generator, points = np.random.default_rng(0), 2 * EVALUATIONS
     step = np.tile(np.repeat(125 * np.arange(EVALUATIONS), 2), rows)
     metric = pa.DictionaryArray.from_arrays(

@@ -1,4 +1,4 @@
-"""What sweeps cost beyond the work of their trials, and what they save.
+"""Cost of sweeps beyond the work of their trials, and their savings.
 
     python benchmarks/sweep.py overhead --trials 100 1000   # a further trial, the driver's time
     python benchmarks/sweep.py sharing                      # a shared first stage, or none

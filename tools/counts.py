@@ -72,7 +72,7 @@ class Source:
         )
 
     def imported(self, modules: Iterable[str]) -> Iterator[str]:
-        """Those of `modules` that the file imports, at its top or inside of a function."""
+        """Modules among `modules` that the file imports, at its top or inside of a function."""
         modules = set(modules)
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 Gradients = list[list[Tensor]]
-"""Of each optimiser, in the order in which they take their first steps, after clipping"""
+"""Gradients of each optimiser, in the order in which they take their first steps, after clipping"""
 
 
 @contextmanager

@@ -59,11 +59,11 @@ class Trial:
     dev: float = 0.0
     """Its score on the dev set of the embedded data"""
     seconds: float = 0.0
-    """Those of its steps alone; fused, the first trial has those of all"""
+    """Seconds of its steps alone; fused, the first trial has those of all"""
 
     @cached_property
     def steps(self) -> Steps:
-        """What computes its losses."""
+        """Module that computes its losses."""
         return Steps(self.kit, self.seed)
 
     def built(self) -> Any:
@@ -153,7 +153,7 @@ def _note(trial: Trial, method: Any) -> None:
 
 
 def trials_of(method: str, values: Mapping[str, object], count: int) -> list[Trial]:
-    """So many trials with learning rates and seeds of their own."""
+    """Trials with learning rates and seeds of their own."""
     plugin = registry.load(method)
     fields = plugin.config_type.model_fields
     known = {name: value for name, value in values.items() if name in fields}
@@ -165,7 +165,7 @@ def trials_of(method: str, values: Mapping[str, object], count: int) -> list[Tri
 
 
 def farthest(one: Sequence[Trial], other: Sequence[Trial]) -> dict[str, float]:
-    """What differs -> the largest difference between a trial alone and the same one fused.
+    """Quantity -> the largest difference between a trial alone and the same one fused.
 
     That of losses and of norms is a share of the value.
     """

@@ -52,7 +52,7 @@ class RandomState:
 
 @dataclass
 class Request:
-    """What one trial asks the encoder for, and how its rows lie in memory."""
+    """Request of one trial to the encoder, and how its rows lie in memory."""
 
     encoder: Encoder
     batch: TextBatch
@@ -146,7 +146,7 @@ class _OwnNumbers(TorchFunctionMode):
         self.joined = joined
         owners = [each for each in joined.requests for block in each.blocks if block.rows]
         self.owners = cycle(owners)
-        """Of the calls of attention to come: one for each block in every layer"""
+        """Requests of the calls of attention to come: one for each block in every layer"""
         self.inside = False
         """Whether numbers of one request are being drawn"""
 
@@ -157,7 +157,7 @@ class _OwnNumbers(TorchFunctionMode):
         return call(*given, **named)
 
     def dropped(self, states: Tensor, rate: float, *, training: bool) -> Tensor:
-        """As `plain_attention.dropped`, in whose place it stands."""
+        """Dropout like `plain_attention.dropped`, in whose place it stands."""
         drop = partial(_dropped, rate=rate, training=training)
         if self.inside:
             return drop(states)
@@ -172,7 +172,7 @@ class _OwnNumbers(TorchFunctionMode):
         return torch.cat(parts, dim=along)
 
     def drawn(self, owner: Request, draw: Callable[[], Tensor]) -> Tensor:
-        """What `draw` gives with the random numbers of a request."""
+        """Result of `draw` with the random numbers of a request."""
         owner.state.use()
         self.inside = True
         found = draw()
@@ -188,7 +188,7 @@ class FusedEncoder:
         """encoder: a copy of the trials' encoder that nobody else uses."""
         self.encoder = encoder.train()
         self.requests: Sequence[Request] = ()
-        """Of the pass that is running"""
+        """Requests of the pass that is running"""
         for parameter in encoder.parameters():
             parameter.requires_grad_(False)
         words, output = encoder.model.get_input_embeddings(), embedding_output(encoder.model)
@@ -199,7 +199,7 @@ class FusedEncoder:
             attention.forward = partial(self._attend, attention, attention.forward)
 
     def __call__(self, requests: Sequence[Request]) -> list[Any]:
-        """What the model of transformers would give to each request alone."""
+        """Output of the model of transformers for each request alone."""
         joined, encoder = _Joined(requests), self.encoder
         one = requests[0].where is not None and encoder._one_position
         options: dict[str, Any] = {"prefix": _prefix(requests), "unpadded": joined}
@@ -229,7 +229,7 @@ class FusedEncoder:
         return [SimpleNamespace(last_hidden_state=part) for part in parts]
 
     def _attend(self, module: Any, usual: Any, states: Tensor, *given: Any, **named: Any) -> Any:
-        """As `Encoder._attend`."""
+        """Attention like `Encoder._attend`."""
         if self.encoder._where is None:
             return usual(states, *given, **named)
         parts = [

@@ -1,4 +1,4 @@
-"""What training, evaluation and sweeps reach on one GPU: one command, under 8 minutes.
+"""Speed of training, evaluation and sweeps on one GPU: one command, under 8 minutes.
 
 It needs no network and no mirror: the weights are random, with the shapes of BERT base and RoBERTa
 large, and the texts are two to five of the embedded sentences in a row. bf16, or what the GPU has.
@@ -168,7 +168,7 @@ def evaluation(place: Place) -> None:
 
 
 def determinism(place: Place) -> None:
-    """What deterministic kernels cost."""
+    """Cost of deterministic kernels."""
     found = {}
     for mode in ("default", "warn"):
         kit = kit_of(place, "base", batch_size=64)
@@ -180,7 +180,7 @@ def determinism(place: Place) -> None:
 
 
 def compiled(place: Place) -> None:
-    """What `torch.compile` makes of the training."""
+    """Training under `torch.compile`."""
     steps = place.steps(200)
     plain, other = (ours(place, "base", 64, steps, compiled=each) for each in (False, True))
     print(f"compiled layers, batch 64: {other / plain:.2f} times as fast as plain ones")

@@ -1,4 +1,4 @@
-"""Where the forward passes of several trials wait for one another."""
+"""Meeting point at which the forward passes of several trials wait for one another."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Meeting:
-    """Where the passes of several trials wait for one another, each in a thread of its own.
+    """Meeting point of the passes of several trials, each in a thread of its own.
 
     One trial runs at a time, with its own random numbers. The last one that asks runs the pass.
     """

@@ -25,7 +25,7 @@ def shape_of(name: str) -> PreTrainedConfig:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the models and texts of the measurements are, and how long they are."""
+    """Models and texts of the measurements: their folders and lengths."""
 
     folder: Path
     short: bool
@@ -56,7 +56,7 @@ class Place:
         return path
 
     def steps(self, number: int) -> int:
-        """So many steps, or two with `--short`."""
+        """Number of steps, or two with `--short`."""
         return 2 if self.short else number
 
 

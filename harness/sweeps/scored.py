@@ -18,7 +18,7 @@ from harness.trials.trial import key
 Scored = list[tuple[Values, float]]
 """Configurations, each with the mean of its dev scores"""
 COST_MARGIN = 0.5
-"""Where cost selects, too: the points on dev (Spearman x100) by which the chosen configuration may
+"""Points on dev (Spearman x100) by which the chosen configuration may
 be worse, about a standard deviation over seeds (`TYPICAL` in `resolution.py`)"""
 _logger = logging.getLogger(__name__)
 _FINISHED = pc.field("status") == "finished"

@@ -243,7 +243,7 @@ class _Others:
 
     def __init__(self) -> None:
         self._lines: dict[str, dict[str, asyncio.Event]] = {}
-        """What is waited for -> the jobs that wait, the one that tries first; its event is set"""
+        """Work of others -> the jobs that wait for it; the first one tries, and its event is set"""
 
     async def wait(self, key: str, why: str) -> None:
         """Wait until this job may try again. `why`: what another process does."""

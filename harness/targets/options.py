@@ -60,7 +60,7 @@ class SweepOptions:
     trial_timeout: str | float | None = None
     """The longest that one trial may take: seconds, or a text such as 30m"""
     address: str | None = None
-    """That of a Ray cluster"""
+    """Address of a Ray cluster"""
     dashboard: bool | None = None
     """Whether Ray's dashboard shows the trials; None: on a cluster"""
     track: str | None = None
@@ -125,12 +125,12 @@ class SweepOptions:
 
     @property
     def resources(self) -> Resources:
-        """What each trial occupies."""
+        """Resources that each trial occupies."""
         return Resources(self.cpus_per_trial, gpus_of(self.gpus_per_trial))
 
     @property
     def limits(self) -> Limits:
-        """What each trial may take."""
+        """Limits of each trial."""
         memory = self.memory_per_trial and self.memory_per_trial * 2**30
         return Limits(seconds_of(self.trial_timeout), memory)
 
@@ -180,7 +180,7 @@ class SweepOptions:
         return read_values(self.values, map(registry.load, registry.names() if self.values else ()))
 
     def overrides(self) -> "Overrides":
-        """What the options change in a search space."""
+        """Changes that the options make in a search space."""
         from harness.sweeps.spaces.overrides import Overrides
 
         return Overrides(

@@ -120,7 +120,7 @@ class Model(NamedTuple):
 
     name: str
     pooling: str | None
-    """That of a plain encoder"""
+    """Pooling of a plain encoder; None: of a method"""
 
 
 Suites = Mapping[str, bool]

@@ -106,7 +106,7 @@ def draw_meaning(rng: random.Random, scene: int) -> Meaning:
 
 
 def similarity(first: Meaning, second: Meaning) -> float:
-    """How similar two meanings are, from 0 to 1.
+    """Similarity of two meanings, from 0 to 1.
 
     It is the weighted share of equal slots among those that at least one of the meanings fills.
     """

@@ -22,7 +22,7 @@ ANSWER_SECONDS = 900.0
 DECIDING = ("torch", "transformers", "tokenizers", "numpy", "scipy")
 """Packages on whose versions the last digits of a result depend"""
 Digests = dict[str, str]
-"""What decides results, such as `the model "bert-base-uncased"` -> its digest or version"""
+"""Parts that decide results, such as `the model "bert-base-uncased"` -> its digest or version"""
 
 
 def digests_of_code() -> Digests:

@@ -192,7 +192,7 @@ class Jobs(tune.Callback):  # type: ignore[misc]
 
 
 class Stopping:
-    """What Ctrl-C and SIGTERM do to a sweep whose trials run.
+    """Stop of a sweep by Ctrl-C or SIGTERM while trials run.
 
     The first one asks the trials to give way; Tune goes on meanwhile, because a worker that reports
     waits until it is heard. A trial that does not train at the moment, for example because it is

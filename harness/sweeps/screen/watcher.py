@@ -97,7 +97,7 @@ class Phase:
     """Trials that a search asks for at a time: a round, those of a sampler, or final seeds."""
 
     title: str
-    """It is shown when the phase begins; "": another phase has its trials and shows them"""
+    """Title, shown when the phase begins; "": another phase has its trials and shows them"""
     left: Callable[[], Collection[str]]
     """The keys of the trials that have not ended; without those that a sampler may suggest"""
     stored: int = 0

@@ -114,7 +114,7 @@ def in_this_group(store: str, cpus: float, gpus: float, files: dict[str, str] | 
 
 @contextmanager
 def _meeting() -> Iterator[str]:
-    """Where the ranks find one another: on loopback, or in the network of a cluster."""
+    """Address at which the ranks find one another: on loopback, or in the network of a cluster."""
     if not os.environ.get("RAY_ADDRESS"):
         with on_loopback() as address:
             yield address
