@@ -5,6 +5,7 @@ contrastive learning on Wiki1M sentences, binary classification of NLI triplets.
 one is ConSERT's own joint training, in which both losses see labelled NLI pairs.
 """
 
+from collections.abc import Collection
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -15,6 +16,8 @@ from harness.data.shapes import Accepts
 from harness.errors import UserError
 from harness.plugin import Optimisation, Selection, Stage
 
+WITH_RATE = ("token-cutoff", "feature-cutoff", "dropout")
+"""Views that remove a share of the sentence"""
 LARGE = {"max_length": 40}
 UNSUPERVISED_LARGE = {
     **LARGE,
@@ -75,6 +78,20 @@ class Config(plugin.SemiSupervisedConfig):
         },
         ("sup", "bert-large-uncased"): LARGE,
     }  # fmt: skip
+
+    @property
+    def unused(self) -> Collection[str]:
+        unused, views = {*super().unused}, (self.first_view, self.second_view)
+        if self.setting == "sup" and not self.contrastive_weight:
+            unused |= {"first_view", "second_view", "temperature"}
+            views = ("none", "none")
+        if "adversarial" not in views:
+            unused.add("noise_norm")
+        if views[0] not in WITH_RATE:
+            unused.add("first_rate")
+        if views[1] not in WITH_RATE:
+            unused.add("second_rate")
+        return unused
 
     @model_validator(mode="after")
     def _views_differ(self) -> Self:

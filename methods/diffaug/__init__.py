@@ -20,6 +20,10 @@ STAGE_2_TRAINS = {
     "augmentation": ("augmentation.*",),
 }
 """What trains besides head and classifier"""
+OF_PREFIXES = ("prefix_length", "share_network", "position_shift")
+OF_OTHERS = ("rank", "lora_scale", "combination")
+"""Fields of adapters and LoRA"""
+OF_STAGE_1 = ("stage1_learning_rate", "stage1_batch_size", "stage1_decay_steps", "stage1_clip")
 AFTER_STAGE_1 = {
     "learning_rate", "batch_size", "epochs", "max_steps", "accumulation", "temperature",
     "sentences", "second_stage", "auxiliary_weight", "auxiliary_batch_size", "auxiliary_released",
@@ -114,9 +118,12 @@ class Config(plugin.TrainingConfig):
 
     @property
     def unused(self) -> Collection[str]:
-        if self.augmentation == "prefix":
-            return {"rank", "lora_scale", "combination"}
-        return {"prefix_length", "share_network", "position_shift"}
+        prefix = self.augmentation == "prefix"
+        return {
+            *(OF_OTHERS if prefix else OF_PREFIXES),
+            *(() if self.auxiliary_weight else ("auxiliary_batch_size", "auxiliary_released")),
+            *(() if self.stage1_steps else OF_STAGE_1),
+        }
 
     @model_validator(mode="after")
     def _analysis_is_of_prefixes(self) -> Self:

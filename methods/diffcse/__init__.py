@@ -4,7 +4,7 @@ Chuang et al., NAACL 2022; diffcse.md. The supervised setting is D2CSE's: the sa
 NLI triplets.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -60,7 +60,8 @@ class Config(ReplacedTokenConfig):
     def dependent_defaults(cls, given: Mapping[str, object]) -> Mapping[str, object]:
         """Other edits and other uses of them are of 15 %; without a discriminator it is SimCSE.
 
-        The 15 % are those of Tables 4 and 15.
+        The 15 % are those of Tables 4 and 15. Edited sentences in the contrastive loss train in
+        SimCSE's paradigm (appendix B), and so at its rate and for its one epoch.
         """
         chosen: dict[str, object] = {}
         objective = given.get("objective", "detection")
@@ -68,6 +69,8 @@ class Config(ReplacedTokenConfig):
             chosen["masking_ratio"] = 0.15
         if objective in ("none", *AUGMENTED):
             chosen["head"] = "tanh"
+        if objective in AUGMENTED:
+            chosen |= {"learning_rate": 3e-5, "epochs": 1}
         return chosen
 
     @model_validator(mode="after")
@@ -101,6 +104,21 @@ class Config(ReplacedTokenConfig):
                 "static_corruption holds generated replacements (edit=replace) of the same "
                 "sentence only"
             )
+
+    @property
+    def unused(self) -> Collection[str]:
+        unused = set()
+        if not (self.conditional or self.augments):
+            unused |= {"edit", "masking_ratio"}
+        if not (self.conditional and self.objective == "detection"):
+            unused.add("rtd_reduction")
+        if not self.generated:
+            unused |= {"generator", "generator_eval", "replace_only_masked"}
+        if self.augments:
+            unused.add("replaced_token_weight")
+        if not self.contrastive:
+            unused.add("temperature")
+        return unused
 
     @property
     def augments(self) -> bool:

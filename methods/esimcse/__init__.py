@@ -3,6 +3,7 @@
 Wu et al., COLING 2022; esimcse.md.
 """
 
+from collections.abc import Collection
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -46,6 +47,18 @@ class Config(plugin.TrainingConfig):
     }  # fmt: skip
     """The rate of bert-large is SimCSE's; the RoBERTas have the values of the released `run.sh`"""
     released: ClassVar = frozenset({"repetition_range", "momentum_start"})
+
+    @property
+    def unused(self) -> Collection[str]:
+        return {
+            *(() if self.repetition_rate else ("repetition_range",)),
+            *(() if self.queue_size else ("momentum", "momentum_start")),
+        }
+
+    @property
+    def queue_size(self) -> int:
+        """Vectors in the queue of negatives."""
+        return int(self.queue_ratio * self.batch_size)
 
 
 class Declaration(plugin.Declaration[Config]):

@@ -23,7 +23,7 @@ class Method(Declaration, plugin.Method[Config]):
         self.encoder = kit.encoder()
         width = self.encoder.hidden_size
         self.head = TanhHead(width)
-        self.queue = VectorQueue(int(config.queue_ratio * config.batch_size), width)
+        self.queue = VectorQueue(config.queue_size, width)
         if self.queue.size:
             self.momentum = MomentumEncoder(self.encoder, config.momentum, config.momentum_start)
 

@@ -4,6 +4,7 @@ Jiang et al., EMNLP 2022; promptbert.md; semisupervised.md. On a RoBERTa it is P
 the comments h is the state at the mask, and delta is what the template alone would put there.
 """
 
+from collections.abc import Collection
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -57,6 +58,17 @@ class Config(plugin.SemiSupervisedConfig):
         "denoising", "dev_denoise", "test_denoise", "test_shift", "final_stop",
         "roberta_prefix_space",
     })  # fmt: skip
+
+    @property
+    def unused(self) -> Collection[str]:
+        unused = {*super().unused}
+        if self.denoising == "none":
+            unused |= {"dev_denoise", "test_denoise", "test_shift"}
+        if not self.test_denoise:
+            unused.add("test_shift")
+        if self.setting == "sup":
+            unused.add("second_template")
+        return unused
 
     @property
     def head_is_transform(self) -> bool:

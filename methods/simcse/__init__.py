@@ -48,7 +48,12 @@ class Config(plugin.SemiSupervisedConfig):
 
     @property
     def unused(self) -> Collection[str]:
-        return {*super().unused, *([] if self.masked_language_weight else ["masking_ratio"])}
+        unused = {*super().unused}
+        if not self.masked_language_weight:
+            unused.add("masking_ratio")
+        if self.setting != "sup":
+            unused.add("hard_negative_weight")
+        return unused
 
     @model_validator(mode="after")
     def _synonyms_need_sentences(self) -> Self:

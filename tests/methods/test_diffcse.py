@@ -598,6 +598,10 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
 def test_each_ablation_is_one_setting_away(values: dict[str, Any], ratio: float, head: str) -> None:
     config = resolve(registry.load("diffcse"), values)
     assert (config.masking_ratio, config.head) == (ratio, head)
+    simcse = values.get("objective") in ("positives", "negatives")  # appendix B
+    rate = 1e-5 if "encoder" in values else 7e-6
+    expected = (3e-5, 1) if simcse else (rate, 2)
+    assert (config.learning_rate, config.epochs) == expected
 
 
 @pytest.mark.parametrize(

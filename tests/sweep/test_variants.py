@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from harness.plugin import registry
 from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.space import load_space
@@ -155,6 +156,67 @@ def test_a_grid_of_one_configuration_is_no_search(found: Found) -> None:
     [plain] = found("setting: sup\nmethods: {simcse: }\n")
     keys = [list(map(key, each.trials([each.fixed], "final"))) for each in (search, plain)]
     assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "tried"),
+    [
+        # An epoch of the embedded sentences has 94 steps of 64.
+        ("epochs: [1, 2, 4, 8], max_steps: [120]", [(1, 120), (2, 120)]),
+        ("epochs: [1], max_steps: [10, 20, 1000, 2000]", [(1, 10), (1, 20), (1, 1000)]),
+        ("epochs: [1, 2]", [(1, None), (2, None)]),
+    ],
+)
+def test_a_length_that_another_one_ends_is_not_varied(
+    lengths: str, tried: list[tuple[float, int | None]], found: Found
+) -> None:
+    fixed = "sentences: graded-sentences, max_steps: null"
+    method = f"simcse: {{set: {{{fixed}}}, grid: {{{lengths}}}}}"
+    [search] = found(f"methods: {{{method}}}\n")
+    assert [(each["epochs"], each.get("max_steps")) for each in searched(search)] == tried
+    trials = search.trials(searched(search), "search")
+    assert len({trial.declared.steps for trial in trials}) == len(tried)
+
+
+def test_epochs_under_one_limit_are_no_search(found: Found) -> None:
+    method = "simcse: {set: {sentences: graded-sentences, max_steps: 5}, grid: {epochs: [1, 2]}}"
+    [search] = found(f"methods: {{{method}}}\n")
+    assert not search.rounds
+
+
+@pytest.mark.parametrize(
+    ("method", "fixed", "void"),
+    [
+        ("diffaug", {"auxiliary_weight": 0}, {"auxiliary_batch_size": 8}),
+        ("diffaug", {"auxiliary_weight": 0}, {"auxiliary_released": True}),
+        ("diffaug", {"stage1_steps": 0}, {"stage1_learning_rate": 1.0, "stage1_batch_size": 3}),
+        ("diffaug", {"stage1_steps": 0}, {"stage1_decay_steps": 9, "stage1_clip": "released"}),
+        ("simcse", {}, {"hard_negative_weight": 1.0}),
+        ("simcse", {"setting": "semisup"}, {"hard_negative_weight": 1.0}),
+        ("diffcse", {"objective": "none"}, {"edit": "delete", "masking_ratio": 0.4}),
+        ("diffcse", {"replaced_token_weight": 0}, {"generator": "x", "rtd_reduction": "sum"}),
+        ("diffcse", {"objective": "masked-language"}, {"generator_eval": True}),
+        ("diffcse", {"edit": "delete"}, {"replace_only_masked": True, "generator": "x"}),
+        ("diffcse", {"objective": "negatives"}, {"replaced_token_weight": 1.0}),
+        ("diffcse", {"contrastive": False}, {"temperature": 0.5}),
+        ("esimcse", {"repetition_rate": 0}, {"repetition_range": "paper"}),
+        ("esimcse", {"queue_ratio": 0}, {"momentum": 0.5, "momentum_start": "random"}),
+        ("consert", {"first_view": "shuffle"}, {"first_rate": 0.5, "noise_norm": 2.0}),
+        ("consert", {"second_view": "none"}, {"second_rate": 0.5}),
+        ("consert", {"setting": "sup", "contrastive_weight": 0}, {"temperature": 0.5}),
+        ("consert", {"setting": "sup", "contrastive_weight": 0}, {"second_view": "none"}),
+        ("promptbert", {"denoising": "none"}, {"dev_denoise": False, "test_denoise": True}),
+        ("promptbert", {"test_denoise": False}, {"test_shift": False}),
+        ("promptbert", {"setting": "sup"}, {"second_template": "It is {s} [MASK]."}),
+    ],
+)
+def test_a_value_that_changes_nothing_makes_no_other_trial(
+    method: str, fixed: dict[str, Any], void: dict[str, Any]
+) -> None:
+    """Trained before they were one: with either value, scores and history were equal."""
+    config = registry.load(method).config_type
+    assert config(**fixed, **void) == config(**fixed)
+    assert config(**void) != config() or set(void) <= set(config().unused)
 
 
 def test_a_wrong_value_of_an_unused_field_is_refused(found: Found) -> None:

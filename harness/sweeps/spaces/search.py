@@ -24,6 +24,9 @@ from harness.sweeps.spaces.axes import (
 from harness.sweeps.spaces.space import Pruner, Repeats, Sampler
 from harness.trials.trial import Role, Trial, key, named
 
+LENGTHS = {"epochs", "max_steps"}
+"""Fields of which the one that ends the training first decides"""
+
 
 @dataclass(frozen=True)
 class Search:
@@ -143,7 +146,10 @@ class Search:
         """
         base = best(scored) if scored else self.fixed
         found = (self._coerced({**base, **axes}) for axes in expand(self.rounds[number], scored))
-        tried = list({repr(values): values for values in found}.values())
+        trainings: dict[object, Values] = {}
+        for values in found:
+            trainings.setdefault(self._training(values), values)
+        tried = list(trainings.values())
         if self.limit is not None and self.limit < len(tried):
             # The number of the round is the seed, so that the same command draws the same ones.
             chosen = sorted(random.Random(number).sample(range(len(tried)), self.limit))
@@ -159,7 +165,7 @@ class Search:
             return self
         tried = (self._coerced({**self.fixed, **axes}) for axes in expand(self.rounds[0], []))
         first = next(tried)
-        if any(values != first for values in tried):
+        if any(self._training(values) != self._training(first) for values in tried):
             return self
         return replace(self, fixed=first, rounds=())
 
@@ -188,6 +194,18 @@ class Search:
         """
         config = self.resolved(values).declared.config
         return {name: getattr(config, name) for name in values}
+
+    def _training(self, values: Values) -> object:
+        """Training of a configuration, the same for two that differ in a length without effect.
+
+        `epochs` beyond `max_steps`, and `max_steps` beyond `epochs`, change nothing.
+        """
+        declared = self.resolved(values).declared
+        lengths = [declared.steps_of(stage) for stage in declared.stages]
+        if LENGTHS.isdisjoint(self.searched) or None in lengths:
+            return repr(values)
+        intervals = [declared.evaluation_interval(stage) for stage in declared.stages]
+        return repr((declared.config.model_dump(exclude=LENGTHS), lengths, intervals))
 
     def trials(self, configurations: Iterable[Values], role: Role) -> list[Trial]:
         """The trials of a role: each configuration on each seed and each label subset.
