@@ -106,6 +106,7 @@ def sweep(space: str | Path, *methods: str, **options: Any) -> Table:
     """
     asked = SweepOptions(space=str(space), methods=methods, **options)
     chosen, store = asked.searches(warnings.warn), opened(asked.store)
+    from harness.sweeps.budget import out_of_time
     from harness.sweeps.screen.bar import Bar
     from harness.targets.execution import run_searches
 
@@ -117,6 +118,8 @@ def sweep(space: str | Path, *methods: str, **options: Any) -> Table:
             bar.close()
 
     result = _apart(run)
+    for sentence in out_of_time(result.left_out):
+        warnings.warn(sentence, stacklevel=2)
     if problems := [
         *(f"no configuration of {label} finished" for label in result.undecided),
         *([f"{result.failed} trials failed"] if result.failed else ()),

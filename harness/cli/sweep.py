@@ -36,8 +36,8 @@ _notice = partial(echo, err=True)
 
 
 @with_sweep_options(
-    *SHOWN, "gpus_per_trial", "memory_per_trial", "trial_timeout", "address", "dashboard",
-    "track", "local",
+    *SHOWN, "gpus_per_trial", "memory_per_trial", "trial_timeout", "budget", "address",
+    "dashboard", "track", "local",
 )  # fmt: skip
 def sweep(options: SweepOptions, dry_run: DryRunOption = False) -> None:
     """Search on dev, train the chosen configurations on the final seeds, and test them.
@@ -257,6 +257,10 @@ def _end_if_incomplete(
 
     complete: whether all rows of a published table could be run, and all suites measured.
     """
+    from harness.sweeps.budget import out_of_time
+
+    for sentence in out_of_time(result.left_out):
+        console.print(sentence, soft_wrap=True)
     for label in result.undecided:
         console.print(f"No configuration of {label} finished, so none could be chosen.")
     if result.failed or result.undecided:

@@ -97,6 +97,14 @@ class Declared:
             "longer fails.",
         ),
     ] = None
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="The time of the whole sweep, such as 20m or 8h. The searches share it, the final "
+            "seeds keep their part, and the same command goes on with what did not run.",
+        ),
+    ] = None
     address: Annotated[
         str | None,
         typer.Option(

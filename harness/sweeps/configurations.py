@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from optuna.trial import FrozenTrial, TrialState
 
 from harness.errors import UserError
+from harness.sweeps.budget import Budget
 from harness.sweeps.pool import Report, Slot
 from harness.sweeps.scored import tried_of
 from harness.sweeps.spaces.axes import Values
@@ -55,9 +56,16 @@ class Configurations:
     """
 
     def __init__(
-        self, search: Search, study: Study, store: Store, listed: Iterable[Values] | None = None
+        self,
+        search: Search,
+        study: Study,
+        store: Store,
+        listed: Iterable[Values] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         """`listed`: the configurations of a grid; None: the sampler suggests them.
+
+        `budget`: the time of the sweep; None: no limit.
 
         What was running when an earlier process ended goes on under its number. Of a sampler, what
         the store has and the study does not know is added to the study.
@@ -76,7 +84,8 @@ class Configurations:
         self._repeated, self._spent = 0, 0.0
         self._repeats = len(search.trials([search.fixed], "search"))
         """The number of trials of a configuration"""
-        self._budget = None if listed is not None else search.sampler
+        self._sampler = None if listed is not None else search.sampler
+        self.time = budget or Budget(None, [search], lambda: 1)
         if listed is None:
             self._go_on()
         else:
@@ -164,8 +173,8 @@ class Configurations:
         listed = len(self._waiting) * self._repeats
         if not self._may_ask():
             return listed
-        assert self._budget
-        most = self._budget.configurations
+        assert self._sampler
+        most = self._sampler.configurations
         return None if most is None else listed + (most - len(self._asked)) * self._repeats
 
     @property
@@ -176,9 +185,11 @@ class Configurations:
 
     def _may_ask(self) -> bool:
         """Whether the sampler may suggest a further configuration."""
-        if self._budget is None or self._repeated >= REPEATS:
+        if self._sampler is None or self._repeated >= REPEATS:
             return False
-        most, hours = self._budget.configurations, self._budget.hours
+        if not self.time.has_time(self.search):
+            return False
+        most, hours = self._sampler.configurations, self._sampler.hours
         now = time.monotonic()
         spent = self._spent + sum(now - since for since in self._running.values())
         return (most is None or len(self._asked) < most) and (hours is None or spent < 3600 * hours)
@@ -199,7 +210,7 @@ class Configurations:
                 continue
             # What is suggested later is suggested better, so nothing is before a slot is free.
             slot = await runs.lanes.slot(self.search.label)
-            if self._budget:  # other sweeps of the search have workers for what they have begun
+            if self._sampler:  # other sweeps of the search have workers for what they have begun
                 tasks += [asyncio.create_task(self._run(runs, each)) for each in self._join()]
             begun = self._next()
             if begun is None:
@@ -210,9 +221,17 @@ class Configurations:
             tasks.append(task)
             await asyncio.sleep(0)  # its other seeds wait for slots before the next configuration
         await asyncio.gather(*tasks)
+        if self._sampler and not self.time.has_time(self.search):
+            most = self._sampler.configurations
+            left = 0 if most is None else max(0, most - len(self._asked)) * self._repeats
+            if left or most is None:
+                self.time.left_out[self.search.label] += left
 
     def _next(self) -> Configuration | None:
         """Begin with one more configuration; None where nothing of it is left to run."""
+        if self._waiting and not self.time.has_time(self.search):
+            self.time.left_out[self.search.label] += len(self._waiting) * self._repeats
+            self._waiting.clear()
         if self._waiting:
             return self._begin(*self._waiting.popleft())
         if not self._may_ask():  # the hours are over now
@@ -239,10 +258,12 @@ class Configurations:
         hears = name == configuration.first and not self.study.over_seeds
         progressed = partial(self._stops, configuration) if hears else None
         self._running.setdefault(name, time.monotonic())
+        self.time.began(self.search)
         trial = configuration.left[name]
         report = await runs.report(name, trial, self.search.label, slot, progressed)
         self._running.pop(name, None)
         self._spent += report.get("seconds") or 0.0
+        self.time.ended(self.search, report)
         self._heard(configuration, name, report)
 
     def _begin(self, number: int | None, values: Values) -> Configuration | None:

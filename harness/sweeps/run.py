@@ -6,7 +6,7 @@ when the same command is given.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from harness.shared_cache import check_caches
+from harness.sweeps.budget import Budget
 from harness.sweeps.cost import long_first
 from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.pool import Lanes, Pool, Slot, finish
@@ -55,6 +56,8 @@ class SweepResult:
     """Searches of which no configuration finished"""
     finals: set[str]
     """Keys of the final trials"""
+    left_out: Mapping[str, int]
+    """Label of a search -> its trials for which the budget had no time; 0: their number is open"""
 
 
 def run_sweep(
@@ -68,13 +71,14 @@ def run_sweep(
     local: bool | None = None,
     tracking: TrialWatcher | None = None,
     only_parts: bool = False,
+    budget: float | None = None,
 ) -> SweepResult:
     """Run the trials that the store has not finished.
 
     `dashboard`: whether they are shown in Ray's dashboard. `local`: whether they run in this
     process; None: where that takes no longer. `tracking`: hears of them, too. `only_parts`: make
     what they share, and run none of them; these are the trials of the first rounds and, as far as
-    they are known, those of the final seeds.
+    they are known, those of the final seeds. `budget`: seconds for all of it; None: no limit.
     Raises UserError, before anything runs, for a model or a data file that is not there, or for a
     cache or a store that cannot be written.
     """
@@ -95,7 +99,7 @@ def run_sweep(
                 )
             )  # fmt: skip
 
-        sweep = Sweep(searches, store, start, watcher, everyone(heard))
+        sweep = Sweep(searches, store, start, watcher, everyone(heard), budget)
         sweep.check(only_parts=only_parts)
         return sweep.serve(sweep.prepare() if only_parts else sweep.run())
 
@@ -110,16 +114,20 @@ class Sweep:
         start: Callable[[], Pool],
         watcher: SweepWatcher,
         heard: TrialWatcher,
+        budget: float | None = None,
     ) -> None:
         """`start`: gives what runs trials; it is called when there is one to run.
 
-        `heard`: hears of the trials; it is the watcher, or has it among others.
+        `heard`: hears of the trials; it is the watcher, or has it among others. `budget`: seconds
+        of the sweep; None: no limit.
         """
         self.searches, self.store, self.watcher = searches, store, watcher
         self._start = start
         self.lanes = Lanes()
         self.runs = TrialRuns(store, self.lanes, lambda: self.pool, heard)
         self.phases = Phases(watcher, lambda: self.pool.slots)
+        everything = [*implied(searches), *searches]
+        self.budget = Budget(budget, everything, lambda: self.pool.slots)
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
         self._samplers: set[str] = set()
@@ -174,7 +182,9 @@ class Sweep:
             sweep.result()
         finally:
             finish(loop)
-        return SweepResult(self._failed(), self._undecided, self._finals)
+        return SweepResult(
+            self._failed(), self._undecided, self._finals, dict(self.budget.left_out)
+        )
 
     async def prepare(self) -> None:
         """Make what the known trials share, and run none of them."""
@@ -245,13 +255,13 @@ class Sweep:
         by_key = _by_key(trials)
         missing = by_key.keys() - self.runs.settled.keys(by_key)
         if not search.pruner or not missing:
-            await self._all(title, search, trials)
+            await self._all(title, search, trials, searching=True)
             return
         from harness.sweeps.configurations import Configurations
         from harness.sweeps.study import Study  # Optuna takes long to import
 
         study = Study(search, self.store, name)
-        configurations = Configurations(search, study, self.store, values)
+        configurations = Configurations(search, study, self.store, values, self.budget)
         await self._judged(title, search, configurations, len(by_key) - len(missing))
 
     async def _sampled(self, search: Search, sampler: Sampler) -> Scored:
@@ -270,7 +280,7 @@ class Sweep:
         from harness.sweeps.study import Study  # Optuna takes long to import
 
         study = Study(search, self.store)
-        configurations = Configurations(search, study, self.store)
+        configurations = Configurations(search, study, self.store, budget=self.budget)
         await self._judged(title, search, configurations, configurations.settled_count)
         tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
         return scored_of(search, tried, self.store)
@@ -286,8 +296,10 @@ class Sweep:
         await configurations.run(self.runs, lambda: self.pool.slots)
         self.phases.end(phase)
 
-    async def _all(self, title: str, search: Search, trials: list[Trial]) -> None:
-        """Run all of the trials that the store lacks."""
+    async def _all(
+        self, title: str, search: Search, trials: list[Trial], *, searching: bool = False
+    ) -> None:
+        """Run the trials that the store lacks; of a search, those for which there is time."""
         by_key = _by_key(trials)
         settled = self.runs.settled.keys(by_key)
         missing = long_first({name: by_key[name] for name in by_key if name not in settled})
@@ -297,17 +309,30 @@ class Sweep:
         self.runs.expected |= {
             name: trial for name, trial in missing.items() if name not in self.runs.reports
         }
+        if title and not searching:
+            self.budget.finals(search, len(missing))
         await self.phases.begin(phase)
 
         async def run(name: str, slot: Slot | None) -> None:
-            await self.runs.report(name, missing[name], search.label, slot)
+            report = await self.runs.report(name, missing[name], search.label, slot)
+            self.budget.ended(search, report, final=not searching)
             del missing[name]
 
-        tasks = []
+        tasks, late = [], list[str]()
         for name in list(missing):
             asked = name in self.runs.reports  # another search has done so
-            slot = None if asked else await self.lanes.slot(search.label)
+            slot = None if asked or late else await self.lanes.slot(search.label)
+            if searching and not asked and (late or not self.budget.has_time(search)):
+                late.append(name)
+                if slot:
+                    slot.free()
+                continue
+            self.budget.began(search)
             tasks.append(asyncio.create_task(run(name, slot)))
+        for name in late:
+            del missing[name]
+            self.runs.expected.pop(name, None)
+        self.budget.left_out.update({search.label: len(late)} if late else {})
         await asyncio.gather(*tasks)
         self.phases.end(phase)
 

@@ -12,7 +12,7 @@ from harness.evaluation.suites import suite
 from harness.shared_cache import check_caches
 from harness.sweeps.pools import Asked, measured, pool
 from harness.sweeps.spaces.search import Search
-from harness.targets.options import SweepOptions, use_cluster
+from harness.targets.options import SweepOptions, seconds_of, use_cluster
 from harness.targets.published import Model, Notice, Suites, printed_suites
 from harness.training.progress import Progress
 from harness.trials.lookup import model, provide
@@ -54,6 +54,7 @@ def run_searches(
         return run_sweep(
             searches, store, options.resources, options.limits, watcher,
             dashboard=dashboard, local=options.local, tracking=tracking, only_parts=only_parts,
+            budget=seconds_of(options.budget, "--budget"),
         )  # fmt: skip
 
 

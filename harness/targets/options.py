@@ -59,6 +59,8 @@ class SweepOptions:
     """GiB of host memory"""
     trial_timeout: str | float | None = None
     """The longest that one trial may take: seconds, or a text such as 30m"""
+    budget: str | float | None = None
+    """The time of the whole sweep: seconds, or a text such as 20m or 8h; None: no limit"""
     address: str | None = None
     """Address of a Ray cluster"""
     dashboard: bool | None = None
@@ -74,11 +76,14 @@ class SweepOptions:
         whole_numbers(self.seeds, "--seeds")
         whole_numbers(self.subsets, "--subsets")
         _check_range("--configurations", self.configurations, 1, 1_000_000)
-        if self.configurations is not None and (self.published or self.of_table):
-            raise UserError(
-                "--configurations has no meaning with --published or --paper: published values "
-                "are not searched"
-            )
+        for option, value in (
+            ("--configurations", self.configurations), ("--budget", self.budget),
+        ):  # fmt: skip
+            if value is not None and (self.published or self.of_table):
+                raise UserError(
+                    f"{option} has no meaning with --published or --paper: published values "
+                    f"are not searched"
+                )
 
     def _check_target(self) -> None:
         if not self.of_table:
@@ -106,7 +111,8 @@ class SweepOptions:
                     )
         _check_range("--cpus-per-trial", self.cpus_per_trial, 0.1, UNBOUNDED)
         _check_range("--memory-per-trial", self.memory_per_trial, 0.1, UNBOUNDED)
-        seconds_of(self.trial_timeout)
+        seconds_of(self.trial_timeout, "--trial-timeout")
+        seconds_of(self.budget, "--budget")
         gpus_of(self.gpus_per_trial)
         if self.track is not None:
             check_tracker(self.track)
@@ -132,7 +138,7 @@ class SweepOptions:
     def limits(self) -> Limits:
         """Limits of each trial."""
         memory = self.memory_per_trial and self.memory_per_trial * 2**30
-        return Limits(seconds_of(self.trial_timeout), memory)
+        return Limits(seconds_of(self.trial_timeout, "--trial-timeout"), memory)
 
     def searches(self, notice: "Notice") -> "list[Search]":
         """The searches that are asked for.
@@ -230,8 +236,8 @@ def whole_numbers(numbers: str | Sequence[int], option: str) -> tuple[int, ...]:
     )
 
 
-def seconds_of(duration: str | float | None) -> float | None:
-    """The time limit of a trial, as seconds or as a text like `90s`, `30m` or `2h`, in seconds.
+def seconds_of(duration: str | float | None, option: str) -> float | None:
+    """A time limit, as seconds or as a text like `90s`, `30m` or `2h`, in seconds.
 
     Raises UserError for anything else.
     """
@@ -242,8 +248,7 @@ def seconds_of(duration: str | float | None) -> float | None:
     seconds = float(parts[1]) * {"s": 1, "m": 60, "h": 3600}[parts[2]] if parts else 0.0
     if seconds < 1:
         raise UserError(
-            f"--trial-timeout {text}: write a duration of at least one second, such as 90s, 30m or "
-            f"2h"
+            f"{option} {text}: write a duration of at least one second, such as 90s, 30m or 2h"
         )
     return seconds
 

@@ -205,13 +205,13 @@ def test_show_prints_the_reason_with_its_lines(
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400)])
 def test_durations(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
+    assert seconds_of(text, "--trial-timeout") == seconds
 
 
 @pytest.mark.parametrize("text", ["", "90", "-1s", "0s", "1 h", "1d", "nans", "9" * 99 + "h", "²s"])
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="such as 90s, 30m or 2h"):
-        seconds_of(text)
+        seconds_of(text, "--trial-timeout")
 
 
 def test_log_keeps_the_beginning_and_the_end(tmp_path: Path) -> None:

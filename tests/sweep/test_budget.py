@@ -1,0 +1,155 @@
+"""`--budget`: searches share the time of a sweep, and final seeds keep their part of it."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import UserError
+from harness.sweeps.budget import Budget, out_of_time
+from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.space import load_space
+from harness.targets.options import SweepOptions
+from harness.trials.store import Store
+from tests.programs import Answer
+from tests.sweep.conftest import HEAD
+from tests.sweep.test_run import Played
+from tests.sweeping import KNOWN, one_grid
+
+RATES = ", ".join(f"{number}e-6" for number in range(1, 13))
+GRID = f"  simcse: {{grid: {{learning_rate: [{RATES}]}}}}\n"
+TWO_GRIDS = GRID + GRID.replace("simcse", "esimcse")
+SAMPLER = """\
+  simcse:
+    ranges: {learning_rate: {low: 1.0e-5, high: 1.0e-2, log: true}}
+    sampler: {name: random, configurations: 12}
+"""
+PRUNED = f"{GRID}pruner: {{name: median}}\n"
+TRIAL_SECONDS = 10.0
+
+
+class Clock:
+    """Seconds that pass only when trials end."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Timed(Played):
+    """A sweep whose trials take ten seconds each, all slots side by side."""
+
+    def __init__(self, found: list[Search], store: Store, slots: int, seconds: float) -> None:
+        super().__init__(found, store, slots)
+        self.clock = Clock()
+        self.sweep.budget = Budget(seconds, found, lambda: slots, self.clock)
+
+    def run(self) -> Counter[str]:
+        """The methods and roles of the trials that have run."""
+
+        async def scenario(played: Played) -> None:
+            while played.pool.running:
+                together = list(played.pool.running)
+                self.clock.now += TRIAL_SECONDS
+                for number, key in enumerate(together):
+                    await played.pool.end(key, dev=50.0 + number, seconds=TRIAL_SECONDS)
+
+        return Counter(self.play(scenario))
+
+
+@pytest.fixture(autouse=True)
+def no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.trials.shared_parts.missing_parts", lambda _: [])
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Callable[[str], list[Search]]:
+    def load(methods: str) -> list[Search]:
+        path = tmp_path / "space.yaml"
+        seeds = "search: {seeds: [42]}\nfinal: {seeds: [0, 1, 2]}\n"
+        path.write_text(f"{HEAD}{seeds}methods:\n{methods}", encoding="utf-8")
+        return searches(*load_space(path), Overrides())
+
+    return load
+
+
+@pytest.mark.parametrize("methods", [GRID, SAMPLER, PRUNED])
+@pytest.mark.parametrize(
+    ("slots", "seconds", "tried"),
+    [(1, 100, 7), (1, 1, 1), (2, 100, 12), (2, 60, 8)],
+)
+def test_what_fits_before_the_final_seeds_runs(
+    methods: str, slots: int, seconds: float, tried: int,
+    space: Callable[[str], list[Search]], store: Store,
+) -> None:  # fmt: skip
+    """One slot and 100 s: three final trials keep 30 of them, so seven configurations fit."""
+    played = Timed(space(methods), store, slots, seconds)
+    assert played.run() == {"simcse search": tried, "simcse final": 3}
+    left_out = played.sweep.budget.left_out
+    assert left_out.total() == 12 - tried
+    assert [f" {12 - tried} trials of simcse" in each for each in out_of_time(left_out)] == (
+        [True] if tried < 12 else []
+    )
+
+
+def test_searches_share_the_time(space: Callable[[str], list[Search]], store: Store) -> None:
+    played = Timed(space(TWO_GRIDS), store, 1, 140)
+    ran = played.run()
+    assert ran["simcse search"] == ran["esimcse search"] == 4
+    assert ran["simcse final"] == ran["esimcse final"] == 3
+    assert played.clock.now == 140
+
+
+def test_the_same_command_goes_on(space: Callable[[str], list[Search]], store: Store) -> None:
+    first = Timed(space(GRID), store, 1, 100).run()
+    second = Timed(space(GRID), store, 1, 10_000)
+    assert second.run()["simcse search"] + first["simcse search"] == 12
+    assert not second.sweep.budget.left_out
+
+
+def test_a_limit_without_a_search_is_refused(space: Callable[[str], list[Search]]) -> None:
+    with pytest.raises(UserError, match=r"^--budget limits how many configurations are tried"):
+        Budget(60, space("  simcse:\n"), lambda: 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"space": "unsup", "budget": "20 minutes"}, "--budget 20 minutes: write a duration"),
+        ({"space": "unsup", "budget": "0m"}, "--budget 0m: write a duration of at least one"),
+        ({"space": "unsup", "budget": "1h", "published": True}, "--budget has no meaning with"),
+        ({"paper": "clsr", "table": 1, "budget": "1h"}, "--budget has no meaning with --publish"),
+    ],
+)
+def test_wrong_limits_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}"):
+        SweepOptions(**options)
+
+
+@pytest.mark.slow
+def test_a_sweep_on_the_command_line(tmp_path: Path, serially: Callable[..., Answer]) -> None:
+    plugin, space, store = tmp_path / "known.py", tmp_path / "space.yaml", tmp_path / "store"
+    slowly = KNOWN.replace("    def vector(", "    time.sleep(0.4)\n\n    def vector(")
+    slowly = slowly.replace("        self.dev = ", "        time.sleep(0.4)\n        self.dev = ")
+    plugin.write_text(slowly, encoding="utf-8")
+    space.write_text(one_grid("known", "noise", [0.9, 0.6, 0.25, 0.5]), encoding="utf-8")
+    words = (plugin, space, "--store", store)
+    answer = serially(*words, "--budget", "1s")
+    assert answer.code == 0, answer.out + answer.err
+    assert "The budget had no time for" in answer.out
+    assert "and the same command goes on." in answer.out
+    few = Store(store).read().records()
+    assert 1 < len(few) < 5
+    answer = serially(*words)
+    assert answer.code == 0, answer.out + answer.err
+    assert "The budget" not in answer.out
+    records = Store(store).read().records()
+    assert {record.key for record in few} < {record.key for record in records}
+    assert [row.role for row in records].count("search") == 4
+    final = [row for row in records if row.role == "final"]
+    assert 0.25 in [row.configuration["noise"] for row in final]
