@@ -44,14 +44,6 @@ def table(
         str | None,
         typer.Option(metavar="METRIC,...", help="A column for each of these: avg, stsb, dev, ..."),
     ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="Only the rows for which this holds, such as \"encoder = 'roberta-base' and "
-            'learning_rate < 1e-4".',
-        ),
-    ] = None,
     store: options.StoreOption = None,
     format: Annotated[
         TableFormat,
@@ -107,7 +99,6 @@ def table(
         encoder=encoder,
         rows=_parts(rows),
         columns=_parts(columns),
-        where=where,
         ask=strict,
     )
     if output is None:

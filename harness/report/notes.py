@@ -100,11 +100,6 @@ def nothing_yet(trials: pa.Table, store: Path | str) -> str:
     return f"nothing to show in {store} yet{there}; run: {command}"
 
 
-def nothing_such(where: str | None) -> str:
-    """A note for a store none of whose trials fits the expression of `--where`."""
-    return f"no trials of the store fit --where {shlex.quote(where or '')}"
-
-
 def counted(number: int, noun: str) -> str:
     """A number with its noun: `1 file`, `2 files`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
