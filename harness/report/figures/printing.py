@@ -150,8 +150,6 @@ def _draw_mark(axes: Axes, mark: Mark, style: dict[str, Any], layer: float) -> N
         axes.fill_between(
             mark.x, mark.base, mark.y, color=style["color"], alpha=0.35, lw=0, zorder=layer
         )
-    elif mark.kind == "bars":
-        axes.barh(mark.y, mark.x, height=0.7, color=style["color"], zorder=layer)
     elif mark.kind == "vertical":
         for value in mark.x:
             axes.axvline(value, **{**style, "linestyle": ":"}, zorder=layer)

@@ -1,13 +1,12 @@
-"""The figures of a search's configurations: dev by hyperparameter, importance, and parallel lines.
+"""The figures of a search's configurations: dev by hyperparameter, and parallel lines.
 
-The importances are Optuna's, on a study of the store's: the store has what every kind of search has
-tried, a grid too. That study is in memory; the studies on disk stay as they are.
+They are made of what the store has, so a grid has them as well as a sampler.
 """
 
 import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.report.figures.specification import (
     NAMED,
@@ -19,7 +18,6 @@ from harness.report.figures.specification import (
     Row,
     are_numbers,
     bar_ends,
-    mark_of,
     number_text,
     round_values,
     score_axis,
@@ -28,11 +26,6 @@ from harness.report.figures.specification import (
 )
 from harness.report.figures.sweeps import SweepSearch, configurations
 
-if TYPE_CHECKING:  # it takes a second to import, and a report draws without it
-    from optuna.distributions import BaseDistribution
-
-LEAST_CONFIGURATIONS = 4
-"""Configurations below which an importance would say nothing"""
 MOST_VALUES = 8
 """An axis of parallel coordinates with so many values has a label for each, at equal distances"""
 
@@ -72,83 +65,6 @@ def _hyperparameter_panel(name: str, rows: Sequence[Row]) -> Panel:
         marks.append(Mark("points", at, dev, 0, shown, spread, hollow=pruned))
     marks.append(Mark("points", places[:1], [own[0]["dev"]], "best"))
     return Panel(x, score_axis("dev", bar_ends(marks)), marks)
-
-
-def importances(configurations: Sequence[Row]) -> dict[str, float]:
-    """The importance of each hyperparameter, the largest first; they add up to 1.
-
-    Each is the share of the variance of dev that a forest fitted to the configurations explains by
-    it (fANOVA). Pruned ones are left out, because their scores are those of shorter trainings.
-    There are none for fewer than LEAST_CONFIGURATIONS, or one hyperparameter.
-    """
-    rows = [row for row in configurations if not row["pruned"]]
-    names = sorted({name for row in rows for name in row["values"]})
-    if len(rows) < LEAST_CONFIGURATIONS or len(names) < 2:
-        return {}
-    import optuna
-    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
-
-    params = [
-        {
-            name: value if are_numbers([value]) else number_text(value)
-            for name, value in row["values"].items()
-        }
-        for row in rows
-    ]
-    spaces = {name: _distribution([p[name] for p in params if name in p]) for name in names}
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction="maximize")
-    optuna.logging.set_verbosity(before)
-    for row, values in zip(rows, params, strict=True):
-        own = {name: spaces[name] for name in values}
-        study.add_trial(
-            optuna.trial.create_trial(params=values, distributions=own, values=[row["dev"]])
-        )
-    found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
-    return {str(name): float(share) for name, share in found.items()}
-
-
-def _distribution(values: Sequence[Any]) -> "BaseDistribution":
-    """What the values may have been drawn from."""
-    from optuna.distributions import (
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
-
-    if not are_numbers(values):
-        return CategoricalDistribution(list(dict.fromkeys(values)))
-    low, high, log = min(values), max(values), spans_decades(values)
-    if all(isinstance(value, int) for value in values):
-        return IntDistribution(low, high, log=log)
-    return FloatDistribution(float(low), float(high), log=log)
-
-
-def importance_figure(search: SweepSearch) -> Figure:
-    """The importances of a search's hyperparameters, as bars."""
-    found = configurations(search)
-    rows: list[Row] = [
-        {"hyperparameter": name, "importance": value, "place": -place}
-        for place, (name, value) in enumerate(importances(found).items())
-    ]
-    bars = mark_of("bars", rows, "importance", "place", 2)
-    names = [(row["place"], row["hyperparameter"]) for row in rows]
-    panel = Panel(
-        Axis("share of the variance, 0 to 1", 0, 1),
-        Axis("", 0.4 - len(rows), 0.6, ticks=names),
-        [bars, Mark("text", bars.x, bars.y, texts=[f"{value:.2f}" for value in bars.x])],
-        height=0.5 + 0.28 * len(rows),
-    )
-    return Figure(
-        name=f"{search.file_name}-importance",
-        title=f"{search.label}: importance of the hyperparameters",
-        caption=f"Share of the variance of {search.metric} over {len(found)} configurations "
-        "that each hyperparameter explains (fANOVA of Optuna, seed 0). It holds for the values "
-        "that were tried, and says little where these are few.",
-        rows=rows,
-        panels=[panel] if rows else [],
-    )
 
 
 def parallel_figure(search: SweepSearch) -> Figure:

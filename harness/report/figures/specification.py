@@ -13,8 +13,8 @@ from typing import Any, Literal
 Row = Mapping[str, Any]
 """Numbers behind a point, by name; `key` is that of a trial, `values` has hyperparameters"""
 FigureFormat = Literal["png", "svg", "pdf"]
-Kind = Literal["line", "step", "points", "bars", "area", "vertical", "horizontal", "text"]
-"""What is drawn at (x, y); an area is between y and the base, a bar from 0 to x at height y"""
+Kind = Literal["line", "step", "points", "area", "vertical", "horizontal", "text"]
+"""What is drawn at (x, y); an area is between y and the base"""
 Look = int | Literal["pale", "best"]
 """A number of the legend, from 0; `pale` stands behind, `best` is a star or a warm line"""
 CAPTION_WIDTH = 80

@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.evaluation.catalogue import DISPLAY, card, suite_of
+from harness.evaluation.catalogue import DISPLAY
 from harness.report.figures.specification import file_name, number_text
 from harness.trials.record import FAMILY_COLUMNS, Record, record_of, searched_names
 from harness.trials.store import Store
 
 FIGURE_COLUMNS = (
-    "key", "status", "role", "search", "suite", "suite_card", "method", "setting", "encoder",
-    "seed", "label_fraction", "subset", "configuration", "selected_by", "dev_before", "dev", "test",
-    "history", "training_seconds", "device",
+    "key", "status", "role", "search", "method", "setting", "encoder", "seed", "label_fraction",
+    "subset", "configuration", "selected_by", "dev_before", "dev", "history", "training_seconds",
+    "device",
 )  # fmt: skip
 """The columns of the store that the figures of a sweep need"""
 FIGURED = 10
@@ -48,20 +48,6 @@ class SweepTrial:
     def dev(self) -> float | None:
         """The score that selects."""
         return self.record.dev_score
-
-    @property
-    def test(self) -> tuple[str, float] | None:
-        """The metric that stands for all tests, and its score; None without a test score.
-
-        It is the average of the suite, or the first test.
-        """
-        record = self.record
-        if not record.test:
-            return None
-        known = card(record.suite or suite_of(record.test), record.suite_card)
-        names = [known.average, "avg", *known.tasks(record.test)]
-        name = next((name for name in names if name in record.test), None)
-        return None if name is None else (DISPLAY.get(name, name), record.test[name])
 
 
 @dataclass(frozen=True)
