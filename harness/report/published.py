@@ -271,6 +271,8 @@ class FigureRuns(ReportedPart):
     rows: list[ReportedRow]
     axis: dict[str, list[int | float]] = Field(default={})
     """The hyperparameter along a curve -> its values; empty: each row is one model"""
+    metric: str | None = None
+    """The dev or test metric of a curve"""
 
 
 class Systems(ReportedPart):
