@@ -7,7 +7,7 @@ from harness.report.groups import Group, Score
 from harness.report.matching import Wanted
 from harness.report.measured_trials import MeasuredTrial
 from harness.report.published import ReportedRow, Value
-from harness.report.quantities import TEXTS, Measure, Quantity, Special
+from harness.report.quantities import TEXTS, Measure, Quantity
 from harness.report.significance import agrees
 
 FOREIGN = "†"
@@ -62,18 +62,6 @@ class Published:
     wanted: Wanted | None
     """The trials that would reproduce it; None when it is only quoted"""
 
-    @property
-    def number(self) -> float | None:
-        """The value as a number that ours can stand beside; None: it is none."""
-        if self.measure in TEXTS or isinstance(self.value, str) or self.value is None:
-            return None
-        return float(self.value)
-
-    @property
-    def needs_trials(self) -> bool:
-        """Whether a trial is needed for the value."""
-        return self.measure not in (Special.GIVEN, Special.HYPERPARAMETER)
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -102,6 +90,14 @@ class Cell:
     def wanted(self) -> Wanted | None:
         """The trials that would reproduce the published value; None: there are none."""
         return self.published.wanted if self.published else None
+
+    @property
+    def number(self) -> float | None:
+        """The published value as a number that ours can stand beside; None: it is none."""
+        published = self.published
+        if published is None or published.measure in TEXTS or isinstance(published.value, str):
+            return None
+        return None if published.value is None else float(published.value)
 
     @property
     def measured(self) -> Group | None:
@@ -151,7 +147,7 @@ class Cell:
     @property
     def difference(self) -> float | None:
         """Our mean minus the published number, where both are there and can be compared."""
-        number = self.published.number if self.published else None
+        number = self.number
         if self.ours is None or number is None or self.why_not:
             return None
         return self.ours.mean - number
@@ -159,7 +155,7 @@ class Cell:
     @property
     def agrees(self) -> bool | None:
         """Whether the published number lies within the spread of our seeds; None: unknown."""
-        difference, number = self.difference, self.published.number if self.published else None
+        difference, number = self.difference, self.number
         if difference is None or number is None or self.ours is None:
             return None
         if not self.ours.trained:  # the same every time, so only rounding may differ

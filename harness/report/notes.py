@@ -32,7 +32,7 @@ def leak_notes(rows: Iterable[Row]) -> list[str]:
     """A note about the marked scores: which rows, and how much of which tests."""
     lines: dict[str, list[str]] = {}
     for row in rows:
-        known = dict.fromkeys(str(leak) for cell in row.cells for leak in cell.leaks)
+        known = dict.fromkeys(str(leak) for cell in row.cells if cell.ours for leak in cell.leaks)
         if known:
             lines.setdefault(", ".join(known), []).append(row.address)
     if not lines:

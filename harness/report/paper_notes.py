@@ -10,8 +10,8 @@ from harness.report.cells import Cell
 from harness.report.groups import Group
 from harness.report.matching import Commands, Wanted, published_values, yaml_text
 from harness.report.notes import foreign
-from harness.report.paper_cells import OTHER_SYSTEM, PaperTable, citations, trials_text
-from harness.report.quantities import Quantity
+from harness.report.paper_cells import OTHER_SYSTEM, PaperTable, trials_text
+from harness.report.quantities import Quantity, Special
 from harness.report.row_names import file_name
 from harness.report.tables import Row, n_text
 
@@ -24,9 +24,11 @@ Matched = Mapping[Wanted, tuple[str, Group]]
 def source_notes(compared: PaperTable) -> list[str]:
     """The sources behind the marks, and the number of runs behind the numbers of a column."""
     runs, columns = compared.table.runs, map(str, compared.table.columns)
-    marks = citations(compared.table).items()
     return [
-        *(f"{mark} {source.replace('quoted:', 'quoted from ')}" for source, mark in marks),
+        *(
+            f"{mark} {source.replace('quoted:', 'quoted from ')}"
+            for source, mark in compared.marks.items()
+        ),
         *(f"published, {column}: {runs[column]}" for column in columns if column in runs),
     ]
 
@@ -49,8 +51,8 @@ def mark_notes(cells: Sequence[Cell]) -> list[str]:
     """The meaning of the marks at our numbers, and why some of them have no difference."""
     published = [cell.published for cell in cells if cell.published]
     others = {each.unlike: each.row.label for each in published if each.unlike}
-    suites = {cell.metric.suite for cell in cells if cell.stands_in and cell.metric}
     shown = [cell for cell in cells if cell.ours and cell.published]
+    suites = {cell.metric.suite for cell in shown if cell.stands_in and cell.metric}
     measures = [cell.published.measure for cell in shown if cell.published]
     stand_ins = [each.wanted for each in published if each.wanted and each.wanted.published_encoder]
     encoders = dict.fromkeys(str(wanted.published_encoder) for wanted in stand_ins)
@@ -140,7 +142,7 @@ def filling_notes(compared: PaperTable, commands: Commands, encoder: str | None)
     reasons: dict[str, dict[str, None]] = defaultdict(dict)  # a set in the order of the table
     for cell in compared.cells:
         published, wanted = cell.published, cell.wanted
-        if published is None or not published.needs_trials:
+        if published is None or published.measure is Special.GIVEN:
             continue
         obstacle = commands.obstacle(wanted) if wanted else ""
         if wanted and not obstacle:

@@ -11,7 +11,6 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harness.errors import UserError, suggest
-from harness.evaluation.catalogue import headed
 from harness.files import shipped
 
 SYSTEMS_FILE = "systems"
@@ -96,11 +95,6 @@ class ReportedTable(ReportedPart):
     query: str | None = None
     gold: str | None = None
     in_paper: bool = True
-
-    @functools.cached_property
-    def suite(self) -> str:
-        """The suite that measures most of the columns."""
-        return headed(self.columns)
 
     @property
     def kind(self) -> TableKind:
@@ -199,16 +193,13 @@ def load_paper(name: str) -> Paper:
         raise UserError(
             f'there are no reported numbers of a paper "{name}"{suggest(name, papers())}'
         )
-    return _paper(folder() / f"{name}.yaml")
+    paper: Paper = load_yaml(folder() / f"{name}.yaml", Paper)
+    return paper
 
 
 @functools.cache
-def _paper(path: Path) -> Paper:
-    return load_yaml(path, Paper)
-
-
 def load_yaml(path: Path, model: type[_Model]) -> _Model:
-    """The content of a file. Raises UserError for a file that does not have this shape."""
+    """The content of a file, read once. Raises UserError for one that does not have this shape."""
     try:
         text = path.read_text(encoding="utf-8")
         return model.model_validate(yaml.load(text, Loader=_Loader))
@@ -286,16 +277,6 @@ class Systems(ReportedPart):
     papers: dict[str, str] = Field(default={})
     """Paper -> what stands under all of its tables"""
 
-    def notes(self, paper: str, table: str) -> list[str]:
-        """What stands under the table `table` of a paper."""
-        own = self.table_runs.get(f"{paper}.{table}", TableRuns()).notes
-        return [*own, *([self.papers[paper]] if paper in self.papers else [])]
-
-    def unlike(self, table: str, row: ReportedRow) -> str:
-        """In what a row of the table `<paper>.<table>` is of another system than ours; "": none."""
-        runs = self.table_runs.get(table, TableRuns())
-        return runs.unlike.get(row.system, {}).get(row.setting or "", "")
-
     def column(self, table: str, column: str) -> ColumnRun:
         """What is said of a column of the table `<paper>.<table>`, with what the table says."""
         runs = self.table_runs.get(table)
@@ -311,9 +292,5 @@ class Systems(ReportedPart):
 
 def load_systems() -> Systems:
     """What harness runs for the systems of the papers."""
-    return _systems(folder() / f"{SYSTEMS_FILE}.yaml")
-
-
-@functools.cache
-def _systems(path: Path) -> Systems:
-    return load_yaml(path, Systems)
+    systems: Systems = load_yaml(folder() / f"{SYSTEMS_FILE}.yaml", Systems)
+    return systems

@@ -72,7 +72,7 @@ def store_tables(
     shared = shared_metrics(groups)
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), tasks_of(parts[key])))
     tables = [_suite_table(parts[key], searched, numbers, shared, store) for key in order]
-    return [*tables[:-1], tables[-1].with_notes(notes)]
+    return [*tables[:-1], replace(tables[-1], notes=[*tables[-1].notes, *notes])]
 
 
 def rows_of(table: pa.Table, keys: Set[str] | None) -> pa.Table:

@@ -108,10 +108,10 @@ def _score(cell: Cell, title: str, address: str, stored: StoredTrials) -> GridCe
     """A score with its trials, and beside a paper the published number."""
     beside: dict[str, Any] = {}
     published = cell.published
-    if published and published.number is not None:
+    if published and cell.number is not None:
         beside = {
             "published": cell.published_text,
-            "publishedValue": published.number,
+            "publishedValue": cell.number,
             "delta": cell.difference_text,
         }
     elif published and published.printed:
