@@ -41,9 +41,9 @@ Draw = tuple[int, int]
 _COLUMNS = (
     "key", "role", "status", "suite", "suite_card", "evaluates", "seed", "subset", "steps",
     "selected_by", "dev_before", "dev", "test", "contamination", "uncertainty", "device",
-    "commit", "started",
+    "commit", "started", "corpora",
 )  # fmt: skip
-TABLE_COLUMNS = (*IDENTITY_COLUMNS, *_COLUMNS, "label_fraction", "search", "reason")
+TABLE_COLUMNS = (*IDENTITY_COLUMNS, *_COLUMNS, "label_fraction", "search", "searched", "reason")
 """The columns of the store that a table needs"""
 
 
@@ -98,6 +98,8 @@ class MeasuredTrial:
     """The commit of the harness that measured it"""
     steps: int | None = None
     """The optimiser steps of its training"""
+    corpora: str | None = None
+    """JSON of its corpora and the numbers of their items"""
 
     @cached_property
     def dev(self) -> dict[str, float]:
@@ -215,6 +217,7 @@ def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) ->
         device=first["device"],
         commit=first["commit"],
         steps=first["steps"],
+        corpora=first["corpora"],
     )
 
 

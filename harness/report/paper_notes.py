@@ -1,5 +1,6 @@
 """The notes under a published table: sources, marks, set-ups, choices, and how it is filled."""
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -99,12 +100,12 @@ def matched_trials(cells: Iterable[Cell]) -> Matched:
 
 def unlike_published(wanted: Wanted, group: Group) -> list[str]:
     """The values that the trials have, and those of the paper in their place."""
-    published = published_values(wanted)
+    published, sizes = published_values(wanted), json.loads(group.trials[0].corpora or "{}")
     other = [f"encoder {group.encoder} (paper: {wanted.published_encoder})"]
     return [
         *(other if wanted.published_encoder else []),
         *(
-            f"{name} {_text(value)} (paper: {_text(published[name])})"
+            f"{name} {_text(value, sizes)} (paper: {_text(published[name])})"
             for name, value in sorted(group.configuration.items())
             if name in published and name not in _NOT_COMPARED and value != published[name]
         ),
@@ -117,10 +118,11 @@ def steps_text(group: Group) -> list[str]:
     return [f"{' or '.join(map(str, steps))} steps"] if steps else []
 
 
-def _text(value: Any) -> str:
-    """A value as `--set` reads it; a corpus with its size, where that is published."""
+def _text(value: Any, sizes: Mapping[str, int] = {}) -> str:
+    """A value as `--set` reads it; a corpus with its size, from the trials or as published."""
     corpus = SOURCES.get(value) if isinstance(value, str) else None
-    size = f", {corpus.items:,} items" if corpus and corpus.items else ""
+    items = sizes.get(str(value)) or (corpus.items if corpus else None)
+    size = f", {items:,} items" if items else ""
     return "none" if value is None else f"{file_name(yaml_text(value))}{size}"
 
 

@@ -21,8 +21,11 @@ Searched = Mapping[_Kind, Collection[str]]
 
 
 def searched_by(trials: pa.Table) -> Searched:
-    """The hyperparameters that the searches of each method, setting and encoder have varied."""
+    """The hyperparameters that searches of each method, setting and encoder have values for."""
     found: dict[_Kind, set[str]] = defaultdict(set)
+    kinds = (trials[name].to_pylist() for name in (*FAMILY_COLUMNS[:3], "searched"))
+    for *kind, names in set(zip(*kinds, strict=True)):
+        found[tuple(kind)].update((names or "").split())
     of_search = trials.select([*FAMILY_COLUMNS, "configuration"]).filter(
         is_text(trials["role"], "search")
     )
