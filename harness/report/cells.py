@@ -31,7 +31,7 @@ class Bold(str):
 
 @dataclass(frozen=True)
 class Leak:
-    """How much of a test stands in the training data."""
+    """The part of a test that stands in the training data."""
 
     task: str
     known: int
@@ -48,12 +48,12 @@ class Published:
     """A value that a paper prints, and the trials that would reproduce it."""
 
     heading: str
-    """Of the section of its table"""
+    """The heading of its section"""
     row: ReportedRow
     column: str
     value: Value
     printed: str
-    """As the paper prints it; "" for one that it left out"""
+    """The text in the paper; "" for a value that it left out"""
     std: float | None
     source: str
     measure: Measure

@@ -1,4 +1,4 @@
-"""What a finished sweep leaves: its table, its verdict, and what to do next.
+"""The end of a sweep: its table, its verdict, and what to do next.
 
 The verdict says which system won, by how much, and who cannot be told apart from it. Dev scores
 alone choose the winner. Test scores say by how much it is better, and nothing else.
@@ -182,7 +182,7 @@ def _against(winner: System, others: Sequence[System]) -> list[str]:
 
 
 def _more_seeds(compared: Sequence[Compared]) -> list[str]:
-    """What more seeds would resolve among the systems that cannot be told apart."""
+    """Sentences about what more seeds would resolve among systems that cannot be told apart."""
     needed = {each.second.name: seeds_needed(each) for each in compared if each.seeds}
     lines = [
         f"About {n} seeds of each would tell {compared[0].first.name} from {name}, if the "
@@ -205,7 +205,7 @@ def _more_seeds(compared: Sequence[Compared]) -> list[str]:
 
 
 def seeds_needed(compared: Compared) -> int | None:
-    """How many seeds of each would make the difference significant, if it stays as it is.
+    """The number of seeds that would make the difference significant, if it stays as it is.
 
     None where no number up to MOST_SEEDS does, since the test pairs alone leave more doubt.
     """

@@ -21,7 +21,7 @@ from harness.report.tables import Line, Row, Section, Table, address_name
 from harness.report.terminal import address_note, terminal_text
 
 _BEGINNINGS = ("=", "+", "-", "@", "\t")
-"""With what a text begins that a spreadsheet would compute"""
+"""Beginnings of texts that a spreadsheet would compute"""
 
 
 def csv_text(heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

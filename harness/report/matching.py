@@ -47,7 +47,7 @@ class Wanted:
     published_encoder: str | None = None
     """The encoder of the paper, where the trials have another one"""
     needs: str = ""
-    """What the user must bring before it can be run; "": nothing"""
+    """A thing that the user must bring before it can be run; "": nothing"""
 
     def __str__(self) -> str:
         values = [f"{name}={yaml_text(value)}" for name, value in self.configuration]

@@ -55,7 +55,7 @@ class SuiteScores:
     dev: Mapping[str, float]
     test: Mapping[str, float]
     contamination: Mapping[str, float] = field(default_factory=dict)
-    """That of a record"""
+    """The overlap of a record"""
     spreads: tuple["_Spread", ...] = ()
     """The uncertainty in each of the rows, where a later row goes before an earlier one"""
 

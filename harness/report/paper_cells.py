@@ -50,7 +50,7 @@ class PaperTable:
     title: str
     """The paper, the number of the table, and what it is about"""
     notes: Sequence[str]
-    """What `systems.yaml` says under it"""
+    """Lines under it, from `systems.yaml`"""
     marks: Mapping[str, str]
     """The sources of its numbers -> their marks, such as `[2]`"""
     sections: Sequence[tuple[str, Sequence[Row]]]
@@ -206,7 +206,7 @@ class _Column:
     fraction: float
     """The share of the labels that its trials use"""
     unlike: Mapping[str, Mapping[str, str]]
-    """That of its table"""
+    """The other systems of its table"""
     query: str
 
 

@@ -18,7 +18,7 @@ SYSTEMS_FILE = "systems"
 Value = int | float | bool | str | None
 """A value in a published table; None: the paper left it out"""
 TableKind = Literal["scores", "hyperparameters", "examples"]
-"""What a table has: numbers that trials have too, chosen hyperparameters, or retrieved sentences"""
+"""The content of a table: scores or costs, chosen hyperparameters, or retrieved sentences"""
 
 
 _KINDS: dict[str, TableKind] = {
@@ -39,7 +39,7 @@ def papers() -> list[str]:
 
 
 class ReportedPart(BaseModel):
-    """What is read from a file of results/reported; unknown keys are refused."""
+    """A part of a file of results/reported; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -98,7 +98,7 @@ class ReportedTable(ReportedPart):
 
     @property
     def kind(self) -> TableKind:
-        """What the table has."""
+        """The content of the table."""
         return _KINDS.get(self.metric, "scores")
 
     @property
@@ -227,7 +227,7 @@ class ReportedRun(ReportedPart):
 
 
 class ColumnRun(ReportedPart):
-    """What a column shows where its heading does not say it, and what differs in its trials."""
+    """The measure of a column, where its heading does not say it, and how its trials differ."""
 
     metric: str | None = None
     """A metric of a suite or a quantity of a trial, by name; None: what the heading names"""
@@ -244,13 +244,13 @@ _NOTHING_SAID = ColumnRun()
 
 
 class TableRuns(ReportedPart):
-    """What is said of a table that its rows do not say; a column goes before the table."""
+    """The facts of a table that its rows do not say; a column goes before the table."""
 
     metric: str | None = None
     systems: dict[str, Hyperparameters] = Field(default={})
     columns: dict[str, ColumnRun] = Field(default={})
     notes: list[str] = Field(default=[])
-    """What stands under the table"""
+    """Lines under the table"""
     unlike: dict[str, dict[str, str]] = Field(default={})
     """System -> setting -> in what the paper's number is of another system than ours"""
 
@@ -267,7 +267,7 @@ class FigureRuns(ReportedPart):
 
 
 class Systems(ReportedPart):
-    """What harness runs for each `system` of a row; None: the numbers are only quoted."""
+    """The run for each `system` of a row; None: the numbers are only quoted."""
 
     systems: dict[str, ReportedRun | None]
     table_runs: dict[str, TableRuns] = Field(default={}, alias="tables")
@@ -278,7 +278,7 @@ class Systems(ReportedPart):
     """Paper -> what stands under all of its tables"""
 
     def column(self, table: str, column: str) -> ColumnRun:
-        """What is said of a column of the table `<paper>.<table>`, with what the table says."""
+        """The facts of a column of the table `<paper>.<table>`, with those of the table."""
         runs = self.table_runs.get(table)
         if runs is None:  # as of most cells; a store is compared with thousands of them
             return _NOTHING_SAID
@@ -291,6 +291,6 @@ class Systems(ReportedPart):
 
 
 def load_systems() -> Systems:
-    """What harness runs for the systems of the papers."""
+    """The runs for the systems of the papers."""
     systems: Systems = load_yaml(folder() / f"{SYSTEMS_FILE}.yaml", Systems)
     return systems

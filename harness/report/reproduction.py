@@ -99,7 +99,7 @@ def _line(cell: Cell) -> Line:
 
 
 def verdict(cell: Cell) -> str:
-    """What can be said of a published number: whether it agrees with our runs, or why not."""
+    """The verdict on a published number: whether it agrees with our runs, or why not."""
     wanted, published = cell.wanted, cell.published
     if wanted is None or published is None:
         return "quoted only"

@@ -49,7 +49,7 @@ def names_of(groups: list[Group], searched: Searched) -> dict[str, list[str]]:
 
 
 def short_names(groups: Sequence[Group]) -> list[str]:
-    """What tells each group from the others, in few words: its method, and what differs."""
+    """Names of groups in few words: the method, and what differs from the others."""
     columns = names_of(list(groups), {})
     shown = {
         heading: values

@@ -125,7 +125,7 @@ class Table:
     show_options: Sequence[str] = ()
     """The words that `harness show` needs behind the address of a cell, such as --store FOLDER"""
     shortfalls: Sequence[str] = ()
-    """What is missing or differs in lines of text; cells of scores say so of themselves"""
+    """Sentences about lines of text that are missing or differ; scores say so of themselves"""
 
     @property
     def rows(self) -> Iterator[Row]:

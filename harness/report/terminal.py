@@ -19,7 +19,7 @@ from harness.report.cells import BEST, Bold
 from harness.report.tables import Line, Row, Table, address_name
 
 _CONSOLE = Console(file=io.StringIO())
-"""What rich wants to know for wrapping"""
+"""A console, which rich asks for wrapping"""
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -61,8 +61,8 @@ def address_note(tables: Sequence[Table], width: int) -> str:
         name = next(shown, None)
         if row.address and name:
             words = ["harness", "show", f"{row.address}.{address_name(name)}", *table.show_options]
-            what = "The trials of a cell, and the command that runs them again"
-            return _note(f"{what}: {shlex.join(words)}", width)
+            purpose = "The trials of a cell, and the command that runs them again"
+            return _note(f"{purpose}: {shlex.join(words)}", width)
     return ""
 
 

@@ -21,7 +21,7 @@ from harness.report.figures.specification import Axis, Figure, Mark, Panel, Row,
 POINTS = 400
 """Number of points of the curve of a density"""
 SHOWN_CHARACTERS = 30
-"""Of an example sentence, so many characters stand in the caption"""
+"""Characters of an example sentence in the caption"""
 
 
 @dataclass(frozen=True)

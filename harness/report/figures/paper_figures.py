@@ -54,7 +54,7 @@ class PublishedPoint:
     value: float | None
     """None: the text says something about the place alone"""
     note: str
-    """What the text says, or where the value is from"""
+    """The words of the text, or the source of the value"""
 
 
 @functools.cache

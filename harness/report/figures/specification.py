@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 """Numbers behind a point, by name; `key` is that of a trial, `values` has hyperparameters"""
 FigureFormat = Literal["png", "svg", "pdf"]
 Kind = Literal["line", "step", "points", "area", "vertical", "horizontal", "text"]
-"""What is drawn at (x, y); an area is between y and the base"""
+"""The shape at (x, y); an area is between y and the base"""
 Look = int | Literal["pale", "best"]
 """A number of the legend, from 0; `pale` stands behind, `best` is a star or a warm line"""
 CAPTION_WIDTH = 80
@@ -24,7 +24,7 @@ TICKS = 6
 MARGIN = 0.05
 """An axis goes beyond its values by this share of their range"""
 NAMED = 5
-"""So many lines have a look of their own where there are more than that; the others are pale"""
+"""Lines that have a look of their own where there are more than that; the others are pale"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Mark:
     spread: Sequence[float | None] = ()
     """Half the length of the error bar of each point"""
     texts: Sequence[str] = ()
-    """Of text: what stands beside each point"""
+    """Texts beside the points"""
     side: Literal["left", "right"] = "right"
     """The side of the point on which its text stands"""
     base: float = 0.0
@@ -81,12 +81,12 @@ class Figure:
     """The name of its files, without a suffix"""
     title: str
     caption: str
-    """What it shows: n, the rule of selection, and what error bars are"""
+    """Its content: n, the rule of selection, and what error bars are"""
     rows: Sequence[Row]
     """The numbers that are drawn, one row for each point"""
     panels: Sequence[Panel]
     legend: Sequence[str] = ()
-    """What looks 0, 1, ... stand for"""
+    """Names of looks 0, 1, ..."""
     columns: int = 2
     """Panels beside each other in print"""
     ordered: bool = False
@@ -98,7 +98,7 @@ class Figure:
         return textwrap.wrap(self.caption, CAPTION_WIDTH)
 
     def page_data(self, trials: Mapping[str, int]) -> dict[str, Any]:
-        """What the page's script reads. `trials`: key of a trial -> its number in the page."""
+        """The data for the page's script. `trials`: key of a trial -> its number in the page."""
         numbers = {id(row): number for number, row in enumerate(self.rows)}
         flat = [{**row.get("values", {}), **row} for row in self.rows]
         names = dict.fromkeys(name for row in flat for name in row if name not in ("key", "values"))
@@ -113,7 +113,7 @@ class Figure:
 
 
 def _page_panel(panel: Panel, numbers: Mapping[int, int]) -> dict[str, Any]:
-    """What differs from a default, in short numbers: histories are most of a page.
+    """The values that are no defaults, in short numbers: histories are most of a page.
 
     Rows that follow each other are the number of the first one.
     """

@@ -23,9 +23,9 @@ FIGURE_COLUMNS = (
 )  # fmt: skip
 """The columns of the store that the figures of a sweep need"""
 FIGURED = 10
-"""So many searches have figures, those with the most trials: a page of hundreds helps nobody"""
+"""Searches that have figures, those with the most trials: a page of hundreds helps nobody"""
 WITH_CURVES = 20
-"""So many trials of a search have their curves in a report; histories are most of a store"""
+"""Trials of a search whose curves a report has; histories are most of a store"""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class SweepTrial:
 
     @property
     def label(self) -> str:
-        """What tells it apart from the other trials of its search."""
+        """A name among the trials of its search."""
         words = [f"{name}={number_text(value)}" for name, value in self.values.items()]
         share = self.record.label_fraction
         drawn = [f"subset {self.record.subset}"] if share is not None and share < 1 else []
@@ -55,7 +55,7 @@ class SweepSearch:
     """The trials of one search."""
 
     id: str
-    """As the column `search` has it"""
+    """The value of the column `search`"""
     label: str
     """Method, setting and encoder, and the first characters of `id` where another has the same"""
     names: tuple[str, ...]

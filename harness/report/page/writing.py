@@ -50,7 +50,7 @@ _BEGUN = f"""\
 <p>This report is not complete: the command that writes it has not ended. Give it again.</p>
 </html>
 """
-"""What stands in the place of the page until the rest is written"""
+"""The page until the rest is written"""
 
 
 def write_report(page: ReportPage, folder: Path, steps: Steps = unheard) -> Path:
