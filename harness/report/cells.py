@@ -177,9 +177,11 @@ class Cell:
         for task in dict.fromkeys(name.partition("/")[0] for name in counts):
             if is_average or task == self.metric.name:
                 pairs = counts[f"{task}/pairs"]
-                known, whole = ("pairs_together", "pairs") if pairs else ("normalised", "sentences")
+                in_training, whole = (
+                    ("pairs_together", "pairs") if pairs else ("normalised", "sentences")
+                )
                 leaks.append(
-                    Leak(task, int(counts[f"{task}/{known}"]), int(counts[f"{task}/{whole}"]))
+                    Leak(task, int(counts[f"{task}/{in_training}"]), int(counts[f"{task}/{whole}"]))
                 )
         return tuple(leak for leak in leaks if leak.known >= LEAKED * leak.whole > 0)
 

@@ -36,13 +36,13 @@ def rows_named(words: tuple[str, str], groups: Sequence[Group]) -> list[tuple[Ro
     methods that have nothing in common.
     """
     named = [_groups_named(word, groups) for word in words]
-    for word, found, other in zip(words, named, words[::-1], strict=True):
-        is_key = found and found[0].keys[0].startswith(word)
-        if found and not is_key and not all(named):
-            known = dict.fromkeys(group.method for group in groups)
+    for word, of_word, other in zip(words, named, words[::-1], strict=True):
+        is_key = of_word and of_word[0].keys[0].startswith(word)
+        if of_word and not is_key and not all(named):
+            methods = dict.fromkeys(group.method for group in groups)
             raise UserError(
                 f'"{other}" names no row, method or trial of the store, which row "{word}" could '
-                f"be compared with{suggest(other, known)}"
+                f"be compared with{suggest(other, methods)}"
             )
     if not all(named):
         return None
@@ -280,17 +280,19 @@ def stored_systems(
         for _, part in parts
         for at, trial in enumerate(part.trials)
     }
-    known = [key for key, pairs in kept.items() if pairs]
+    with_pairs = [key for key, pairs in kept.items() if pairs]
     card = parts[0][1].card if parts else CARDS["sts"]
-    drawn = resampled_scores(card, [kept[key] for key in known], resamples) if known else {}
-    return [_system(name, part, known, drawn) for name, part in parts]
+    drawn = (
+        resampled_scores(card, [kept[key] for key in with_pairs], resamples) if with_pairs else {}
+    )
+    return [_system(name, part, with_pairs, drawn) for name, part in parts]
 
 
 def _system(
-    name: str, part: Group, known: Sequence[str], drawn: Mapping[str, np.ndarray | None]
+    name: str, part: Group, with_pairs: Sequence[str], drawn: Mapping[str, np.ndarray | None]
 ) -> System:
-    lacking = tuple(key for key in part.keys if key not in known)
-    rows = [] if lacking else [known.index(key) for key in part.keys]
+    lacking = tuple(key for key in part.keys if key not in with_pairs)
+    rows = [] if lacking else [with_pairs.index(key) for key in part.keys]
     draws, trained = part.draws, part.trials[0].trained
     tasks = [*part.tasks, *([part.card.average] if part.card.average else [])]
     scored = {}

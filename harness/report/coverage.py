@@ -46,12 +46,12 @@ def shares(paper: Paper, comparer: Comparer, methods: Collection[str]) -> Iterat
     """
     for name in paper.shown:
         yield table_share(comparer.table(paper, name), methods)
-    for place, figure in load_systems().figures.items():
-        of, _, name = place.partition(".")
+    for of_figure, figure in load_systems().figures.items():
+        of, _, name = of_figure.partition(".")
         if of == paper.paper:
             points = [
                 (wanted, bool(match and match.group.current))
-                for wanted, match in comparer.figure(place)
+                for wanted, match in comparer.figure(of_figure)
             ]
             title = f"Figure {name.removeprefix('figure')}"
             yield _share(title, figure.about, "runs", points, methods)
@@ -165,5 +165,5 @@ def failed_trials(records: Iterable[Record], command: Callable[[Record], str]) -
     for kind, count in sorted(kinds.items()):
         first = next(each for each in failed if (each.method, each.setting, each.encoder) == kind)
         more = "; the same sweep tries all of them again" if count > 1 else ""
-        what = f"{counted(count, 'failed trial')} of {' '.join(kind)}{more}"
-        yield Gap(what, command(first))
+        failures = f"{counted(count, 'failed trial')} of {' '.join(kind)}{more}"
+        yield Gap(failures, command(first))

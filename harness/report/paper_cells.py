@@ -83,9 +83,9 @@ class Comparer:
     def table(self, paper: Paper, name: str) -> PaperTable:
         """The table `name` of a paper. Raises UserError for a row that `systems` does not know."""
         table, number = paper.tables[name], name.removeprefix("table")
-        place = f"{paper.paper}.{name}"
-        runs = self._systems.table_runs.get(place, TableRuns())
-        columns = _columns(table, self._systems, place)
+        full_name = f"{paper.paper}.{name}"
+        runs = self._systems.table_runs.get(full_name, TableRuns())
+        columns = _columns(table, self._systems, full_name)
         marks, cells, sections = citations(table), list[Cell](), []
         for group in table.groups:
             rows = []
@@ -100,14 +100,14 @@ class Comparer:
         notes = [*runs.notes, *([of_paper] if of_paper else [])]
         return PaperTable(paper, name, number, table, title, notes, marks, sections, cells)
 
-    def figure(self, place: str) -> list[tuple[Wanted, Found | None]]:
+    def figure(self, full_name: str) -> list[tuple[Wanted, Found | None]]:
         """The trials for the points of the figure `<paper>.<figure>`, and those of the store."""
-        figure = self._systems.figures[place]
+        figure = self._systems.figures[full_name]
         points = [{name: value} for name, values in figure.axis.items() for value in values] or [{}]
         wanted = [
             wanted_for(
                 row,
-                run_of(self._systems, place, row, ColumnRun()),
+                run_of(self._systems, full_name, row, ColumnRun()),
                 ColumnRun(configuration=point),
                 encoder=self.encoder,
             )
@@ -210,13 +210,13 @@ class _Column:
     query: str
 
 
-def _columns(table: ReportedTable, systems: Systems, place: str) -> list[_Column]:
-    columns, unlike = [], systems.table_runs.get(place, TableRuns()).unlike
+def _columns(table: ReportedTable, systems: Systems, full_name: str) -> list[_Column]:
+    columns, unlike = [], systems.table_runs.get(full_name, TableRuns()).unlike
     for index, name in enumerate(table.columns):
-        run = systems.column(place, str(name))
+        run = systems.column(full_name, str(name))
         columns.append(
             _Column(
-                place,
+                full_name,
                 index,
                 str(name),
                 run,
@@ -314,8 +314,8 @@ class Answers:
         from harness.trials.lookup import model
 
         try:
-            found = model(key, self._store, pooling=None, method=None)
-            return SentenceModel(found, self._store, lambda text, *_: self._status(text))
+            trained = model(key, self._store, pooling=None, method=None)
+            return SentenceModel(trained, self._store, lambda text, *_: self._status(text))
         except UserError as error:
             self.problems[key] = str(error)
             return None

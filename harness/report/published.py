@@ -169,9 +169,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def _number(loader: Any, node: yaml.ScalarNode) -> _Number:
-    found = _Number(loader.construct_yaml_float(node))
-    found.text = node.value
-    return found
+    number = _Number(loader.construct_yaml_float(node))
+    number.text = node.value
+    return number
 
 
 _Loader.add_constructor("tag:yaml.org,2002:float", _number)
@@ -282,12 +282,12 @@ class Systems(ReportedPart):
         runs = self.table_runs.get(table)
         if runs is None:  # as of most cells; a store is compared with thousands of them
             return _NOTHING_SAID
-        found = runs.columns.get(column, _NOTHING_SAID)
+        own = runs.columns.get(column, _NOTHING_SAID)
         systems = {
-            name: {**runs.systems.get(name, {}), **found.systems.get(name, {})}
-            for name in {*runs.systems, *found.systems}
+            name: {**runs.systems.get(name, {}), **own.systems.get(name, {})}
+            for name in {*runs.systems, *own.systems}
         }
-        return found.model_copy(update={"metric": found.metric or runs.metric, "systems": systems})
+        return own.model_copy(update={"metric": own.metric or runs.metric, "systems": systems})
 
 
 def load_systems() -> Systems:

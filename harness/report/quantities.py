@@ -118,10 +118,10 @@ class Costs:
         values = [
             quantity.value(rows[trial.key]) if trial.key in rows else None for trial in trials
         ]
-        known = [value for value in values if value is not None]
-        if not known or len(known) < len(values):
+        numbers = [value for value in values if value is not None]
+        if not numbers or len(numbers) < len(values):
             return None
-        return cell_of(known, trials)
+        return cell_of(numbers, trials)
 
     def _rows(self, keys: Collection[str]) -> dict[str, Row]:
         wanted = pc.is_in(self._trials["key"], pa.array(sorted(keys), pa.string()))

@@ -22,16 +22,16 @@ Searched = Mapping[_Kind, Collection[str]]
 
 def searched_by(trials: pa.Table) -> Searched:
     """The hyperparameters that searches of each method, setting and encoder have values for."""
-    found: dict[_Kind, set[str]] = defaultdict(set)
+    searched: dict[_Kind, set[str]] = defaultdict(set)
     kinds = (trials[name].to_pylist() for name in (*FAMILY_COLUMNS[:3], "searched"))
     for *kind, names in set(zip(*kinds, strict=True)):
-        found[tuple(kind)].update((names or "").split())
+        searched[tuple(kind)].update((names or "").split())
     of_search = trials.select([*FAMILY_COLUMNS, "configuration"]).filter(
         is_text(trials["role"], "search")
     )
     for (*kind, _), names in searched_names(of_search).items():
-        found[tuple(kind)].update(names)
-    return found
+        searched[tuple(kind)].update(names)
+    return searched
 
 
 def names_of(groups: list[Group], searched: Searched) -> dict[str, list[str]]:

@@ -60,8 +60,8 @@ class PublishedPoint:
 @functools.cache
 def published_points(paper: str, figure: str) -> tuple[PublishedPoint, ...]:
     """The points of a figure, `figure5` or `figure3a`; none where the text has none."""
-    found = yaml.safe_load((folder() / f"{paper}.yaml").read_text(encoding="utf-8"))
-    points = found["figures"][figure].get("points") or ()
+    content = yaml.safe_load((folder() / f"{paper}.yaml").read_text(encoding="utf-8"))
+    points = content["figures"][figure].get("points") or ()
     own = {"value", "note", "source"}
     return tuple(
         PublishedPoint(
@@ -96,15 +96,15 @@ DrawnAndLacking = tuple[list[Figure], list[str]]
 
 def figure_name(paper: str, number: int) -> str:
     """The name of a paper's figure. Raises UserError when there is no such figure here."""
-    known = sorted((*STORE_FIGURES, *MODEL_FIGURES))
-    papers = sorted({name.partition("-")[0] for name in known})
+    names = sorted((*STORE_FIGURES, *MODEL_FIGURES))
+    papers = sorted({name.partition("-")[0] for name in names})
     if paper not in papers:
         raise UserError(
             f'there is no figure of a paper "{paper}" that can be drawn{suggest(paper, papers)}'
         )
     name = f"{paper}-figure{number}"
-    if name not in known:
-        own = [each.partition("figure")[2] for each in known if each.startswith(f"{paper}-")]
+    if name not in names:
+        own = [each.partition("figure")[2] for each in names if each.startswith(f"{paper}-")]
         raise UserError(
             f"there is no Figure {number} of {paper} that can be drawn; there is {', '.join(own)}"
         )
@@ -145,7 +145,7 @@ def _line(
     if not ours:
         return [], notes  # an empty axis says less than the note
     notes += drawn_all_the_same(groups.values())
-    said = "; ".join(f"at {point.at:g}: {point.note}" for point in points)
+    words = "; ".join(f"at {point.at:g}: {point.note}" for point in points)
     counts = sorted({row["n"] for row in rows if row["n"] is not None})
     figure = Figure(
         name=_file(name, wanted.encoder),
@@ -154,7 +154,7 @@ def _line(
         caption=f"{DISPLAY.get(metric, metric)} x100, mean over the seeds; bars: "
         f"sample standard deviation over the seeds (n = {', '.join(map(str, counts))}). Of several "
         f"configurations with one {hyperparameter} the one with the best dev mean is "
-        f"shown. The plotted points of the paper are not in its text, which says: {said}.",
+        f"shown. The plotted points of the paper are not in its text, which says: {words}.",
         rows=rows,
         panels=[
             _score_panel(metric, rows) for metric in dict.fromkeys(row["metric"] for row in rows)
@@ -325,14 +325,14 @@ def chosen_trials(
     It is the one with the best dev score, of the configuration with the best mean. And sentences
     about what the store lacks, with the command that runs it.
     """
-    found = comparer.figure(name.replace("-", "."))
-    keys = {wanted.method: best_trial(each.group).key for wanted, each in found if each}
+    matches = comparer.figure(name.replace("-", "."))
+    keys = {wanted.method: best_trial(each.group).key for wanted, each in matches if each}
     notes = [
         f"the store has no {wanted}; run: {commands.sweep(wanted)}"
-        for wanted, each in found
+        for wanted, each in matches
         if each is None
     ]
-    return keys, [*notes, *drawn_all_the_same(each.group for _, each in found if each)]
+    return keys, [*notes, *drawn_all_the_same(each.group for _, each in matches if each)]
 
 
 def drawn_all_the_same(groups: Iterable[Group]) -> list[str]:

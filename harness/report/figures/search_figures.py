@@ -54,7 +54,7 @@ def _hyperparameter_panel(name: str, rows: Sequence[Row]) -> Panel:
     own = [row for row in rows if name in row["values"]]
     x, places = value_axis(name, [row["values"][name] for row in own], width=24)
     means = {
-        at: fmean(row["dev"] for row, place in zip(own, places, strict=True) if place == at)
+        at: fmean(row["dev"] for row, value in zip(own, places, strict=True) if value == at)
         for at in sorted(set(places))
     }
     marks = [Mark("line", [*means], [*means.values()], "pale")] if len(means) < len(own) else []
@@ -77,10 +77,10 @@ def parallel_figure(search: SweepSearch) -> Figure:
         own = [n for n, row in enumerate(rows) if not across or name in row["values"]]
         values = [rows[n]["values"][name] if across else rows[n]["dev"] for n in own]
         places, ticks = _parallel_axis(values, every=across > 0)
-        for number, place in zip(own, places, strict=True):
-            lines[number].append((across, place))
+        for number, height in zip(own, places, strict=True):
+            lines[number].append((across, height))
         texts = [text for _, text in ticks]
-        at = [place for place, _ in ticks]
+        at = [height for height, _ in ticks]
         labels.append(Mark("text", [across] * len(at), at, texts=texts, side="left"))
     marks = [Mark("vertical", list(range(len(names))), [], "pale")]
     # The best ones are drawn last, on top of the others.
@@ -121,9 +121,11 @@ def _parallel_axis(
     if not are_numbers(values) or (every and len(set(values)) <= MOST_VALUES):
         numbers = are_numbers(values)
         texts = [number_text(value) for value in (sorted(set(values)) if numbers else values)]
-        known = list(dict.fromkeys(texts if numbers else sorted(texts)))
-        at = {text: n / (len(known) - 1) if len(known) > 1 else 0.5 for n, text in enumerate(known)}
-        return [at[number_text(value)] for value in values], [(at[text], text) for text in known]
+        labels = list(dict.fromkeys(texts if numbers else sorted(texts)))
+        at = {
+            text: n / (len(labels) - 1) if len(labels) > 1 else 0.5 for n, text in enumerate(labels)
+        }
+        return [at[number_text(value)] for value in values], [(at[text], text) for text in labels]
     log = every and spans_decades(values)
     scaled = math.log if log else float
     ends = min(values), max(values)

@@ -166,8 +166,8 @@ def axis(
 
     least, most: where the quantity ends, and the axis with it, unless a value lies beyond.
     """
-    known = list(values) or [0.0]
-    low, high = min(known), max(known)
+    numbers = list(values) or [0.0]
+    low, high = min(numbers), max(numbers)
     if log:
         factor = (high / low) ** margin if high > low else 2.0
         return Axis(label, low / factor, high * factor, log, ticks)
@@ -207,15 +207,15 @@ def value_axis(label: str, values: Sequence[Any], width: float = 40) -> tuple[Ax
         places = [float(texts.index(number_text(value))) for value in values]
         return Axis(label, -0.5, len(texts) - 0.5, ticks=list(enumerate(texts))), places
     numbers = [float(value) for value in values]
-    known = sorted(set(numbers))
-    gaps = [after - before for before, after in pairwise(known)]
+    distinct = sorted(set(numbers))
+    gaps = [after - before for before, after in pairwise(distinct)]
     # Values such as 1, 2, ..., 20 are even on a plain axis, and 1, 2, 4, ..., 32 on the other.
-    log = spans_decades(known) and max(gaps) >= 3 * min(gaps)
-    at = [math.log(value) for value in known] if log else known
-    room = max(len(number_text(value)) + 1 for value in known) / width * (at[-1] - at[0])
-    named = len(known) <= TICKS and all(after - before >= room for before, after in pairwise(at))
-    ticks = [(value, number_text(value)) for value in known] if named else None
-    return axis(label, known, log=log, ticks=ticks, margin=0.1), numbers
+    log = spans_decades(distinct) and max(gaps) >= 3 * min(gaps)
+    at = [math.log(value) for value in distinct] if log else distinct
+    room = max(len(number_text(value)) + 1 for value in distinct) / width * (at[-1] - at[0])
+    named = len(distinct) <= TICKS and all(after - before >= room for before, after in pairwise(at))
+    ticks = [(value, number_text(value)) for value in distinct] if named else None
+    return axis(label, distinct, log=log, ticks=ticks, margin=0.1), numbers
 
 
 def number_text(value: Any) -> str:
@@ -236,8 +236,8 @@ def are_numbers(values: Iterable[Any]) -> bool:
 def spans_decades(values: Iterable[float]) -> bool:
     """Whether a logarithmic axis shows numbers better: all are positive, the largest 8 times the
     smallest or more."""
-    known = list(values)
-    return bool(known) and min(known) > 0 and max(known) >= 8 * min(known)
+    numbers = list(values)
+    return bool(numbers) and min(numbers) > 0 and max(numbers) >= 8 * min(numbers)
 
 
 def round_values(low: float, high: float, *, log: bool = False) -> list[float]:

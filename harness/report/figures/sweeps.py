@@ -77,8 +77,8 @@ class SweepSearch:
     @property
     def searched(self) -> list[SweepTrial]:
         """Its search trials, or the final ones where nothing was searched."""
-        found = [each for each in self.trials if each.record.role == "search"]
-        return found or list(self.trials)
+        searching = [each for each in self.trials if each.record.role == "search"]
+        return searching or list(self.trials)
 
 
 def sweep_searches(table: pa.Table) -> list[SweepSearch]:
@@ -92,14 +92,14 @@ def sweep_searches(table: pa.Table) -> list[SweepSearch]:
         if record.search and record.role != "evaluation" and record.status != "failed"
     ]
     named = searched_names(table.select([*FAMILY_COLUMNS, "configuration"]))
-    found: dict[tuple[Any, ...], list[Record]] = {}
+    families: dict[tuple[Any, ...], list[Record]] = {}
     for record in trials:
         family = (record.method, record.setting, record.encoder, record.search)
-        found.setdefault(family, []).append(record)
-    labels = [" ".join([*family[:2], Path(family[2]).name]) for family in found]
+        families.setdefault(family, []).append(record)
+    labels = [" ".join([*family[:2], Path(family[2]).name]) for family in families]
     searches = [
         _search(family[3], label, labels.count(label) > 1, named.get(family, []), records)
-        for (family, records), label in zip(found.items(), labels, strict=True)
+        for (family, records), label in zip(families.items(), labels, strict=True)
     ]
     return sorted(searches, key=lambda search: search.label)
 
