@@ -33,7 +33,6 @@ MOST_VALUES = 8
 def hyperparameters_figure(search: SweepSearch) -> Figure:
     """The dev score of a search's configurations against each hyperparameter that it varies."""
     rows = configurations(search)
-    names = sorted({name for row in rows for name in row["values"]})
     several = any(row["n"] > 1 for row in rows)
     bars = " Bars: standard deviation over seeds and label subsets." if several else ""
     pruned = " Hollow: ended early by the search." if any(row["pruned"] for row in rows) else ""
@@ -44,9 +43,16 @@ def hyperparameters_figure(search: SweepSearch) -> Figure:
         f"hyperparameter.{bars}{pruned} Line: mean over the configurations with the same value. "
         f"Star: the best configuration on dev.",
         rows=rows,
-        panels=[_hyperparameter_panel(name, rows) for name in names],
+        panels=[_hyperparameter_panel(name, rows) for name in _varied(rows)],
         columns=3,
     )
+
+
+def _varied(rows: Sequence[Row]) -> list[str]:
+    """The hyperparameters with several values in these configurations; of one, all that it has."""
+    names = sorted({name for row in rows for name in row["values"]})
+    values = {name: {str(row["values"].get(name)) for row in rows} - {"None"} for name in names}
+    return [name for name in names if len(values[name]) > 1] or names
 
 
 def _hyperparameter_panel(name: str, rows: Sequence[Row]) -> Panel:
@@ -63,14 +69,15 @@ def _hyperparameter_panel(name: str, rows: Sequence[Row]) -> Panel:
         at, shown = [at for at, _ in chosen], [row for _, row in chosen]
         dev, spread = [row["dev"] for row in shown], [row["std"] for row in shown]
         marks.append(Mark("points", at, dev, 0, shown, spread, hollow=pruned))
-    marks.append(Mark("points", places[:1], [own[0]["dev"]], "best"))
+    if own[0] is rows[0]:
+        marks.append(Mark("points", places[:1], [own[0]["dev"]], "best"))
     return Panel(x, score_axis("dev", bar_ends(marks)), marks)
 
 
 def parallel_figure(search: SweepSearch) -> Figure:
     """A search's configurations as lines through dev and their values, in parallel coordinates."""
     rows = [row for row in configurations(search) if not row["pruned"]]
-    names = ["dev", *sorted({name for row in rows for name in row["values"]})]
+    names = ["dev", *_varied(rows)]
     lines: list[list[tuple[float, float]]] = [[] for _ in rows]
     labels = []
     for across, name in enumerate(names if rows else []):
@@ -101,13 +108,14 @@ def parallel_figure(search: SweepSearch) -> Figure:
         f"left ({search.metric}) through its values; the best ones are named.",
         rows=rows,
         panels=[panel] if rows else [],
-        legend=[_configuration(row) for row in rows[:NAMED]],
+        legend=[_configuration(row, names) for row in rows[:NAMED]],
         columns=1,
     )
 
 
-def _configuration(row: Row) -> str:
-    values = [f"{name}={number_text(value)}" for name, value in row["values"].items()]
+def _configuration(row: Row, names: Sequence[str]) -> str:
+    own = row["values"]
+    values = [f"{name}={number_text(own[name])}" for name in names if name in own]
     return f"dev {row['dev']:.2f}: {' '.join(values)}"
 
 

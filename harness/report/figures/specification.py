@@ -219,9 +219,9 @@ def value_axis(label: str, values: Sequence[Any], width: float = 40) -> tuple[Ax
 
 
 def number_text(value: Any) -> str:
-    """A value as an axis or a legend shows it: numbers with three digits, texts not too long."""
+    """A value as an axis or a legend shows it: fractions with three digits, texts not too long."""
     if isinstance(value, float):
-        return f"{value:.3g}"
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e6 else f"{value:.3g}"
     text = str(value)
     if " " in text:
         return textwrap.shorten(text, 16, placeholder="...")
