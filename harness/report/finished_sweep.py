@@ -75,7 +75,7 @@ def next_commands(
     if own != "graded" and (options := _place_in_papers(groups, trials)):
         table = "these results beside the published ones", ["table", *options]
     else:
-        table = "this table again; --format latex, html or csv for other uses", ["table"]
+        table = "this table again; --format latex, markdown or csv for other uses", ["table"]
     if named and own == "sts":
         suites = "transfer,retrieval,geometry"
         one = "the best model on other tasks", ["eval", best.keys[0][:10], "--suite", suites]
