@@ -43,7 +43,7 @@ class Table:
     sheets: "Sequence[tables.Table]"
 
     def render(self, format: str, width: int = LINE, *, bold: bool = False) -> bytes:
-        """The tables as `terminal`, `markdown`, `latex`, `html`, `csv`, `json` or `parquet`.
+        """The tables as `terminal`, `markdown`, `latex`, `csv` or `json`.
 
         width: characters in a line for a terminal, in which the best scores may be bold.
         """
@@ -194,7 +194,6 @@ def table(
     *,
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
-    where: str | None = None,
     paper: str | None = None,
     number: int | None = None,
     encoder: str | None = None,
@@ -205,7 +204,7 @@ def table(
     """The results of a store, alone or beside the published numbers of a paper.
 
     rows: methods, settings, encoders or hyperparameters, of which each value gets a row; columns:
-    metrics; `where`: a condition in SQL. `number`: that of a table of the paper; None: all of them.
+    metrics. `number`: that of a table of the paper; None: all of them.
     `encoder`: the one on which our trials ran in the place of the paper's. values: hyperparameters
     that all of these have. ask: whether the models of the store are also asked for the examples of
     all tables of a paper, as they are for a single one; `status` hears of it. Raises UserError for
@@ -219,12 +218,12 @@ def table(
         if number is not None:
             raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
         check_ours_on(encoder, paper)
-        return Table(_own_sheets(opened(store), rows, columns, where))
+        return Table(_own_sheets(opened(store), rows, columns))
     from harness.report.published import load_paper
 
     load_paper(paper)  # a wrong name is answered before what follows is imported
-    if rows or columns or where is not None:
-        raise UserError("--rows, --columns and --where make a table of your own; leave --paper out")
+    if rows or columns:
+        raise UserError("--rows and --columns make a table of your own; leave --paper out")
     results = opened(store)
     from harness.plugin.registry import names
     from harness.report.matching import Commands
@@ -246,7 +245,7 @@ def table(
 
 
 def _own_sheets(
-    store: "Store", rows: Sequence[str], columns: Sequence[str], where: str | None
+    store: "Store", rows: Sequence[str], columns: Sequence[str]
 ) -> "Sequence[tables.Table]":
     """The tables of the store, or the one that the user describes."""
     from harness.report.measured_trials import TABLE_COLUMNS
@@ -255,10 +254,10 @@ def _own_sheets(
     if rows or columns:
         from harness.report.store_tables import own_table
 
-        return [own_table(reading, store.place, rows, columns, where)]
+        return [own_table(reading, store.place, rows, columns)]
     from harness.report.store_tables import store_tables
 
-    return store_tables(reading, store.place, where)
+    return store_tables(reading, store.place)
 
 
 def check_ours_on(encoder: str | None, paper: str | None) -> None:

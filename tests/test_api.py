@@ -12,6 +12,7 @@ import pytest
 
 import harness
 import harness.api
+from harness.data.corpora import source
 from harness.errors import UserError
 from harness.sweeps.plan import Plan
 from harness.trials.store import Store
@@ -52,6 +53,30 @@ def test_a_sweep_is_that_of_the_command_line(trials: Path) -> None:
     again = harness.sweep("quickstart", "pooling", store=trials, local=True)
     assert str(again) == str(made)
     assert set(harness.load(trials).role) == {"search", "final"}
+
+
+ONE_VALUE = """\
+setting: unsup
+suite: graded
+select: {metric: graded-dev}
+encoders: [tiny-bert]
+methods:
+  simcse:
+    grid: {temperature: [0.04]}
+    set: {sentences: graded-sentences, max_steps: 2}
+final: {seeds: [0]}
+"""
+
+
+@pytest.mark.slow
+def test_a_search_of_one_value_names_it_and_a_trial_counts_its_corpus(tmp_path: Path) -> None:
+    space, store = tmp_path / "one.yaml", tmp_path / "trials"
+    space.write_text(ONE_VALUE, encoding="utf-8")
+    table = harness.sweep(space, store=store, local=True)
+    assert "temperature=0.04" in str(table)
+    [record] = Store(store).read().records()
+    sentences = source("graded-sentences").paths(download=False)[0].read_text(encoding="utf-8")
+    assert record.corpora == {"graded-sentences": len(sentences.splitlines())}
 
 
 @pytest.mark.slow

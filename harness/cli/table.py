@@ -19,7 +19,7 @@ from harness.inputs import finite, kind_of
 if TYPE_CHECKING:
     from harness.report.tables import Table
 
-TableFormat = Literal["terminal", "markdown", "latex", "html", "csv", "json", "parquet"]
+TableFormat = Literal["terminal", "markdown", "latex", "csv", "json"]
 
 
 def table(
@@ -43,14 +43,6 @@ def table(
     columns: Annotated[
         str | None,
         typer.Option(metavar="METRIC,...", help="A column for each of these: avg, stsb, dev, ..."),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="Only the rows for which this holds, such as \"encoder = 'roberta-base' and "
-            'learning_rate < 1e-4".',
-        ),
     ] = None,
     store: options.StoreOption = None,
     format: Annotated[
@@ -89,8 +81,6 @@ def table(
     # time to look through them.
     gc.disable()
 
-    if format == "parquet" and output is None:
-        raise UserError("--format parquet is not for the screen; name a file with --output")
     if output is not None and (kind := kind_of(output)) not in ("a file", "nothing"):
         raise UserError(f"{output} is {kind} and cannot be written; choose another file")
     if tolerance is not None and not (strict and paper):
@@ -107,7 +97,6 @@ def table(
         encoder=encoder,
         rows=_parts(rows),
         columns=_parts(columns),
-        where=where,
         ask=strict,
     )
     if output is None:

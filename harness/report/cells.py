@@ -7,7 +7,7 @@ from harness.report.groups import Group, Score
 from harness.report.matching import Wanted
 from harness.report.measured_trials import MeasuredTrial
 from harness.report.published import ReportedRow, Value
-from harness.report.quantities import TEXTS, Measure, Quantity, Special
+from harness.report.quantities import TEXTS, Measure, Quantity
 from harness.report.significance import agrees
 
 FOREIGN = "†"
@@ -31,7 +31,7 @@ class Bold(str):
 
 @dataclass(frozen=True)
 class Leak:
-    """How much of a test stands in the training data."""
+    """The part of a test that stands in the training data."""
 
     task: str
     known: int
@@ -48,12 +48,12 @@ class Published:
     """A value that a paper prints, and the trials that would reproduce it."""
 
     heading: str
-    """Of the section of its table"""
+    """The heading of its section"""
     row: ReportedRow
     column: str
     value: Value
     printed: str
-    """As the paper prints it; "" for one that it left out"""
+    """The text in the paper; "" for a value that it left out"""
     std: float | None
     source: str
     measure: Measure
@@ -61,18 +61,6 @@ class Published:
     """In what it is of another system than ours; "": it is of the same"""
     wanted: Wanted | None
     """The trials that would reproduce it; None when it is only quoted"""
-
-    @property
-    def number(self) -> float | None:
-        """The value as a number that ours can stand beside; None: it is none."""
-        if self.measure in TEXTS or isinstance(self.value, str) or self.value is None:
-            return None
-        return float(self.value)
-
-    @property
-    def needs_trials(self) -> bool:
-        """Whether a trial is needed for the value."""
-        return self.measure not in (Special.GIVEN, Special.HYPERPARAMETER)
 
 
 @dataclass(frozen=True)
@@ -102,6 +90,14 @@ class Cell:
     def wanted(self) -> Wanted | None:
         """The trials that would reproduce the published value; None: there are none."""
         return self.published.wanted if self.published else None
+
+    @property
+    def number(self) -> float | None:
+        """The published value as a number that ours can stand beside; None: it is none."""
+        published = self.published
+        if published is None or published.measure in TEXTS or isinstance(published.value, str):
+            return None
+        return None if published.value is None else float(published.value)
 
     @property
     def measured(self) -> Group | None:
@@ -151,7 +147,7 @@ class Cell:
     @property
     def difference(self) -> float | None:
         """Our mean minus the published number, where both are there and can be compared."""
-        number = self.published.number if self.published else None
+        number = self.number
         if self.ours is None or number is None or self.why_not:
             return None
         return self.ours.mean - number
@@ -159,7 +155,7 @@ class Cell:
     @property
     def agrees(self) -> bool | None:
         """Whether the published number lies within the spread of our seeds; None: unknown."""
-        difference, number = self.difference, self.published.number if self.published else None
+        difference, number = self.difference, self.number
         if difference is None or number is None or self.ours is None:
             return None
         if not self.ours.trained:  # the same every time, so only rounding may differ
@@ -181,9 +177,11 @@ class Cell:
         for task in dict.fromkeys(name.partition("/")[0] for name in counts):
             if is_average or task == self.metric.name:
                 pairs = counts[f"{task}/pairs"]
-                known, whole = ("pairs_together", "pairs") if pairs else ("normalised", "sentences")
+                in_training, whole = (
+                    ("pairs_together", "pairs") if pairs else ("normalised", "sentences")
+                )
                 leaks.append(
-                    Leak(task, int(counts[f"{task}/{known}"]), int(counts[f"{task}/{whole}"]))
+                    Leak(task, int(counts[f"{task}/{in_training}"]), int(counts[f"{task}/{whole}"]))
                 )
         return tuple(leak for leak in leaks if leak.known >= LEAKED * leak.whole > 0)
 

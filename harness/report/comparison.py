@@ -23,7 +23,7 @@ from harness.report.row_names import short_names
 from harness.report.significance import SIGNIFICANT
 
 NEAR = 0.01
-"""How far the score of kept pairs may be from the stored score, in points"""
+"""Points by which the score of kept pairs may differ from the stored score"""
 Row = tuple[str, Group]
 """The name of a row, and its trials"""
 
@@ -36,13 +36,13 @@ def rows_named(words: tuple[str, str], groups: Sequence[Group]) -> list[tuple[Ro
     methods that have nothing in common.
     """
     named = [_groups_named(word, groups) for word in words]
-    for word, found, other in zip(words, named, words[::-1], strict=True):
-        is_key = found and found[0].keys[0].startswith(word)
-        if found and not is_key and not all(named):
-            known = dict.fromkeys(group.method for group in groups)
+    for word, of_word, other in zip(words, named, words[::-1], strict=True):
+        is_key = of_word and of_word[0].keys[0].startswith(word)
+        if of_word and not is_key and not all(named):
+            methods = dict.fromkeys(group.method for group in groups)
             raise UserError(
                 f'"{other}" names no row, method or trial of the store, which row "{word}" could '
-                f"be compared with{suggest(other, known)}"
+                f"be compared with{suggest(other, methods)}"
             )
     if not all(named):
         return None
@@ -98,7 +98,7 @@ def _with_names(pair: tuple[Group, Group]) -> tuple[Row, Row]:
 
 @dataclass(frozen=True)
 class System:
-    """What is compared: a row of a table, a trial or a model, measured by one suite."""
+    """A side of a comparison: a row of a table, a trial or a model, measured by one suite."""
 
     name: str
     card: SuiteCard
@@ -145,9 +145,9 @@ class Compared:
     @property
     def decimals(self) -> int:
         """Digits after the point of the scores."""
-        known = self.first.card.decimals
+        decimals = self.first.card.decimals
         small = all(abs(mean) <= 1 for mean in self.means)
-        return known if known is not None else 4 if small else 2
+        return decimals if decimals is not None else 4 if small else 2
 
     @property
     def is_settled(self) -> bool:
@@ -174,29 +174,29 @@ class Compared:
         if not self.value:
             return f"{better} and {worse} have the same score on {self.heading}."
         by = self._amount(abs(self.value), "+" if self._direction() > 0 else "-")
-        known = self._moved()
-        if not known:
+        moved = self._moved()
+        if not moved:
             return (
                 f"{better} scores {by} against {worse} on {self.heading}; whether that is more "
                 f"than chance is not known."
             )
         if self.is_settled if settled is None else settled:
-            return f"{better} is better than {worse} on {self.heading}: {by}; {known}."
+            return f"{better} is better than {worse} on {self.heading}: {by}; {moved}."
         return (
             f"{better} and {worse} cannot be told apart on {self.heading}: {by} for {better}, "
-            f"but {known}."
+            f"but {moved}."
         )
 
     def _moved(self) -> str:
-        """By how much other seeds and other test sentences would move the difference."""
+        """The amounts by which other seeds and other test sentences would move the difference."""
         named = (("seeds", self.seeds), ("test sentences", self.pairs))
-        known = [(what, each.reach) for what, each in named if each]
-        if not known:
+        reaches = [(noun, over.reach) for noun, over in named if over]
+        if not reaches:
             return ""
-        parts = [f"{what} by up to {self._amount(reach, '', '')}" for what, reach in known]
+        parts = [f"{noun} by up to {self._amount(reach, '', '')}" for noun, reach in reaches]
         text = f"other {', other '.join(parts)} (95 %)".replace("by up", "would move it by up", 1)
         trained = any(each.scored[self.metric].trained for each in (self.first, self.second))
-        unknown = [what for what, each in named if each is None and (trained or what != "seeds")]
+        unknown = [noun for noun, over in named if over is None and (trained or noun != "seeds")]
         return f"{text}; what other {unknown[0]} would do is not known" if unknown else text
 
     def _amount(self, value: float, sign: str, unit: str | None = None) -> str:
@@ -216,18 +216,18 @@ class Compared:
     @property
     def heading(self) -> str:
         """The metric as a sentence names it."""
-        found = self.first.card.headings.get(self.metric)
-        named = found or DISPLAY.get(self.metric, self.metric)
+        headings = self.first.card.headings
+        named = headings.get(self.metric) or DISPLAY.get(self.metric, self.metric)
         average = self.metric == self.first.card.average
         return f"the average of {self.first.card.name}" if average else named
 
     def _unit(self) -> str:
         return " points" if "x100" in self.first.card.unit else ""
 
-    def _shown(self, found: Difference) -> str:
+    def _shown(self, over: Difference) -> str:
         places = f"+.{self.decimals}f"
-        interval = f"95 % from {found.low:{places}} to {found.high:{places}}"
-        return f"{found.value:{places}}, {interval}, p {found.p_value:.3f} ({found.basis})"
+        interval = f"95 % from {over.low:{places}} to {over.high:{places}}"
+        return f"{over.value:{places}}, {interval}, p {over.p_value:.3f} ({over.basis})"
 
     def _why_no_seeds(self) -> str:
         trained = any(each.scored[self.metric].trained for each in (self.first, self.second))
@@ -280,24 +280,26 @@ def stored_systems(
         for _, part in parts
         for at, trial in enumerate(part.trials)
     }
-    known = [key for key, pairs in kept.items() if pairs]
+    with_pairs = [key for key, pairs in kept.items() if pairs]
     card = parts[0][1].card if parts else CARDS["sts"]
-    drawn = resampled_scores(card, [kept[key] for key in known], resamples) if known else {}
-    return [_system(name, part, known, drawn) for name, part in parts]
+    drawn = (
+        resampled_scores(card, [kept[key] for key in with_pairs], resamples) if with_pairs else {}
+    )
+    return [_system(name, part, with_pairs, drawn) for name, part in parts]
 
 
 def _system(
-    name: str, part: Group, known: Sequence[str], drawn: Mapping[str, np.ndarray | None]
+    name: str, part: Group, with_pairs: Sequence[str], drawn: Mapping[str, np.ndarray | None]
 ) -> System:
-    lacking = tuple(key for key in part.keys if key not in known)
-    rows = [] if lacking else [known.index(key) for key in part.keys]
+    lacking = tuple(key for key in part.keys if key not in with_pairs)
+    rows = [] if lacking else [with_pairs.index(key) for key in part.keys]
     draws, trained = part.draws, part.trials[0].trained
     tasks = [*part.tasks, *([part.card.average] if part.card.average else [])]
     scored = {}
     for metric in tasks:
         if cell := part.test.get(metric):
-            found = drawn.get(metric)
-            resampled = found[rows] if rows and found is not None else None
+            of_all = drawn.get(metric)
+            resampled = of_all[rows] if rows and of_all is not None else None
             scored[metric] = Scored(cell.values, draws, trained, resampled)
     return System(name, part.card, scored, lacking)
 

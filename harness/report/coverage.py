@@ -1,4 +1,4 @@
-"""What a store has of the papers' tables and figures, and the commands that fill what it lacks."""
+"""Shares of the papers' tables and figures that a store has, and commands that fill the rest."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -17,20 +17,20 @@ from harness.trials.record import Record
 
 @dataclass(frozen=True)
 class Share:
-    """How much of a table or a figure a store has; a cell is a value that the paper prints."""
+    """The share of a table or a figure in a store; a cell is a value that the paper prints."""
 
     name: str
     """Such as `Table 3` or `Figure 2`"""
     about: str
     noun: str
-    """What is counted, such as `cells`"""
+    """The things that are counted, such as `cells`"""
     filled: int
     runnable: int
-    """Those that are filled, and those that can be run here"""
+    """The filled ones, and those that can be run here"""
     needing: int
-    """Those that need something of the user's, such as a file"""
+    """The number of those that need something of the user's, such as a file"""
     quoted: int
-    """Those that no method here makes"""
+    """The number of those that no method here makes"""
 
     def __str__(self) -> str:
         needing = f"{self.needing} need input" if self.needing else ""
@@ -46,12 +46,12 @@ def shares(paper: Paper, comparer: Comparer, methods: Collection[str]) -> Iterat
     """
     for name in paper.shown:
         yield table_share(comparer.table(paper, name), methods)
-    for place, figure in load_systems().figures.items():
-        of, _, name = place.partition(".")
+    for of_figure, figure in load_systems().figures.items():
+        of, _, name = of_figure.partition(".")
         if of == paper.paper:
             points = [
                 (wanted, bool(match and match.group.current))
-                for wanted, match in comparer.figure(place)
+                for wanted, match in comparer.figure(of_figure)
             ]
             title = f"Figure {name.removeprefix('figure')}"
             yield _share(title, figure.about, "runs", points, methods)
@@ -165,5 +165,5 @@ def failed_trials(records: Iterable[Record], command: Callable[[Record], str]) -
     for kind, count in sorted(kinds.items()):
         first = next(each for each in failed if (each.method, each.setting, each.encoder) == kind)
         more = "; the same sweep tries all of them again" if count > 1 else ""
-        what = f"{counted(count, 'failed trial')} of {' '.join(kind)}{more}"
-        yield Gap(what, command(first))
+        failures = f"{counted(count, 'failed trial')} of {' '.join(kind)}{more}"
+        yield Gap(failures, command(first))

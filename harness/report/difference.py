@@ -1,4 +1,4 @@
-"""How sure the difference of two systems is: over seeds, over test pairs, and over both.
+"""The certainty of the difference of two systems: over seeds, over test pairs, and over both.
 
 Over seeds, it is Student's t: paired where both systems have the same seeds, else Welch's. Over
 test pairs, it is a bootstrap of the pairs, the same for all models, in which a system's score is
@@ -122,8 +122,8 @@ def _is_paired(first: Scored, second: Scored) -> bool:
 
 def _by_draw(scored: Scored, rows: np.ndarray) -> np.ndarray:
     """The rows of the trials in the order of their draws."""
-    found: np.ndarray = rows[sorted(range(len(rows)), key=lambda at: scored.draws[at])]
-    return found
+    ordered: np.ndarray = rows[sorted(range(len(rows)), key=lambda at: scored.draws[at])]
+    return ordered
 
 
 def _spread(first: Scored, second: Scored) -> tuple[float, float, str] | None:
@@ -131,18 +131,18 @@ def _spread(first: Scored, second: Scored) -> tuple[float, float, str] | None:
     if _is_paired(first, second):
         one, two = (_by_draw(each, np.asarray(each.values)) for each in (first, second))
         n = len(one)
-        what = "seeds" if len({subset for subset, _ in first.draws}) == 1 else "subsets and seeds"
+        draws = "seeds" if len({subset for subset, _ in first.draws}) == 1 else "subsets and seeds"
         error = float(np.std(one - two, ddof=1)) / math.sqrt(n)
-        return error, n - 1.0, f"paired t-test, {n} common {what}"
+        return error, n - 1.0, f"paired t-test, {n} common {draws}"
     spreads = [_variance(each) for each in (first, second)]
-    known = [spread for spread in spreads if spread is not None]
-    if not known or not (first.trained or second.trained):
+    variable = [spread for spread in spreads if spread is not None]
+    if not variable or not (first.trained or second.trained):
         return None
     # Where a system has one seed, the spread of the other stands for both.
     lone = None in spreads
-    if lone and not any(known):
+    if lone and not any(variable):
         return None
-    variances = [max(known) if spread is None else spread for spread in spreads]
+    variances = [max(variable) if spread is None else spread for spread in spreads]
     sizes = [len(each.values) for each in (first, second)]
     squares = [variance / n for variance, n in zip(variances, sizes, strict=True)]
     parts = [
@@ -218,8 +218,8 @@ def paired_p_value(
         Scored((score,), ((0, 0),), trained=True, resampled=drawn[[at]])
         for at, (_, score) in enumerate(scores)
     )
-    found = over_pairs(one, two)
-    return found.p_value if found else math.nan
+    difference = over_pairs(one, two)
+    return difference.p_value if difference else math.nan
 
 
 @lru_cache(16)

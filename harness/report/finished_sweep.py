@@ -1,4 +1,4 @@
-"""What a finished sweep leaves: its table, its verdict, and what to do next.
+"""The end of a sweep: its table, its verdict, and what to do next.
 
 The verdict says which system won, by how much, and who cannot be told apart from it. Dev scores
 alone choose the winner. Test scores say by how much it is better, and nothing else.
@@ -61,21 +61,21 @@ def sweep_table(groups: Iterable[Group]) -> pa.Table:
 
 
 def next_commands(
-    groups: list[Group], trials: pa.Table, known: Collection[str], store: Path | str
+    groups: list[Group], trials: pa.Table, methods: Collection[str], store: Path | str
 ) -> list[NextCommand]:
     """Three commands that come next after a sweep with these groups, the best of which is first.
 
     All of them show trials of the sweep. `trials`: the rows of the store, with PAPER_COLUMNS.
-    `known`: the names of the methods that can be named without a path.
+    `methods`: the names of those that can be named without a path.
     """
     best = groups[0]
     own = best.trials[0].own or "sts"
-    named = all(group.method in known for group in groups)
+    named = all(group.method in methods for group in groups)
     # No paper has the pairs that come with harness, so the papers need not be read.
-    if own != "graded" and (place := _place_in_papers(groups, trials)):
-        table = "these results beside the published ones", ["table", *place]
+    if own != "graded" and (options := _place_in_papers(groups, trials)):
+        table = "these results beside the published ones", ["table", *options]
     else:
-        table = "this table again; --format latex, html or csv for other uses", ["table"]
+        table = "this table again; --format latex, markdown or csv for other uses", ["table"]
     if named and own == "sts":
         suites = "transfer,retrieval,geometry"
         one = "the best model on other tasks", ["eval", best.keys[0][:10], "--suite", suites]
@@ -125,8 +125,8 @@ def verdicts(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) ->
     several = len(alike) > 1
     return [
         f"{f'On {encoder}: ' if several else ''}{line}" if at == 0 else line
-        for (encoder, suite, _), found in alike.items()
-        for at, line in enumerate(_verdict(found, suite, kept_pairs))
+        for (encoder, suite, _), compared in alike.items()
+        for at, line in enumerate(_verdict(compared, suite, kept_pairs))
     ]
 
 
@@ -168,21 +168,21 @@ def _on_test(best: Group, winner: System, suite: str) -> str:
 
 def _against(winner: System, others: Sequence[System]) -> list[str]:
     """A sentence for each other system, and what more seeds would resolve."""
-    found = [
+    compared = [
         Compared(winner, other, metric)
         for other in others
         if (metric := main_metric(winner, other))
     ]
-    heads = [each.headline for each in found]
+    heads = [each.headline for each in compared]
     p_values = holm(np.array([head.p_value if head else np.nan for head in heads]))
     settled = [bool(p <= SIGNIFICANT) for p in p_values]
-    lines = [each.verdict(settled=sure) for each, sure in zip(found, settled, strict=True)]
-    open_ones = [each for each, sure in zip(found, settled, strict=True) if not sure]
+    lines = [each.verdict(settled=sure) for each, sure in zip(compared, settled, strict=True)]
+    open_ones = [each for each, sure in zip(compared, settled, strict=True) if not sure]
     return [*lines, *_more_seeds(open_ones)]
 
 
 def _more_seeds(compared: Sequence[Compared]) -> list[str]:
-    """What more seeds would resolve among the systems that cannot be told apart."""
+    """Sentences about what more seeds would resolve among systems that cannot be told apart."""
     needed = {each.second.name: seeds_needed(each) for each in compared if each.seeds}
     lines = [
         f"About {n} seeds of each would tell {compared[0].first.name} from {name}, if the "
@@ -205,7 +205,7 @@ def _more_seeds(compared: Sequence[Compared]) -> list[str]:
 
 
 def seeds_needed(compared: Compared) -> int | None:
-    """How many seeds of each would make the difference significant, if it stays as it is.
+    """The number of seeds that would make the difference significant, if it stays as it is.
 
     None where no number up to MOST_SEEDS does, since the test pairs alone leave more doubt.
     """

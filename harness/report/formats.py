@@ -1,4 +1,4 @@
-"""Renders tables as bytes: for the terminal, as Markdown, LaTeX, HTML, CSV, JSON or Parquet.
+"""Renders tables as bytes: for the terminal, as Markdown, LaTeX, CSV or JSON; HTML for notebooks.
 
 The same tables give the same bytes.
 """
@@ -13,7 +13,6 @@ from html import escape
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from harness.errors import visible
 from harness.report.cells import Bold
@@ -21,7 +20,7 @@ from harness.report.tables import Line, Row, Section, Table, address_name
 from harness.report.terminal import address_note, terminal_text
 
 _BEGINNINGS = ("=", "+", "-", "@", "\t")
-"""With what a text begins that a spreadsheet would compute"""
+"""Beginnings of texts that a spreadsheet would compute"""
 
 
 def csv_text(heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -135,38 +134,11 @@ def _latex_cell(text: str) -> str:
     return f"\\textbf{{{escaped}}}" if isinstance(text, Bold) else escaped
 
 
-_STYLE = """\
-:root { color-scheme: light dark; }
-body { font-family: system-ui, sans-serif; margin: 2rem; line-height: 1.4; }
-figure { margin: 0 0 3rem; overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { text-align: left; padding-bottom: 0.5rem; max-width: 60rem; }
-th, td { padding: 0.15rem 0.6rem; text-align: right; white-space: nowrap; }
-th { font-weight: normal; text-align: left; }
-thead th { font-weight: bold; text-align: right; }
-thead, tbody { border-bottom: 1px solid; }
-thead th.text, td.text, tbody th { text-align: left; }
-"""
-
-
-def html_page(tables: Sequence[Table]) -> str:
-    """A page with the tables, which opens from disk and asks for nothing else.
-
-    What a terminal would obey or a reader not see is shown by its escape.
-    """
-    title = escape(tables[0].title or "Results") if tables else "Results"
-    return visible(
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{_STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"{''.join(map(html_table, tables))}</main>\n</body>\n</html>\n"
-    )
-
-
 def html_table(table: Table) -> str:
     """A table as a `figure` with its table and notes. All text is escaped.
 
-    A score has the attribute `data-cell`, the address by which `harness show` finds it.
+    What a terminal would obey or a reader not see is shown by its escape. A score has the attribute
+    `data-cell`, the address by which `harness show` finds it.
     """
     parts = ["<figure>\n"]
     if table.columns:
@@ -183,7 +155,7 @@ def html_table(table: Table) -> str:
             "</table>\n",
         ]
     notes = "".join(f"<li>{escape(note.strip())}</li>\n" for note in table.notes)
-    return "".join([*parts, f"<ul>\n{notes}</ul>\n" if notes else "", "</figure>\n"])
+    return visible("".join([*parts, f"<ul>\n{notes}</ul>\n" if notes else "", "</figure>\n"]))
 
 
 def _heading(name: str, *, text: bool) -> str:
@@ -319,13 +291,6 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _parquet(tables: Sequence[Table]) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(_records(tables), sink)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
-
-
 def _records(tables: Sequence[Table]) -> pa.Table:
     return pa.concat_tables([table.records for table in tables])
 
@@ -334,7 +299,5 @@ _FORMATS: Mapping[str, Callable[[Sequence[Table]], bytes]] = {
     "markdown": lambda tables: "\n".join(map(markdown_text, tables)).encode(),
     "csv": _csv,
     "latex": lambda tables: "\n".join(map(latex_text, tables)).encode(),
-    "html": lambda tables: html_page(tables).encode(),
     "json": _json,
-    "parquet": _parquet,
 }

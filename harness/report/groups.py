@@ -220,8 +220,8 @@ class Group:
     def dev_before(self) -> Score | None:
         """The dev score before training, where every trial has it."""
         scores = [trial.dev_before for trial in self.trials]
-        known = [score for score in scores if score is not None]
-        return cell_of(known, self.trials) if len(known) == len(scores) else None
+        values = [score for score in scores if score is not None]
+        return cell_of(values, self.trials) if len(values) == len(scores) else None
 
     @cached_property
     def test(self) -> Mapping[str, Score]:
@@ -233,11 +233,11 @@ class Group:
             # In reverse order, so that of a metric with one name the trials' own suite stands.
             whole = [part for part in reversed(self.parts) if len(part.trials) == len(self.trials)]
             return {name: cell for part in whole for name, cell in part.test.items()}
-        found = [trial.suites[self.suite] for trial in self.trials]
+        measured = [trial.suites[self.suite] for trial in self.trials]
         cells = _cells(
-            [scores.test for scores in found],
+            [scores.test for scores in measured],
             self.trials,
-            found[0].uncertainty if len(found) == 1 else {},
+            measured[0].uncertainty if len(measured) == 1 else {},
             self.suite,
         )
         average = self.card.average
@@ -264,11 +264,11 @@ class Group:
 
 def comparable_groups(table: pa.Table) -> list[Group]:
     """The groups of a store: of its final trials, and of the models that were evaluated."""
-    found = [
+    groups = [
         Group(identity, tuple(trials), _selects(trials, identity))
         for identity, trials in trials_of(table).items()
     ]
-    return sorted(found, key=lambda group: tuple(map(str, group.identity)))
+    return sorted(groups, key=lambda group: tuple(map(str, group.identity)))
 
 
 def _selects(trials: Sequence[MeasuredTrial], identity: Identity) -> str:
@@ -290,9 +290,9 @@ def _cells(
     spread: Mapping[str, Uncertainty],
     suite: str | None = None,
 ) -> dict[str, Score]:
-    names = set.intersection(*(set(found) for found in scores))
+    names = set.intersection(*(set(own) for own in scores))
     return {
-        name: cell_of([found[name] for found in scores], trials, spread.get(name), suite)
+        name: cell_of([own[name] for own in scores], trials, spread.get(name), suite)
         for name in sorted(names)
     }
 

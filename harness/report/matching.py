@@ -47,7 +47,7 @@ class Wanted:
     published_encoder: str | None = None
     """The encoder of the paper, where the trials have another one"""
     needs: str = ""
-    """What the user must bring before it can be run; "": nothing"""
+    """A thing that the user must bring before it can be run; "": nothing"""
 
     def __str__(self) -> str:
         values = [f"{name}={yaml_text(value)}" for name, value in self.configuration]
@@ -85,14 +85,22 @@ def wanted_for(
         configuration, setting = run.configuration, "unsup"
     elif fraction < 1:
         configuration = configuration | {"label_fraction": fraction}
-    chosen = published if encoder is None or run.encoder else encoder
+    chosen = model = published
+    if encoder is not None and run.encoder is None:
+        chosen, model = encoder, without_revision(encoder)
+    # A run that names no default for an encoder leaves it free.
+    defaults = {
+        name: value[model] if isinstance(value, Mapping) else value
+        for name, value in run.defaults.items()
+        if not isinstance(value, Mapping) or model in value
+    }
     return Wanted(
         run.method,
         setting,
         chosen,
         tuple(sorted(configuration.items())),
-        tuple({**ALL_LABELS, **_defaults(run, without_revision(chosen))}.items()),
-        None if without_revision(chosen) == published else published,
+        tuple({**ALL_LABELS, **defaults}.items()),
+        None if model == published else published,
         run.needs.get(row.variant or "", ""),
     )
 
@@ -120,15 +128,6 @@ def _configuration(
     return {
         name: value[encoder] if isinstance(value, Mapping) else value
         for name, value in values.items()
-    }
-
-
-def _defaults(run: ReportedRun, encoder: str) -> dict[str, Any]:
-    """The defaults of a run on an encoder; one that names no default for it is left free."""
-    return {
-        name: value[encoder] if isinstance(value, Mapping) else value
-        for name, value in run.defaults.items()
-        if not isinstance(value, Mapping) or encoder in value
     }
 
 

@@ -41,9 +41,9 @@ Draw = tuple[int, int]
 _COLUMNS = (
     "key", "role", "status", "suite", "suite_card", "evaluates", "seed", "subset", "steps",
     "selected_by", "dev_before", "dev", "test", "contamination", "uncertainty", "device",
-    "commit", "started",
+    "commit", "started", "corpora",
 )  # fmt: skip
-TABLE_COLUMNS = (*IDENTITY_COLUMNS, *_COLUMNS, "label_fraction", "search", "reason")
+TABLE_COLUMNS = (*IDENTITY_COLUMNS, *_COLUMNS, "label_fraction", "search", "searched", "reason")
 """The columns of the store that a table needs"""
 
 
@@ -55,14 +55,14 @@ class SuiteScores:
     dev: Mapping[str, float]
     test: Mapping[str, float]
     contamination: Mapping[str, float] = field(default_factory=dict)
-    """That of a record"""
+    """The overlap of a record"""
     spreads: tuple["_Spread", ...] = ()
     """The uncertainty in each of the rows, where a later row goes before an earlier one"""
 
     @cached_property
     def uncertainty(self) -> dict[str, Uncertainty]:
         """Dev or test metric -> its uncertainty; only a trial that stands alone is asked for it."""
-        return {name: found for spread in self.spreads for name, found in spread().items()}
+        return {name: value for spread in self.spreads for name, value in spread().items()}
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class _Spread:
     row: int
 
     def __call__(self) -> dict[str, Uncertainty]:
-        known = self.column[self.row].as_py() or ()
-        return {name: Uncertainty(**values) for name, values in known if values}
+        items = self.column[self.row].as_py() or ()
+        return {name: Uncertainty(**values) for name, values in items if values}
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,8 @@ class MeasuredTrial:
     """The commit of the harness that measured it"""
     steps: int | None = None
     """The optimiser steps of its training"""
+    corpora: str | None = None
+    """JSON of its corpora and the numbers of their items"""
 
     @cached_property
     def dev(self) -> dict[str, float]:
@@ -140,16 +142,13 @@ def trials_of(table: pa.Table) -> dict[Identity, list[MeasuredTrial]]:
     of_search = pc.is_in(table["evaluates"], table["key"].filter(search))
     shown = table.filter(pc.and_(counts, pc.invert(of_search)))
     rows: dict[Identity, dict[Draw, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    for identity, row in zip(_identities(shown), _rows(shown), strict=True):
+    # Several times as quick as `Table.to_pylist` with maps.
+    columns = [_values(name, shown[name].combine_chunks()) for name in _COLUMNS]
+    for identity, *values in zip(_identities(shown), *columns, strict=True):
+        row = dict(zip(_COLUMNS, values, strict=True))
         # A method without a choice of labels has no subset.
         rows[identity][row["subset"] or 0, row["seed"]].append(row)
     return {identity: _trials(draws) for identity, draws in rows.items()}
-
-
-def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows with _COLUMNS, several times as quick as `Table.to_pylist` with maps."""
-    columns = [_values(name, table[name].combine_chunks()) for name in _COLUMNS]
-    return (dict(zip(_COLUMNS, values, strict=True)) for values in zip(*columns, strict=True))
 
 
 def _values(name: str, column: pa.Array) -> list[Any]:
@@ -159,8 +158,8 @@ def _values(name: str, column: pa.Array) -> list[Any]:
     if not pa.types.is_map(column.type):
         return list(column.to_pylist())
     names, ends = column.keys.dictionary_encode(), column.offsets.to_pylist()
-    known = names.dictionary.to_pylist()
-    keys = [known[index] for index in names.indices.to_pylist()]
+    distinct = names.dictionary.to_pylist()
+    keys = [distinct[index] for index in names.indices.to_pylist()]
     values = column.items.to_pylist()
     return [
         {keys[at]: values[at] for at in range(start, end) if values[at] is not None}
@@ -188,9 +187,9 @@ def _without_subset(configuration: str) -> str:
 
 def _trials(draws: Mapping[Draw, list[dict[str, Any]]]) -> list[MeasuredTrial]:
     """The trials of one identity, one for each seed and label subset."""
-    rows = [row for found in draws.values() for row in found]
+    rows = [row for own in draws.values() for row in own]
     name = suite_of(metric for row in rows if row["suite"] is None for metric in row["test"])
-    trials = [_trial(draw, found, name) for draw, found in draws.items()]
+    trials = [_trial(draw, own, name) for draw, own in draws.items()]
     return sorted(trials, key=lambda trial: trial.key)
 
 
@@ -204,7 +203,7 @@ def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) ->
     by_suite: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in reversed(rows):
         by_suite[row["suite"] or unnamed_suite].append(row)
-    suites = {name: _scores(name, found) for name, found in by_suite.items()}
+    suites = {name: _scores(name, own) for name, own in by_suite.items()}
     first, final = rows[0], rows[0]["role"] == "final"
     return MeasuredTrial(
         key=first["key"] if final else first["evaluates"],
@@ -218,6 +217,7 @@ def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) ->
         device=first["device"],
         commit=first["commit"],
         steps=first["steps"],
+        corpora=first["corpora"],
     )
 
 
@@ -228,9 +228,9 @@ def _precedence(row: Mapping[str, Any]) -> tuple[bool, bool, float, str]:
 
 def _scores(suite: str, rows: Sequence[Mapping[str, Any]]) -> SuiteScores:
     """The scores in the rows of a suite, where a later row goes before an earlier one."""
-    known = card(suite, rows[0]["suite_card"])
+    suite_card = card(suite, rows[0]["suite_card"])
     dev, test, contamination = (
         reduce(or_, (row[name] for row in rows)) for name in ("dev", "test", "contamination")
     )
     spreads = tuple(row["uncertainty"] for row in rows)
-    return SuiteScores(known, dev, test | known.averaged(test), contamination, spreads)
+    return SuiteScores(suite_card, dev, test | suite_card.averaged(test), contamination, spreads)

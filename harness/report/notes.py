@@ -32,12 +32,12 @@ def leak_notes(rows: Iterable[Row]) -> list[str]:
     """A note about the marked scores: which rows, and how much of which tests."""
     lines: dict[str, list[str]] = {}
     for row in rows:
-        known = dict.fromkeys(str(leak) for cell in row.cells for leak in cell.leaks)
-        if known:
-            lines.setdefault(", ".join(known), []).append(row.address)
+        leaks = dict.fromkeys(str(leak) for cell in row.cells if cell.ours for leak in cell.leaks)
+        if leaks:
+            lines.setdefault(", ".join(leaks), []).append(row.address)
     if not lines:
         return []
-    shown = [f"row {', '.join(places)}: {known}" for known, places in lines.items()]
+    shown = [f"row {', '.join(places)}: {leaks}" for leaks, places in lines.items()]
     return [
         f"{LEAK} the training data have at least {100 * LEAKED:g} % of the test: pairs of which "
         f"both sentences stand in one training item, or single sentences where a test has no "
@@ -73,16 +73,18 @@ def unreadable(reading: Reading) -> list[str]:
 
 def foreign(groups: Iterable[Group]) -> list[str]:
     """A note about the groups of another protocol, if there are any."""
-    found = {str(group.provenance["protocol"]) for group in groups if not group.current}
-    numbers = ", ".join(sorted(found))
-    return [f"{FOREIGN} trained or measured by protocol {numbers}, not compared"] if found else []
+    protocols = {str(group.provenance["protocol"]) for group in groups if not group.current}
+    numbers = ", ".join(sorted(protocols))
+    return (
+        [f"{FOREIGN} trained or measured by protocol {numbers}, not compared"] if protocols else []
+    )
 
 
 def made_on(trials: Iterable[MeasuredTrial]) -> str:
     """A sentence for captions: the hardware and the commits of the trials, as far as known."""
-    known = {(trial.device, trial.commit) for trial in trials}
-    devices = sorted({device for device, _ in known if device})
-    commits = sorted({commit for _, commit in known if commit})
+    machines = {(trial.device, trial.commit) for trial in trials}
+    devices = sorted({device for device, _ in machines if device})
+    commits = sorted({commit for _, commit in machines if commit})
     parts = [
         f"hardware: {', '.join(devices)}" if devices else "",
         f"commit: {', '.join(commits)}" if commits else "",
@@ -98,11 +100,6 @@ def nothing_yet(trials: pa.Table, store: Path | str) -> str:
         there = f" (of {counted(trials.num_rows, 'trial')} none is final and finished)"
     command = shlex.join(["harness", "sweep", "quickstart", *store_option(store)])
     return f"nothing to show in {store} yet{there}; run: {command}"
-
-
-def nothing_such(where: str | None) -> str:
-    """A note for a store none of whose trials fits the expression of `--where`."""
-    return f"no trials of the store fit --where {shlex.quote(where or '')}"
 
 
 def counted(number: int, noun: str) -> str:

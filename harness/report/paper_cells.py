@@ -1,9 +1,7 @@
 """A published table with our scores: the trials that stand beside each value of the paper."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,6 +21,7 @@ from harness.report.published import (
     ReportedRow,
     ReportedTable,
     Systems,
+    TableRuns,
     load_systems,
 )
 from harness.report.quantities import TEXTS, Costs, Measure, Quantity, Special, measure_of
@@ -45,38 +44,19 @@ class PaperTable:
     paper: Paper
     name: str
     """Its name in the paper's file, such as `table2`"""
+    number: str
+    table: ReportedTable
+    """The table as the paper prints it"""
+    title: str
+    """The paper, the number of the table, and what it is about"""
+    notes: Sequence[str]
+    """Lines under it, from `systems.yaml`"""
+    marks: Mapping[str, str]
+    """The sources of its numbers -> their marks, such as `[2]`"""
     sections: Sequence[tuple[str, Sequence[Row]]]
     """(heading, rows)"""
-
-    @property
-    def table(self) -> ReportedTable:
-        """The table as the paper prints it."""
-        return self.paper.tables[self.name]
-
-    @property
-    def number(self) -> str:
-        """Its number in the paper."""
-        return self.name.removeprefix("table")
-
-    @property
-    def title(self) -> str:
-        """The paper, the number of the table, and what it is about."""
-        return f"{self.paper.title}. Table {self.number}: {self.table.about}"
-
-    @property
-    def rows(self) -> Iterator[Row]:
-        """The rows of all headings."""
-        return (row for _, rows in self.sections for row in rows)
-
-    @cached_property
-    def cells(self) -> list[Cell]:
-        """The cells of all rows."""
-        return [cell for row in self.rows for cell in row.cells]
-
-    @cached_property
-    def published(self) -> list[Published]:
-        """The published value of each cell."""
-        return [cell.published for cell in self.cells if cell.published]
+    cells: Sequence[Cell]
+    """The cells of all rows"""
 
 
 class Comparer:
@@ -102,38 +82,32 @@ class Comparer:
 
     def table(self, paper: Paper, name: str) -> PaperTable:
         """The table `name` of a paper. Raises UserError for a row that `systems` does not know."""
-        table = paper.tables[name]
-        columns = _columns(table, self._systems, f"{paper.paper}.{name}")
-        marks = citations(table)
-        places = count(1)
-        return PaperTable(
-            paper,
-            name,
-            [
-                (
-                    group.name,
-                    [
-                        self._row(
-                            [self._cell(each, group.name, row, marks) for each in columns],
-                            f"{paper.paper}.{name.removeprefix('table')}.{next(places)}",
-                            table,
-                            marks,
-                        )
-                        for row in group.rows
-                    ],
-                )
-                for group in table.groups
-            ],
-        )
+        table, number = paper.tables[name], name.removeprefix("table")
+        full_name = f"{paper.paper}.{name}"
+        runs = self._systems.table_runs.get(full_name, TableRuns())
+        columns = _columns(table, self._systems, full_name)
+        marks, cells, sections = citations(table), list[Cell](), []
+        for group in table.groups:
+            rows = []
+            for row in group.rows:
+                own = [self._cell(column, group.name, row, marks) for column in columns]
+                address = f"{paper.paper}.{number}.{len(cells) // len(columns) + 1}"
+                rows.append(_row(own, row, address, table, marks))
+                cells += own
+            sections.append((group.name, rows))
+        title = f"{paper.title}. Table {number}: {table.about}"
+        of_paper = self._systems.papers.get(paper.paper)
+        notes = [*runs.notes, *([of_paper] if of_paper else [])]
+        return PaperTable(paper, name, number, table, title, notes, marks, sections, cells)
 
-    def figure(self, place: str) -> list[tuple[Wanted, Found | None]]:
+    def figure(self, full_name: str) -> list[tuple[Wanted, Found | None]]:
         """The trials for the points of the figure `<paper>.<figure>`, and those of the store."""
-        figure = self._systems.figures[place]
+        figure = self._systems.figures[full_name]
         points = [{name: value} for name, values in figure.axis.items() for value in values] or [{}]
         wanted = [
             wanted_for(
                 row,
-                run_of(self._systems, place, row, ColumnRun()),
+                run_of(self._systems, full_name, row, ColumnRun()),
                 ColumnRun(configuration=point),
                 encoder=self.encoder,
             )
@@ -142,38 +116,16 @@ class Comparer:
         ]
         return [(target, self._finder.find(target)) for target in wanted if target]
 
-    def _row(
-        self,
-        cells: Sequence[Cell],
-        address: str,
-        table: ReportedTable,
-        marks: Mapping[str, str],
-    ) -> Row:
-        published = [cell.published for cell in cells if cell.published]
-        row = published[0].row
-        source = row.origin or THIS_PAPER
-        other = OTHER_SYSTEM if any(each.unlike for each in published) else ""
-        return Row(
-            names=(f"{row.label} {marks[source]}{other}",),
-            n=n_text([n for cell in cells if (n := trials_text(cell)) is not None]),
-            cells=tuple(cells),
-            address=address,
-            complete=all(
-                cell.ours
-                for cell, each in zip(cells, published, strict=True)
-                if cell.metric and each.number is not None
-            ),
-            # What was measured by a stand-in is compared with its like alone.
-            block=("stand-in",) if any(cell.stands_in for cell in cells) else (),
-            published_n=str(table.runs.get(row.system, "")) if source == THIS_PAPER else "",
-        )
-
     def _cell(
         self, column: "_Column", heading: str, row: ReportedRow, marks: Mapping[str, str]
     ) -> Cell:
         index, measure = column.index, column.measure
         source = str(row.origins[index] if row.origins else row.origin or THIS_PAPER)
-        wanted = None if measure is Special.GIVEN else self._wanted(column, row)
+        wanted = None
+        # A method that needs labels has no number where there are none.
+        if measure is not Special.GIVEN and (column.fraction or row.values[index] is not None):
+            run = run_of(self._systems, column.table, row, column.run)
+            wanted = wanted_for(row, run, column.run, column.fraction, self.encoder)
         chosen = self._finder.find(wanted) if wanted else None
         published = Published(
             heading=heading,
@@ -184,7 +136,7 @@ class Comparer:
             std=row.std[index] if row.std else None,
             source=source,
             measure=measure,
-            unlike=self._systems.unlike(column.table, row) if wanted else "",
+            unlike=column.unlike.get(row.system, {}).get(row.setting or "", "") if wanted else "",
             wanted=wanted,
         )
         group = chosen.group if chosen else None
@@ -197,13 +149,6 @@ class Comparer:
             published=published,
             citation="" if source == (row.origin or THIS_PAPER) else marks[source],
         )
-
-    def _wanted(self, column: "_Column", row: ReportedRow) -> Wanted | None:
-        """The trials for a value; None where a method that needs labels has none."""
-        if not column.fraction and row.values[column.index] is None:
-            return None
-        run = run_of(self._systems, column.table, row, column.run)
-        return wanted_for(row, run, column.run, column.fraction, self.encoder)
 
     def _ours(self, column: "_Column", group: Group) -> Score | None:
         """The score or the quantity of our trials that a column shows."""
@@ -226,6 +171,27 @@ class Comparer:
         return None
 
 
+def _row(
+    cells: Sequence[Cell],
+    row: ReportedRow,
+    address: str,
+    table: ReportedTable,
+    marks: Mapping[str, str],
+) -> Row:
+    source = row.origin or THIS_PAPER
+    unlike = any(cell.published and cell.published.unlike for cell in cells)
+    return Row(
+        names=(f"{row.label} {marks[source]}{OTHER_SYSTEM if unlike else ''}",),
+        n=n_text([n for cell in cells if (n := trials_text(cell)) is not None]),
+        cells=tuple(cells),
+        address=address,
+        complete=all(cell.ours for cell in cells if cell.metric and cell.number is not None),
+        # What was measured by a stand-in is compared with its like alone.
+        block=("stand-in",) if any(cell.ours and cell.stands_in for cell in cells) else (),
+        published_n=str(table.runs.get(row.system, "")) if source == THIS_PAPER else "",
+    )
+
+
 @dataclass(frozen=True)
 class _Column:
     """A column of a published table."""
@@ -239,22 +205,25 @@ class _Column:
     decimals: int
     fraction: float
     """The share of the labels that its trials use"""
+    unlike: Mapping[str, Mapping[str, str]]
+    """The other systems of its table"""
     query: str
 
 
-def _columns(table: ReportedTable, systems: Systems, place: str) -> list[_Column]:
-    columns = []
+def _columns(table: ReportedTable, systems: Systems, full_name: str) -> list[_Column]:
+    columns, unlike = [], systems.table_runs.get(full_name, TableRuns()).unlike
     for index, name in enumerate(table.columns):
-        run = systems.column(place, str(name))
+        run = systems.column(full_name, str(name))
         columns.append(
             _Column(
-                place,
+                full_name,
                 index,
                 str(name),
                 run,
                 measure_of(table, index, run),
                 table.printed_decimals(index),
                 table.fractions[index] if table.fractions else 1,
+                unlike,
                 str(table.query),
             )
         )
@@ -277,10 +246,12 @@ def trials_text(cell: Cell) -> str | None:
     measure = cell.published.measure if cell.published else None
     if measure in TEXTS:
         return None
+    if cell.group is None:
+        return "0"
     if cell.metric is not None:
         measured = cell.measured
         return measured.n if measured else "0"
-    if cell.group is None or cell.ours is None:
+    if cell.ours is None:
         return "0"
     return "1" if measure is Special.COSINE else cell.group.n
 
@@ -343,8 +314,8 @@ class Answers:
         from harness.trials.lookup import model
 
         try:
-            found = model(key, self._store, pooling=None, method=None)
-            return SentenceModel(found, self._store, lambda text, *_: self._status(text))
+            trained = model(key, self._store, pooling=None, method=None)
+            return SentenceModel(trained, self._store, lambda text, *_: self._status(text))
         except UserError as error:
             self.problems[key] = str(error)
             return None

@@ -1,5 +1,6 @@
 """The notes under a published table: sources, marks, set-ups, choices, and how it is filled."""
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -10,8 +11,8 @@ from harness.report.cells import Cell
 from harness.report.groups import Group
 from harness.report.matching import Commands, Wanted, published_values, yaml_text
 from harness.report.notes import foreign
-from harness.report.paper_cells import OTHER_SYSTEM, PaperTable, citations, trials_text
-from harness.report.quantities import Quantity
+from harness.report.paper_cells import OTHER_SYSTEM, PaperTable, trials_text
+from harness.report.quantities import Quantity, Special
 from harness.report.row_names import file_name
 from harness.report.tables import Row, n_text
 
@@ -24,9 +25,11 @@ Matched = Mapping[Wanted, tuple[str, Group]]
 def source_notes(compared: PaperTable) -> list[str]:
     """The sources behind the marks, and the number of runs behind the numbers of a column."""
     runs, columns = compared.table.runs, map(str, compared.table.columns)
-    marks = citations(compared.table).items()
     return [
-        *(f"{mark} {source.replace('quoted:', 'quoted from ')}" for source, mark in marks),
+        *(
+            f"{mark} {source.replace('quoted:', 'quoted from ')}"
+            for source, mark in compared.marks.items()
+        ),
         *(f"published, {column}: {runs[column]}" for column in columns if column in runs),
     ]
 
@@ -49,8 +52,8 @@ def mark_notes(cells: Sequence[Cell]) -> list[str]:
     """The meaning of the marks at our numbers, and why some of them have no difference."""
     published = [cell.published for cell in cells if cell.published]
     others = {each.unlike: each.row.label for each in published if each.unlike}
-    suites = {cell.metric.suite for cell in cells if cell.stands_in and cell.metric}
     shown = [cell for cell in cells if cell.ours and cell.published]
+    suites = {cell.metric.suite for cell in shown if cell.stands_in and cell.metric}
     measures = [cell.published.measure for cell in shown if cell.published]
     stand_ins = [each.wanted for each in published if each.wanted and each.wanted.published_encoder]
     encoders = dict.fromkeys(str(wanted.published_encoder) for wanted in stand_ins)
@@ -97,12 +100,12 @@ def matched_trials(cells: Iterable[Cell]) -> Matched:
 
 def unlike_published(wanted: Wanted, group: Group) -> list[str]:
     """The values that the trials have, and those of the paper in their place."""
-    published = published_values(wanted)
+    published, sizes = published_values(wanted), json.loads(group.trials[0].corpora or "{}")
     other = [f"encoder {group.encoder} (paper: {wanted.published_encoder})"]
     return [
         *(other if wanted.published_encoder else []),
         *(
-            f"{name} {_text(value)} (paper: {_text(published[name])})"
+            f"{name} {_text(value, sizes)} (paper: {_text(published[name])})"
             for name, value in sorted(group.configuration.items())
             if name in published and name not in _NOT_COMPARED and value != published[name]
         ),
@@ -115,10 +118,11 @@ def steps_text(group: Group) -> list[str]:
     return [f"{' or '.join(map(str, steps))} steps"] if steps else []
 
 
-def _text(value: Any) -> str:
-    """A value as `--set` reads it; a corpus with its size, where that is published."""
+def _text(value: Any, sizes: Mapping[str, int] = {}) -> str:
+    """A value as `--set` reads it; a corpus with its size, from the trials or as published."""
     corpus = SOURCES.get(value) if isinstance(value, str) else None
-    size = f", {corpus.items:,} items" if corpus and corpus.items else ""
+    items = sizes.get(str(value)) or (corpus.items if corpus else None)
+    size = f", {items:,} items" if items else ""
     return "none" if value is None else f"{file_name(yaml_text(value))}{size}"
 
 
@@ -140,7 +144,7 @@ def filling_notes(compared: PaperTable, commands: Commands, encoder: str | None)
     reasons: dict[str, dict[str, None]] = defaultdict(dict)  # a set in the order of the table
     for cell in compared.cells:
         published, wanted = cell.published, cell.wanted
-        if published is None or not published.needs_trials:
+        if published is None or published.measure is Special.GIVEN:
             continue
         obstacle = commands.obstacle(wanted) if wanted else ""
         if wanted and not obstacle:

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from harness.errors import UserError, suggest
-from harness.evaluation.catalogue import CARDS
+from harness.evaluation.catalogue import CARDS, headed
 from harness.report.cells import Cell, Published, value_text
 from harness.report.matching import Commands, published_values
 from harness.report.notes import leak_notes, made_on, unreadable
-from harness.report.paper_cells import Answers, Comparer, PaperTable, chosen, citations
+from harness.report.paper_cells import THIS_PAPER, Answers, Comparer, PaperTable, chosen
 from harness.report.paper_notes import (
     choice_notes,
     filling_notes,
@@ -21,7 +21,7 @@ from harness.report.paper_notes import (
     source_notes,
     unlike_notes,
 )
-from harness.report.published import Paper, Value, load_paper, load_systems
+from harness.report.published import Paper, Value, load_paper
 from harness.report.ranking import ranked
 from harness.report.records import PAPER_SCHEMA, published_record
 from harness.report.tables import OVER_SUBSETS, Line, Row, Section, Table
@@ -59,41 +59,37 @@ def paper_tables(
     """
     paper = load_paper(name)
     comparer = Comparer(reading.table, encoder, answers=answers, values=values)
-    compared = [comparer.table(paper, each) for each in table_names(paper, number)]
-    tables = [paper_table(each, commands, encoder=encoder, answers=answers) for each in compared]
-    return [*tables[:-1], tables[-1].with_notes(unreadable(reading))]
+    tables = []
+    for name in table_names(paper, number):
+        compared = comparer.table(paper, name)
+        if compared.table.kind == "hyperparameters":
+            tables.append(_hyperparameter_table(compared, commands))
+        elif compared.table.kind == "examples":
+            tables.append(_example_table(compared, commands, encoder, answers))
+        else:
+            tables.append(_score_table(compared, commands, encoder))
+    last = replace(tables[-1], notes=[*tables[-1].notes, *unreadable(reading)])
+    return [*tables[:-1], last]
 
 
 def table_names(paper: Paper, number: str | None) -> list[str]:
     """The name of a table by its number, or of all tables. Raises UserError for an unknown one."""
     if number is None:
         return list(paper.shown)
-    if number not in paper.numbers:
+    if (name := f"table{number}") not in paper.shown:
         raise UserError(
             f"{paper.paper} has no Table {number}{suggest(number, paper.numbers)}: "
             f"its tables are {', '.join(paper.numbers)}"
         )
-    return [paper.numbers[number]]
-
-
-def paper_table(
-    compared: PaperTable,
-    commands: Commands,
-    *,
-    encoder: str | None = None,
-    answers: Answers | None = None,
-) -> Table:
-    """A published table with ours, as a table of its kind."""
-    if compared.table.kind == "hyperparameters":
-        return _hyperparameter_table(compared, commands)
-    if compared.table.kind == "examples":
-        return _example_table(compared, commands, encoder, answers)
-    return _score_table(compared, commands, encoder)
+    return [name]
 
 
 def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) -> Table:
     columns = [str(column) for column in compared.table.columns]
-    directions = [_direction(cell) for cell in compared.cells[: len(columns)]]
+    metrics = [cell.metric for cell in compared.cells[: len(columns)]]
+    directions = [
+        CARDS[metric.suite].directions.get(metric.name, 1) if metric else 0 for metric in metrics
+    ]
     average = columns.index("Avg.") if "Avg." in columns else None
     if average is not None and not directions[average]:
         average = None
@@ -107,16 +103,24 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
     rows = [row for section in sections for row in section.rows if isinstance(row, Row)]
     cells = [cell for row in rows for cell in row.cells]
     trials = (trial for cell in cells if cell.group and cell.ours for trial in cell.ours.trials)
+    metric, protocol = compared.table.metric, CARDS[headed(compared.table.columns)].protocol
+    caption = [
+        f"{metric[0].upper()}{metric[1:]}; ours: mean±sample std over n seeds, "
+        "selected on dev, test never selects; Δ = ours - published.",
+        f"Ours: {protocol}" if protocol else "",
+        OVER_SUBSETS if compared.table.fractions else "",
+        made_on(trials),
+    ]
     return Table(
         title=compared.title,
         columns=["", "", "n", *columns],
         text_columns=2,
         sections=sections,
-        caption=" ".join(filter(None, [_caption(compared), made_on(trials)])),
+        caption=" ".join(filter(None, caption)),
         notes=[
             *source_notes(compared),
             *n_notes(rows),
-            *load_systems().notes(compared.paper.paper, compared.name),
+            *compared.notes,
             *mark_notes(cells),
             *unlike_notes(cells, commands.methods),
             *leak_notes(rows),
@@ -130,16 +134,11 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
     )
 
 
-def _direction(cell: Cell) -> int:
-    """Whether a higher score is better in the column of a cell; only scores are ranked."""
-    return CARDS[cell.metric.suite].directions.get(cell.metric.name, 1) if cell.metric else 0
-
-
 def _filled(row: Row, commands: Commands) -> Row:
     """The row, which says of each cell whether a command can fill it, and of none why not."""
     runnable = [bool(cell.wanted and not commands.obstacle(cell.wanted)) for cell in row.cells]
     cells = [
-        replace(cell, expected=_is_number(cell) and (cell.ours is not None or can_run))
+        replace(cell, expected=cell.number is not None and (cell.ours is not None or can_run))
         for cell, can_run in zip(row.cells, runnable, strict=True)
     ]
     methods = {cell.wanted.method for cell in cells if cell.wanted}
@@ -147,21 +146,6 @@ def _filled(row: Row, commands: Commands) -> Row:
     if methods & set(commands.methods):
         without = "" if any(runnable) else "needs input"
     return replace(row, cells=tuple(cells), without=without)
-
-
-def _is_number(cell: Cell) -> bool:
-    return cell.published is not None and cell.published.number is not None
-
-
-def _caption(compared: PaperTable) -> str:
-    metric, protocol = compared.table.metric, CARDS[compared.table.suite].protocol
-    parts = [
-        f"{metric[0].upper()}{metric[1:]}; ours: mean±sample std over n seeds, "
-        "selected on dev, test never selects; Δ = ours - published.",
-        f"Ours: {protocol}" if protocol else "",
-        OVER_SUBSETS if compared.table.fractions else "",
-    ]
-    return " ".join(filter(None, parts))
 
 
 def _records(
@@ -189,7 +173,6 @@ def _records(
 
 def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
     """The hyperparameters of a paper, with the values that our method has where none is set."""
-    marks = citations(compared.table)
     ours: list[str] = []
     shortfalls, sections = [], []
     for heading, rows in compared.sections:
@@ -203,7 +186,7 @@ def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
                 bool(mine and text and mine != text) for mine, text in zip(own, texts, strict=True)
             ]
             reported = published[0].row
-            label = f"{reported.label} {marks[reported.origin or 'this paper']}"
+            label = f"{reported.label} {compared.marks[reported.origin or THIS_PAPER]}"
             lines += [
                 [label, "published", *texts],
                 [
@@ -230,7 +213,7 @@ def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
         caption=HYPERPARAMETERS_CAPTION,
         notes=[
             *source_notes(compared),
-            *load_systems().notes(compared.paper.paper, compared.name),
+            *compared.notes,
         ],
         make_records=lambda: _records(compared, compared.cells, commands, ours),
         shortfalls=shortfalls,
@@ -285,7 +268,7 @@ def _example_table(
         caption=EXAMPLES_CAPTION,
         notes=[
             *([f"The gold answer: {compared.table.gold}"] if compared.table.gold else []),
-            *load_systems().notes(compared.paper.paper, compared.name),
+            *compared.notes,
             *mark_notes(compared.cells),
             *choice_notes(compared.cells),
             *_asking(compared, commands, encoder, answers),

@@ -11,7 +11,6 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harness.errors import UserError, suggest
-from harness.evaluation.catalogue import headed
 from harness.files import shipped
 
 SYSTEMS_FILE = "systems"
@@ -19,7 +18,7 @@ SYSTEMS_FILE = "systems"
 Value = int | float | bool | str | None
 """A value in a published table; None: the paper left it out"""
 TableKind = Literal["scores", "hyperparameters", "examples"]
-"""What a table has: numbers that trials have too, chosen hyperparameters, or retrieved sentences"""
+"""The content of a table: scores or costs, chosen hyperparameters, or retrieved sentences"""
 
 
 _KINDS: dict[str, TableKind] = {
@@ -40,7 +39,7 @@ def papers() -> list[str]:
 
 
 class ReportedPart(BaseModel):
-    """What is read from a file of results/reported; unknown keys are refused."""
+    """A part of a file of results/reported; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -97,14 +96,9 @@ class ReportedTable(ReportedPart):
     gold: str | None = None
     in_paper: bool = True
 
-    @functools.cached_property
-    def suite(self) -> str:
-        """The suite that measures most of the columns."""
-        return headed(self.columns)
-
     @property
     def kind(self) -> TableKind:
-        """What the table has."""
+        """The content of the table."""
         return _KINDS.get(self.metric, "scores")
 
     @property
@@ -175,9 +169,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def _number(loader: Any, node: yaml.ScalarNode) -> _Number:
-    found = _Number(loader.construct_yaml_float(node))
-    found.text = node.value
-    return found
+    number = _Number(loader.construct_yaml_float(node))
+    number.text = node.value
+    return number
 
 
 _Loader.add_constructor("tag:yaml.org,2002:float", _number)
@@ -199,16 +193,13 @@ def load_paper(name: str) -> Paper:
         raise UserError(
             f'there are no reported numbers of a paper "{name}"{suggest(name, papers())}'
         )
-    return _paper(folder() / f"{name}.yaml")
+    paper: Paper = load_yaml(folder() / f"{name}.yaml", Paper)
+    return paper
 
 
 @functools.cache
-def _paper(path: Path) -> Paper:
-    return load_yaml(path, Paper)
-
-
 def load_yaml(path: Path, model: type[_Model]) -> _Model:
-    """The content of a file. Raises UserError for a file that does not have this shape."""
+    """The content of a file, read once. Raises UserError for one that does not have this shape."""
     try:
         text = path.read_text(encoding="utf-8")
         return model.model_validate(yaml.load(text, Loader=_Loader))
@@ -236,7 +227,7 @@ class ReportedRun(ReportedPart):
 
 
 class ColumnRun(ReportedPart):
-    """What a column shows where its heading does not say it, and what differs in its trials."""
+    """The measure of a column, where its heading does not say it, and how its trials differ."""
 
     metric: str | None = None
     """A metric of a suite or a quantity of a trial, by name; None: what the heading names"""
@@ -253,13 +244,13 @@ _NOTHING_SAID = ColumnRun()
 
 
 class TableRuns(ReportedPart):
-    """What is said of a table that its rows do not say; a column goes before the table."""
+    """The facts of a table that its rows do not say; a column goes before the table."""
 
     metric: str | None = None
     systems: dict[str, Hyperparameters] = Field(default={})
     columns: dict[str, ColumnRun] = Field(default={})
     notes: list[str] = Field(default=[])
-    """What stands under the table"""
+    """Lines under the table"""
     unlike: dict[str, dict[str, str]] = Field(default={})
     """System -> setting -> in what the paper's number is of another system than ours"""
 
@@ -271,10 +262,12 @@ class FigureRuns(ReportedPart):
     rows: list[ReportedRow]
     axis: dict[str, list[int | float]] = Field(default={})
     """The hyperparameter along a curve -> its values; empty: each row is one model"""
+    metric: str | None = None
+    """The dev or test metric of a curve"""
 
 
 class Systems(ReportedPart):
-    """What harness runs for each `system` of a row; None: the numbers are only quoted."""
+    """The run for each `system` of a row; None: the numbers are only quoted."""
 
     systems: dict[str, ReportedRun | None]
     table_runs: dict[str, TableRuns] = Field(default={}, alias="tables")
@@ -284,34 +277,20 @@ class Systems(ReportedPart):
     papers: dict[str, str] = Field(default={})
     """Paper -> what stands under all of its tables"""
 
-    def notes(self, paper: str, table: str) -> list[str]:
-        """What stands under the table `table` of a paper."""
-        own = self.table_runs.get(f"{paper}.{table}", TableRuns()).notes
-        return [*own, *([self.papers[paper]] if paper in self.papers else [])]
-
-    def unlike(self, table: str, row: ReportedRow) -> str:
-        """In what a row of the table `<paper>.<table>` is of another system than ours; "": none."""
-        runs = self.table_runs.get(table, TableRuns())
-        return runs.unlike.get(row.system, {}).get(row.setting or "", "")
-
     def column(self, table: str, column: str) -> ColumnRun:
-        """What is said of a column of the table `<paper>.<table>`, with what the table says."""
+        """The facts of a column of the table `<paper>.<table>`, with those of the table."""
         runs = self.table_runs.get(table)
         if runs is None:  # as of most cells; a store is compared with thousands of them
             return _NOTHING_SAID
-        found = runs.columns.get(column, _NOTHING_SAID)
+        own = runs.columns.get(column, _NOTHING_SAID)
         systems = {
-            name: {**runs.systems.get(name, {}), **found.systems.get(name, {})}
-            for name in {*runs.systems, *found.systems}
+            name: {**runs.systems.get(name, {}), **own.systems.get(name, {})}
+            for name in {*runs.systems, *own.systems}
         }
-        return found.model_copy(update={"metric": found.metric or runs.metric, "systems": systems})
+        return own.model_copy(update={"metric": own.metric or runs.metric, "systems": systems})
 
 
 def load_systems() -> Systems:
-    """What harness runs for the systems of the papers."""
-    return _systems(folder() / f"{SYSTEMS_FILE}.yaml")
-
-
-@functools.cache
-def _systems(path: Path) -> Systems:
-    return load_yaml(path, Systems)
+    """The runs for the systems of the papers."""
+    systems: Systems = load_yaml(folder() / f"{SYSTEMS_FILE}.yaml", Systems)
+    return systems

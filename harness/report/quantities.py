@@ -1,4 +1,4 @@
-"""What the columns of published tables show: scores, cost and size of trials, or values to read."""
+"""Measures of the columns of published tables: scores, cost and size of trials, or values."""
 
 import json
 from collections.abc import Callable, Collection, Mapping
@@ -32,7 +32,7 @@ class Quantity:
     value: Callable[[Row], float | None]
     """The quantity of a record; None where the record lacks it"""
     note: str
-    """What is counted, and why it may differ from what a paper counts"""
+    """The things that are counted, and why a paper may count others"""
     compared: bool = False
     """Whether the difference from a published number says anything"""
 
@@ -118,10 +118,10 @@ class Costs:
         values = [
             quantity.value(rows[trial.key]) if trial.key in rows else None for trial in trials
         ]
-        known = [value for value in values if value is not None]
-        if not known or len(known) < len(values):
+        numbers = [value for value in values if value is not None]
+        if not numbers or len(numbers) < len(values):
             return None
-        return cell_of(known, trials)
+        return cell_of(numbers, trials)
 
     def _rows(self, keys: Collection[str]) -> dict[str, Row]:
         wanted = pc.is_in(self._trials["key"], pa.array(sorted(keys), pa.string()))
@@ -133,7 +133,7 @@ class Special(Enum):
     """A column that no record of the store has."""
 
     GIVEN = "given"
-    """What the row is about, such as a weight"""
+    """The subject of the row, such as a weight"""
     COSINE = "query-cosine"
     """The cosine of the table's query and the sentence in the heading"""
     SENTENCE = "ranked sentence"
@@ -146,25 +146,25 @@ _OF_KIND = {"examples": Special.SENTENCE, "hyperparameters": Special.HYPERPARAME
 TEXTS = (Special.GIVEN, Special.SENTENCE, Special.HYPERPARAMETER)
 """Columns whose values are printed as they are, and have no difference from ours"""
 Measure = Metric | Quantity | Special
-"""What a column shows"""
+"""The content of a column"""
 
 
-def measure_of(table: ReportedTable, index: int, said: ColumnRun) -> Measure:
-    """What a column shows: what is `said` of it, or else what its heading names.
+def measure_of(table: ReportedTable, index: int, run: ColumnRun) -> Measure:
+    """The content of a column: that of its `run`, or else what its heading names.
 
     Raises UserError for a name that is neither a metric nor a quantity.
     """
     if table.kind in _OF_KIND:
         return _OF_KIND[table.kind]
-    if said.metric is None:
+    if run.metric is None:
         return metric_under(str(table.columns[index]), table.columns)
-    if said.metric in QUANTITIES:
-        return QUANTITIES[said.metric]
-    if said.metric in {each.value for each in Special}:
-        return Special(said.metric)
-    metric = metric_named(said.metric)
+    if run.metric in QUANTITIES:
+        return QUANTITIES[run.metric]
+    if run.metric in {each.value for each in Special}:
+        return Special(run.metric)
+    metric = metric_named(run.metric)
     if metric is None:
         raise UserError(
-            f'results/reported/systems.yaml: there is no metric or quantity "{said.metric}"'
+            f'results/reported/systems.yaml: there is no metric or quantity "{run.metric}"'
         )
     return metric

@@ -43,12 +43,12 @@ def ranked(
 
         best = best_cells(columns, directions, paired)
         ranks = {} if average is None else _ranks(columns[average], directions[average])
-        for place, (index, row) in enumerate(zip(block, own, strict=True)):
+        for at_row, (index, row) in enumerate(zip(block, own, strict=True)):
             cells = [
                 replace(
                     cell,
-                    best=bool(best[place, at]),
-                    rank=ranks.get(place) if at == average else None,
+                    best=bool(best[at_row, at]),
+                    rank=ranks.get(at_row) if at == average else None,
                 )
                 for at, cell in enumerate(row.cells)
             ]

@@ -144,7 +144,7 @@ def published_record(cell: Cell, *, ranked: bool) -> dict[str, Any]:
         "column": published.column,
         "origin": published.source,
         "value": published.printed or None,
-        "published": published.number,
+        "published": cell.number,
         "published_std": published.std,
         "suite": cell.measured.suite if cell.ours and cell.measured else None,
         "protocol": cell.group.provenance["protocol"] if cell.group else None,

@@ -48,7 +48,7 @@ def verdict_table(compared: PaperTable, trials: pa.Table) -> Table:
         Section(heading, [_line(cell) for row in rows for cell in _main(row)])
         for heading, rows in compared.sections
     ]
-    shown = [cell for row in compared.rows for cell in _main(row)]
+    shown = [cell for _, rows in compared.sections for row in rows for cell in _main(row)]
     lines = [line for section in sections for line in section.lines]
     counts = Counter(verdict(cell) for cell in shown)
     listed = ", ".join(f"{name}: {number}" for name, number in sorted(counts.items()))
@@ -71,7 +71,7 @@ def verdict_table(compared: PaperTable, trials: pa.Table) -> Table:
 
 def _main(row: Row) -> list[Cell]:
     """The average of a row where it has one, or else its columns of scores."""
-    scores = [cell for cell in row.cells if cell.published and cell.published.number is not None]
+    scores = [cell for cell in row.cells if cell.number is not None]
     averages = [cell for cell in scores if cell.metric and cell.metric.name in _AVERAGES]
     return averages or scores
 
@@ -88,7 +88,7 @@ def _line(cell: Cell) -> Line:
     ends = " to ".join(format(end, places) for end in predicted.interval) if predicted else ""
     p = ""
     if predicted and cell.difference is not None:
-        p = f"{predicted.p_value(float(published.number or 0)):.3f}"
+        p = f"{predicted.p_value(cell.number or 0.0):.3f}"
     return [
         *names,
         score_text(score, cell.decimals),
@@ -99,7 +99,7 @@ def _line(cell: Cell) -> Line:
 
 
 def verdict(cell: Cell) -> str:
-    """What can be said of a published number: whether it agrees with our runs, or why not."""
+    """The verdict on a published number: whether it agrees with our runs, or why not."""
     wanted, published = cell.wanted, cell.published
     if wanted is None or published is None:
         return "quoted only"
@@ -119,7 +119,7 @@ def verdict(cell: Cell) -> str:
     predicted = prediction(cell.ours)
     if predicted is None:
         return "one run"
-    likely = predicted.p_value(float(published.number or 0)) >= SIGNIFICANT
+    likely = predicted.p_value(cell.number or 0.0) >= SIGNIFICANT
     return "agrees" if likely else "differs"
 
 

@@ -21,14 +21,17 @@ Searched = Mapping[_Kind, Collection[str]]
 
 
 def searched_by(trials: pa.Table) -> Searched:
-    """The hyperparameters that the searches of each method, setting and encoder have varied."""
-    found: dict[_Kind, set[str]] = defaultdict(set)
+    """The hyperparameters that searches of each method, setting and encoder have values for."""
+    searched: dict[_Kind, set[str]] = defaultdict(set)
+    kinds = (trials[name].to_pylist() for name in (*FAMILY_COLUMNS[:3], "searched"))
+    for *kind, names in set(zip(*kinds, strict=True)):
+        searched[tuple(kind)].update((names or "").split())
     of_search = trials.select([*FAMILY_COLUMNS, "configuration"]).filter(
         is_text(trials["role"], "search")
     )
     for (*kind, _), names in searched_names(of_search).items():
-        found[tuple(kind)].update(names)
-    return found
+        searched[tuple(kind)].update(names)
+    return searched
 
 
 def names_of(groups: list[Group], searched: Searched) -> dict[str, list[str]]:
@@ -46,7 +49,7 @@ def names_of(groups: list[Group], searched: Searched) -> dict[str, list[str]]:
 
 
 def short_names(groups: Sequence[Group]) -> list[str]:
-    """What tells each group from the others, in few words: its method, and what differs."""
+    """Names of groups in few words: the method, and what differs from the others."""
     columns = names_of(list(groups), {})
     shown = {
         heading: values

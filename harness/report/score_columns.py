@@ -111,9 +111,9 @@ def tasks_of(groups: Sequence[Group]) -> tuple[str, ...]:
 
 def decimals_of(groups: Sequence[Group], name: str) -> int:
     """Digits after the point of a test metric."""
-    known = groups[0].card.decimals
-    if known is not None:
-        return known
+    decimals = groups[0].card.decimals
+    if decimals is not None:
+        return decimals
     means = [group.test[name].mean for group in groups if name in group.test]
     return 4 if all(abs(mean) <= 1 for mean in means) else 2
 

@@ -40,11 +40,13 @@ def two_sided(t: np.ndarray, freedom: np.ndarray) -> np.ndarray:
     is NaN where one of the two is, or where there are no degrees of freedom.
     """
     t, freedom = np.broadcast_arrays(np.asarray(t, float), np.asarray(freedom, float))
-    known = np.isfinite(t) & np.isfinite(freedom) & (freedom > 0)
-    found = np.where(np.isinf(t) & (freedom > 0), 0.0, np.nan)
-    square, own = t[known] ** 2, freedom[known]
-    found[known] = _incomplete_beta(own / 2, 0.5, own / (own + square), square / (own + square))
-    return found
+    finite = np.isfinite(t) & np.isfinite(freedom) & (freedom > 0)
+    probability = np.where(np.isinf(t) & (freedom > 0), 0.0, np.nan)
+    square, own = t[finite] ** 2, freedom[finite]
+    probability[finite] = _incomplete_beta(
+        own / 2, 0.5, own / (own + square), square / (own + square)
+    )
+    return probability
 
 
 def quantile(freedom: float | np.ndarray) -> np.ndarray:
@@ -52,16 +54,16 @@ def quantile(freedom: float | np.ndarray) -> np.ndarray:
     freedom = np.asarray(freedom, float)
     logs = [math.lgamma((v + 1) / 2) - math.lgamma(v / 2) for v in freedom.ravel()]
     front = 2 * np.exp(np.reshape(logs, freedom.shape)) / np.sqrt(freedom * math.pi)
-    found = np.full_like(freedom, _NORMAL)
+    value = np.full_like(freedom, _NORMAL)
     # Newton's steps: the probability is convex, and the quantile is above that of the normal
     # distribution, so each of them comes nearer from below.
     for _ in range(_STEPS):
-        density = front * (1 + found**2 / freedom) ** (-(freedom + 1) / 2)
-        step = (two_sided(found, freedom) - (1 - LEVEL)) / density
-        found = found + step
-        if np.all(np.abs(step) <= 1e-12 * found):
+        density = front * (1 + value**2 / freedom) ** (-(freedom + 1) / 2)
+        step = (two_sided(value, freedom) - (1 - LEVEL)) / density
+        value = value + step
+        if np.all(np.abs(step) <= 1e-12 * value):
             break
-    return found
+    return value
 
 
 def _incomplete_beta(a: np.ndarray, b: float, x: np.ndarray, rest: np.ndarray) -> np.ndarray:
@@ -73,15 +75,15 @@ def _incomplete_beta(a: np.ndarray, b: float, x: np.ndarray, rest: np.ndarray) -
     near = x < (a + 1) / (a + b + 2)
     first, second = np.where(near, a, b), np.where(near, b, a)
     part = front * _fraction(first, second, np.where(near, x, rest)) / first
-    found: np.ndarray = np.clip(np.where(near, part, 1 - part), 0.0, 1.0)
-    return found
+    probability: np.ndarray = np.clip(np.where(near, part, 1 - part), 0.0, 1.0)
+    return probability
 
 
 def _fraction(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The continued fraction of the incomplete beta function (NIST's DLMF 8.17.22), after Lentz."""
     above = np.ones_like(x)
     below = 1 / _away_from_zero(1 - (a + b) * x / (a + 1))
-    found = below.copy()
+    value = below.copy()
     for m in range(1, _STEPS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
@@ -90,15 +92,15 @@ def _fraction(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
             below = 1 / _away_from_zero(1 + term * below)
             above = _away_from_zero(1 + term / above)
             change = above * below
-            found *= change
+            value *= change
         if np.all(np.abs(change - 1) < 1e-15):
             break
-    return found
+    return value
 
 
 def _away_from_zero(values: np.ndarray) -> np.ndarray:
-    found: np.ndarray = np.where(np.abs(values) < _TINY, _TINY, values)
-    return found
+    moved: np.ndarray = np.where(np.abs(values) < _TINY, _TINY, values)
+    return moved
 
 
 @dataclass(frozen=True)
@@ -142,17 +144,17 @@ def p_values(first: Samples, second: Samples) -> np.ndarray:
         square, other = std**2 / first.n, other_std**2 / second.n
         # One value, and a constant, tell nothing about the spread.
         parts = [
-            np.where(known & (n > 1), part**2 / (n - 1), 0.0)
-            for known, n, part in ((~lone, first.n, square), (~other_lone, second.n, other))
+            np.where(spread & (n > 1), part**2 / (n - 1), 0.0)
+            for spread, n, part in ((~lone, first.n, square), (~other_lone, second.n, other))
         ]
         t = np.abs(first.mean - second.mean) / np.sqrt(square + other)
         freedom = (square + other) ** 2 / (parts[0] + parts[1])
         # Student's test has the degrees of freedom of the row that has a spread.
         freedom = np.where(lone, second.n - 1.0, np.where(other_lone, first.n - 1.0, freedom))
-        found = two_sided(t, freedom)
+        tested = two_sided(t, freedom)
     constants = square + other == 0
     equal = np.where(first.mean == second.mean, 1.0, 0.0)
-    shown: np.ndarray = np.where(constants, equal, found)
+    shown: np.ndarray = np.where(constants, equal, tested)
     unknown = (lone & (second.n == 1)) | (other_lone & (first.n == 1))
     return np.where(unknown, np.nan, shown)
 
@@ -208,9 +210,9 @@ def groups(samples: Samples, direction: int) -> np.ndarray:
     differs = np.ones((rows, rows), bool)
     differs[upper] = holm(p_values(ordered[upper[0]], ordered[upper[1]])) <= SIGNIFICANT
     borders = [differs[:end, end:].all() for end in range(1, rows)]
-    found = np.empty(rows, int)
-    found[order] = 1 + np.cumsum([False, *borders])
-    return found
+    numbers = np.empty(rows, int)
+    numbers[order] = 1 + np.cumsum([False, *borders])
+    return numbers
 
 
 @dataclass(frozen=True)

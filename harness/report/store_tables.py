@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,16 +13,14 @@ from harness.errors import UserError
 from harness.evaluation.catalogue import DISPLAY, rank
 from harness.inputs import names_in
 from harness.report.cells import percent_text
-from harness.report.group_filter import filtered, traits
 from harness.report.groups import NO_SEED, Group, comparable_groups
 from harness.report.matching import best_on_dev
-from harness.report.measured_trials import Identity
+from harness.report.measured_trials import IDENTITY_COLUMNS, Identity
 from harness.report.notes import (
     first_of,
     foreign,
     leak_notes,
     made_on,
-    nothing_such,
     nothing_yet,
     shortcomings,
     unreadable,
@@ -54,25 +53,18 @@ DEFAULT_ROWS = ("method", "setting", "encoder")
 def store_tables(
     reading: Reading,
     store: Path | str,
-    where: str | None = None,
     keys: Set[str] | None = None,
 ) -> list[Table]:
     """The tables of a store: one for each suite and each metric that selected.
 
-    The notes stand under the last one. `store`: its place, which a note may name. `where`: an SQL
-    expression; other rows are left out, and so are those without a trial of `keys`, where these
-    are given. Raises UserError for an expression that cannot be used.
+    The notes stand under the last one. `store`: its place, which a note may name. `keys`: rows
+    without one of these trials are left out; None: no row is.
     """
     groups = comparable_groups(reading.table)
-    shown = [
-        group
-        for group in filtered(groups, where)
-        if keys is None or not keys.isdisjoint(group.keys)
-    ]
+    shown = [group for group in groups if keys is None or not keys.isdisjoint(group.keys)]
     notes = [*foreign(shown), *shortcomings(rows_of(reading.table, keys)), *unreadable(reading)]
     if not shown:
-        empty = nothing_such(where) if groups else nothing_yet(reading.table, store)
-        return [_empty([empty, *notes])]
+        return [_empty([nothing_yet(reading.table, store), *notes])]
     parts: dict[tuple[str, str], list[Group]] = defaultdict(list)
     for part in (part for group in shown for part in group.parts):
         parts[part.selects, str(part.suite)].append(part)
@@ -80,7 +72,7 @@ def store_tables(
     shared = shared_metrics(groups)
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), tasks_of(parts[key])))
     tables = [_suite_table(parts[key], searched, numbers, shared, store) for key in order]
-    return [*tables[:-1], tables[-1].with_notes(notes)]
+    return [*tables[:-1], replace(tables[-1], notes=[*tables[-1].notes, *notes])]
 
 
 def rows_of(table: pa.Table, keys: Set[str] | None) -> pa.Table:
@@ -152,7 +144,6 @@ def own_table(
     store: Path | str,
     rows: Sequence[str],
     columns: Sequence[str],
-    where: str | None = None,
 ) -> Table:
     """A table with a row for each value of `rows`, and a column for each metric of `columns`.
 
@@ -164,13 +155,10 @@ def own_table(
     if not groups:
         return _empty([nothing_yet(reading.table, store), *unreadable(reading)])
     measured = columns_of(groups)
-    rows = _named("--rows", rows, {name for group in groups for name in traits(group)})
+    rows = _named("--rows", rows, {name for group in groups for name in _traits(group)})
     columns = _named("--columns", columns, measured)
-    shown = filtered(groups, where)
-    if not shown:
-        return _empty([nothing_such(where), *unreadable(reading)])
     names = columns or [DEV, *(name for name, column in measured.items() if column.is_average)]
-    alike = _by_row(shown, rows or DEFAULT_ROWS)
+    alike = _by_row(groups, rows or DEFAULT_ROWS)
     chosen = {name: best_on_dev(candidates) for name, candidates in alike.items()}
     numbers = group_numbers(groups)
     own = _distinct([with_decimals(measured[name], list(chosen.values())) for name in names])
@@ -210,10 +198,17 @@ def _by_row(groups: Sequence[Group], rows: Sequence[str]) -> dict[tuple[str, ...
     """The names of a row -> the groups that it may show, in the order of the table."""
     alike: dict[tuple[str, ...], list[Group]] = defaultdict(list)
     for group in groups:
-        own = traits(group)
+        own = _traits(group)
         values = [own.get(name) for name in rows]
         alike[tuple("" if value is None else text_of(value) for value in values)].append(group)
     return {names: alike[names] for names in sorted(alike, key=lambda row: [*map(_order, row)])}
+
+
+def _traits(group: Group) -> dict[str, Any]:
+    """The hyperparameters of a group, and what else makes its trials comparable, by name."""
+    identity = dict(zip(IDENTITY_COLUMNS, group.identity, strict=True))
+    del identity["configuration"]
+    return {**group.configuration, **identity, "n": len(group.trials)}
 
 
 def _order(text: str) -> tuple[bool, float, str]:

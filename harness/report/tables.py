@@ -6,7 +6,7 @@ functions of it.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
@@ -67,7 +67,8 @@ class Row:
     @cached_property
     def lines(self) -> list[Line]:
         """The scores and the parts of their spread; beside a paper, between published and Δ."""
-        scores = [cell.text for cell in self.cells]
+        has_scores = any(cell.ours for cell in self.cells)
+        scores = [cell.text for cell in self.cells] if has_scores else [""] * len(self.cells)
         if not self.compared:
             # The first column has the name of a part; the other text columns and n are empty.
             blank = [""] * len(self.names)
@@ -75,7 +76,7 @@ class Row:
             return [[*self.names, self.n, *scores], *parts]
         published = [cell.published_text for cell in self.cells]
         lines = [[*self.names, "published", self.published_n, *published]]
-        if any(cell.ours for cell in self.cells):
+        if has_scores:
             differences = [cell.difference_text for cell in self.cells]
             lines += [
                 ["", "ours", self.n, *scores],
@@ -83,7 +84,7 @@ class Row:
                 *([["", "Δ", "", *differences]] if any(differences) else []),
             ]
         elif self.without:
-            lines.append(["", self.without, "", *("" for _ in self.cells)])
+            lines.append(["", self.without, "", *scores])
         return lines
 
 
@@ -124,7 +125,7 @@ class Table:
     show_options: Sequence[str] = ()
     """The words that `harness show` needs behind the address of a cell, such as --store FOLDER"""
     shortfalls: Sequence[str] = ()
-    """What is missing or differs in lines of text; cells of scores say so of themselves"""
+    """Sentences about lines of text that are missing or differ; scores say so of themselves"""
 
     @property
     def rows(self) -> Iterator[Row]:
@@ -142,10 +143,11 @@ class Table:
 
         `bold`: whether the format can show it; else its sign is explained.
         """
+        scores = [cell for cell in self.cells if cell.ours]
         shown = [
-            (any(cell.best for cell in self.cells), f"{'Bold' if bold else BEST}: {BEST_NOTE}"),
-            (any(cell.rank for cell in self.cells), GROUP_NOTE),
-            (any(cell.agrees is not None for cell in self.cells), AGREES_NOTE),
+            (any(cell.best for cell in scores), f"{'Bold' if bold else BEST}: {BEST_NOTE}"),
+            (any(cell.rank for cell in scores), GROUP_NOTE),
+            (any(cell.agrees is not None for cell in scores), AGREES_NOTE),
         ]
         return " ".join(note for is_shown, note in shown if is_shown)
 
@@ -153,10 +155,6 @@ class Table:
     def records(self) -> pa.Table:
         """The table as data, with one row per cell."""
         return self.make_records()
-
-    def with_notes(self, notes: Sequence[str]) -> "Table":
-        """The same table with further notes below its own."""
-        return replace(self, notes=[*self.notes, *notes])
 
 
 def failures(tables: Sequence[Table], tolerance: float | None) -> list[str]:

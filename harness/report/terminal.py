@@ -8,7 +8,7 @@ because each of them vanishes on some background; the best scores are bold.
 import io
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
@@ -16,10 +16,10 @@ from rich.text import Text
 
 from harness.errors import one_line
 from harness.report.cells import BEST, Bold
-from harness.report.tables import Line, Row, Section, Table, address_name
+from harness.report.tables import Line, Row, Table, address_name
 
 _CONSOLE = Console(file=io.StringIO())
-"""What rich wants to know for wrapping"""
+"""A console, which rich asks for wrapping"""
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -33,7 +33,7 @@ def terminal_text(table: Table, width: int, *, bold: bool = False) -> str:
     parts = [_printed(table.title, width) + "\n"] if table.title else []
     if table.columns:
         layout = _Layout(table, bold=bold)
-        blocks = _blocks(layout, width)
+        blocks = _blocks(layout, table, width)
         parts += [_table(layout, block, width, bold=bold) + "\n" for block in blocks]
     caption = " ".join(filter(None, [table.caption, table.legend(bold=bold)]))
     parts += [_printed(caption, width)] if caption else []
@@ -46,10 +46,10 @@ def _note(text: str, width: int) -> str:
     text = _shown(text)
     if cell_len(text) <= width:
         return f"{text}\n"
-    said, colon, command = text.rpartition(": harness ")
+    words, colon, command = text.rpartition(": harness ")
     if not colon:
         return _printed(text, width)
-    return f"{_printed(f'{said}:', width)}  harness {command}\n"
+    return f"{_printed(f'{words}:', width)}  harness {command}\n"
 
 
 def address_note(tables: Sequence[Table], width: int) -> str:
@@ -61,8 +61,8 @@ def address_note(tables: Sequence[Table], width: int) -> str:
         name = next(shown, None)
         if row.address and name:
             words = ["harness", "show", f"{row.address}.{address_name(name)}", *table.show_options]
-            what = "The trials of a cell, and the command that runs them again"
-            return _note(f"{what}: {shlex.join(words)}", width)
+            purpose = "The trials of a cell, and the command that runs them again"
+            return _note(f"{purpose}: {shlex.join(words)}", width)
     return ""
 
 
@@ -70,102 +70,105 @@ class _Layout:
     """All lines of a table, with the number of its row before each, and their widths."""
 
     def __init__(self, table: Table, *, bold: bool) -> None:
-        self.table, self.texts = table, table.text_columns + 1
+        self.texts = table.text_columns + 1
         """The leading columns that are text, the number of the row among them"""
         self.heading = ["#", *map(_shown, table.columns)]
-        self.sections = [
-            (section.name, [_signed(line, bold=bold) for line in _numbered(section)])
-            for section in table.sections
-        ]
-        cells = [self.heading, *(line for _, lines in self.sections for line in lines)]
-        columns = list(zip(*cells, strict=True))
+        self.sections: list[tuple[str, list[Line]]] = []
+        for section in table.sections:
+            lines = []
+            for row in section.rows:
+                number = row.address.rpartition(".")[2] if isinstance(row, Row) else ""
+                for line in row.lines if isinstance(row, Row) else [row]:
+                    # What cannot be printed in bold has a sign.
+                    signed = [
+                        cell if bold or not isinstance(cell, Bold) else f"{cell}{BEST}"
+                        for cell in line
+                    ]
+                    lines.append([number, *map(_shown, signed)])
+                    number = ""  # it stands before the first line of a row only
+            self.sections.append((section.name, lines))
+        lines = [self.heading, *(line for _, lines in self.sections for line in lines)]
+        columns = list(zip(*lines, strict=True))
         self.widths = [max(map(cell_len, column)) for column in columns]
         words = [[word for cell in column for word in cell.split()] for column in columns]
-        self.least = [max(map(cell_len, found), default=0) for found in words]
-        self.numbered = any(columns[0][1:])
+        self.least = [max(map(cell_len, column), default=0) for column in words]
+        self.leading = [*([0] if any(columns[0][1:]) else []), *range(1, self.texts)]
 
-    def block(self, columns: Sequence[int], gap: int, width: int) -> tuple["_Block", bool]:
-        """A block of these columns, and whether its lines fit.
+    def block(self, columns: Sequence[int], gap: int, width: int) -> "_Block":
+        """A block of these columns, which is wider than `width` where it cannot be narrower.
 
         The text columns become narrower, the widest first, down to its longest word. The width is
         not left to rich, which would break words.
         """
-        found = _Block(list(columns), {at: self.widths[at] for at in columns}, gap)
-        while found.total > width:
-            wide = [at for at in columns if at < self.texts and found.widths[at] > self.least[at]]
+        widths = {at: self.widths[at] for at in columns}
+        total = sum(widths.values()) + gap * (len(widths) - 1)
+        while total > width:
+            wide = [at for at in columns if at < self.texts and widths[at] > self.least[at]]
             if not wide:
-                return found, False
-            found.widths[max(wide, key=lambda at: found.widths[at])] -= 1
-        return found, True
+                break
+            widths[max(wide, key=lambda at: widths[at])] -= 1
+            total -= 1
+        return _Block(widths, gap, total)
+
+    def lines(self, row: Line, block: "_Block", *, bold: bool, at_top: bool = True) -> list[str]:
+        """The lines of a row. `at_top`: where a cell with fewer lines than others stands."""
+        columns = []
+        for at, width in block.widths.items():
+            side: JustifyMethod = "left" if at < self.texts else "right"
+            strong = bold and isinstance(row[at], Bold)
+            parts = []
+            for part in _wrapped(row[at], width, side):
+                text = part.rstrip(" ")
+                blank = " " * (width - cell_len(text))
+                shown = f"{_BOLD}{text}{_PLAIN}" if strong else text
+                parts.append(shown + blank if side == "left" else blank + shown)
+            columns.append(parts)
+        height = max(map(len, columns))
+        for parts, width in zip(columns, block.widths.values(), strict=True):
+            end = len(parts) if at_top else 0
+            parts[end:end] = [" " * width] * (height - len(parts))
+        return [(" " * block.gap).join(parts).rstrip(" ") for parts in zip(*columns, strict=True)]
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     """Some columns of a table, side by side."""
 
-    columns: list[int]
     widths: dict[int, int]
+    """Column -> the characters that it takes"""
     gap: int
-
-    @property
-    def total(self) -> int:
-        """The characters of a line."""
-        return sum(self.widths.values()) + self.gap * (len(self.widths) - 1)
+    total: int
+    """The characters of a line"""
 
 
-def _blocks(layout: _Layout, width: int) -> list[_Block]:
-    """The whole table where it fits, or else its blocks: the averages first, then the tasks."""
-    table = layout.table
-    texts = [*([0] if layout.numbered else []), *range(1, layout.texts)]
+def _blocks(layout: _Layout, table: Table, width: int) -> list[_Block]:
+    """The whole table where it fits, or else its blocks: the averages first, then the tasks.
+
+    A block has as many columns of scores as fit behind the leading ones. All but the first have of
+    these only the number, the first one, and those without a heading.
+    """
     numbers = list(range(layout.texts, len(layout.heading)))
-    n, scores = numbers[:1], numbers[1:]
     for gap in (2, 1):
-        whole, fits = layout.block([*texts, *numbers], gap, width)
-        if fits:
+        whole = layout.block([*layout.leading, *numbers], gap, width)
+        if whole.total <= width:
             return [whole]
     names = dict(enumerate(table.metrics, layout.texts + 1))
     first = [name for name in table.averages if name in names.values()]
-    scores.sort(key=lambda at: first.index(names[at]) if names.get(at) in first else len(first))
-    return _filled_blocks(layout, width, [*texts, *n], scores)
-
-
-def _filled_blocks(
-    layout: _Layout, width: int, leading: Sequence[int], scores: Sequence[int]
-) -> list[_Block]:
-    """Blocks with as many columns of scores as fit behind the leading ones.
-
-    All but the first have of these only the number, the first one, and those without a heading.
-    """
-    brief = [at for at in leading if at <= 1 or (at < layout.texts and not layout.heading[at])]
-    found: list[_Block] = []
-    rest = list(scores)
-    while rest or not found:
-        least = 1 if found else 0
+    leading, rest = [*layout.leading, *numbers[:1]], numbers[1:]
+    rest.sort(key=lambda at: first.index(names[at]) if names.get(at) in first else len(first))
+    blocks: list[_Block] = []
+    while rest or not blocks:
+        least = 1 if blocks else 0
         for count in range(len(rest), -1, -1):
-            columns = [*(brief if found else leading), *rest[:count]]
-            block, fits = layout.block(columns, 2, width)
-            if fits or count <= least:
+            block = layout.block([*leading, *rest[:count]], 2, width)
+            if block.total <= width or count <= least:
                 break
-        found.append(block)
+        blocks.append(block)
         rest = rest[count:]
-    return found
-
-
-def _numbered(section: Section) -> list[Line]:
-    """The lines of a section, each behind the last part of its row's address."""
-    found = []
-    for row in section.rows:
-        scored = row if isinstance(row, Row) else None
-        number = scored.address.rpartition(".")[2] if scored else ""
-        for line in row.lines if isinstance(row, Row) else [row]:
-            found.append([number, *map(_shown, line)])
-            number = ""  # it stands before the first line of a row only
-    return found
-
-
-def _signed(line: Line, *, bold: bool) -> Line:
-    """The line, in which what cannot be printed in bold has a sign."""
-    return line if bold else [f"{cell}{BEST}" if isinstance(cell, Bold) else cell for cell in line]
+        if len(blocks) == 1:
+            leading = [
+                at for at in leading if at <= 1 or (at < layout.texts and not layout.heading[at])
+            ]
+    return blocks
 
 
 def _table(layout: _Layout, block: _Block, width: int, *, bold: bool) -> str:
@@ -177,36 +180,10 @@ def _table(layout: _Layout, block: _Block, width: int, *, bold: bool) -> str:
     parts = []
     for name, rows in layout.sections:
         lines = _printed(name, width).splitlines() if name else []
-        lines += [line for row in rows for line in _lines(row, layout, block, bold=bold)]
+        lines += [line for row in rows for line in layout.lines(row, block, bold=bold)]
         parts += ["".join(f"{line}\n" for line in lines)] if lines else []
-    top = _lines(layout.heading, layout, block, bold=False, at_top=False)
+    top = layout.lines(layout.heading, block, bold=False, at_top=False)
     return "\n".join([*top, "─" * block.total]) + "\n" + "\n".join(parts)
-
-
-def _lines(
-    row: Line, layout: _Layout, block: _Block, *, bold: bool, at_top: bool = True
-) -> list[str]:
-    """The lines of a row. `at_top`: where a cell with fewer lines than others stands."""
-    columns = []
-    for at in block.columns:
-        cell, width = row[at], block.widths[at]
-        side: JustifyMethod = "left" if at < layout.texts else "right"
-        strong = bold and isinstance(cell, Bold)
-        columns.append(
-            [_filled(part, width, side, strong=strong) for part in _wrapped(cell, width, side)]
-        )
-    height = max(map(len, columns))
-    for parts, width in zip(columns, block.widths.values(), strict=True):
-        end = len(parts) if at_top else 0
-        parts[end:end] = [" " * width] * (height - len(parts))
-    return [(" " * block.gap).join(parts).rstrip(" ") for parts in zip(*columns, strict=True)]
-
-
-def _filled(text: str, width: int, side: JustifyMethod, *, strong: bool) -> str:
-    text = text.rstrip(" ")
-    blank = " " * (width - cell_len(text))
-    shown = f"{_BOLD}{text}{_PLAIN}" if strong else text
-    return shown + blank if side == "left" else blank + shown
 
 
 def _printed(content: str, width: int) -> str:

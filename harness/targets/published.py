@@ -80,11 +80,11 @@ class _LeftOut(Exception):
 
 def _search(method: str, wanted: Wanted, overrides: Overrides) -> Search:
     """The search of one row."""
-    given = {name: value for name, value in wanted.configuration if value != ANY}
-    variant = " ".join(f"{name}={yaml_text(value)}" for name, value in given.items())
-    values = {"setting": wanted.setting, **given, "encoder": wanted.encoder}
+    own = {name: value for name, value in wanted.configuration if value != ANY}
+    variant = " ".join(f"{name}={yaml_text(value)}" for name, value in own.items())
+    values = {"setting": wanted.setting, **own, "encoder": wanted.encoder}
     try:
-        if {name for name, _ in wanted.configuration} - {*given, *overrides.values}:
+        if {name for name, _ in wanted.configuration} - {*own, *overrides.values}:
             raise UserError(f"it needs {wanted.needs}")
         # What a row needs comes from the command line; other mistakes there concern all rows.
         published_search(method, variant, values, overrides if wanted.needs else PLAIN)

@@ -32,6 +32,7 @@ _OBJECTS = {
     "engine": "engine",
     "versions": "versions",
     "revisions": "revisions",
+    "corpora": "corpora",
 }
 """Column with JSON -> the first part of the names of the flat columns"""
 _MAPS = ("dev", "test", "contamination")

@@ -42,18 +42,18 @@ SCHEMA = pa.schema([
     ("device", _TEXT), ("started", pa.timestamp("us", tz="UTC")), ("versions", _TEXT),
     ("commit", _TEXT), ("plugin", _TEXT), ("source_digest", _TEXT), ("data_digest", _TEXT),
     ("model_digest", _TEXT), ("weights_digest", _TEXT), ("revisions", _TEXT),
-    ("protocol", _SHORT),
+    ("protocol", _SHORT), ("searched", _TEXT), ("corpora", _TEXT),
 ])  # fmt: skip
 """The columns of a Parquet file, in order; `Record` says what each of them means"""
 LARGE_COLUMNS = ("details", "uncertainty", "history")
 """Columns that are most of a row's bytes, and that few readers need"""
 WITHOUT_LARGE = tuple(name for name in SCHEMA.names if name not in LARGE_COLUMNS)
-JSON_COLUMNS = ("configuration", "engine", "versions", "revisions", "suite_card")
+JSON_COLUMNS = ("configuration", "engine", "versions", "revisions", "suite_card", "corpora")
 RANK = {"failed": 0, "pruned": 1, "partial": 2, "finished": 3}
 """Status -> rank; of two rows of one trial, the one with the higher rank counts"""
 _MAPS = ("dev", "test", "details", "uncertainty")
 """Columns with maps that are results"""
-_DUMPED = ("configuration", "engine", "versions", "revisions")
+_DUMPED = ("configuration", "engine", "versions", "revisions", "corpora")
 _RESULT = ("dev_before", *_MAPS, "history", "steps", "precision")
 """The fields that are equal whenever and wherever a trial runs; times and hosts are not"""
 
@@ -142,6 +142,10 @@ class Record:
     """`models/ORGANISATION/NAME` or `datasets/...` of the Hub -> the commit that was read; folders
     and mirrors have none"""
     protocol: int | None = None
+    searched: str | None = None
+    """The hyperparameters for which its search has values, with spaces between them"""
+    corpora: Mapping[str, int] = field(default_factory=dict)
+    """Corpus of the training -> the number of its items; a final trial's"""
 
     @property
     def dev_score(self) -> float | None:

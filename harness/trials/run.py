@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from harness import __version__
-from harness.data.corpora import source
+from harness.data.corpora import count_items, source
 from harness.data.hub import model_shape
 from harness.data.tokens import check_embedded
 from harness.device import device, in_precision, kind_of_machine, resolve_precision
@@ -138,6 +138,7 @@ def run_trial(
         details=scores.details,
         uncertainty=scores.uncertainty,
         contamination=contamination(kit.declared.corpora.values(), measured) if final else {},
+        corpora=_sizes_of(kit.declared.corpora.values()) if final else {},
         history=[*outcome.all_points()],
         steps=outcome.steps,
         training_seconds=outcome.seconds,
@@ -148,6 +149,12 @@ def run_trial(
         precision=precision,
         weights_digest=kept,
     )
+
+
+def _sizes_of(corpora: Collection[str]) -> dict[str, int]:
+    """Corpus -> the number of its items."""
+    sizes = {name: count_items(name) for name in corpora}
+    return {name: items for name, items in sizes.items() if items is not None}
 
 
 def built(trial: Trial) -> tuple[Method[Any], Kit]:

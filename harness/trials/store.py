@@ -130,8 +130,9 @@ class Store(StoreFolders):
                 tables.append(rows)
             else:
                 unreadable.append((path.name, rows))
-        table = pa.concat_tables(tables) if tables else no_rows(columns)
-        table = each_key_once(table)
+        if not tables:
+            return Reading(no_rows(columns), sorted(unreadable))
+        table = each_key_once(pa.concat_tables(tables))
         if where is not None:
             table = table.filter(where)
         table, reasons = sound_rows(table)

@@ -197,6 +197,7 @@ def describe(trial: Trial, *, here: bool = True) -> Record:
         versions={"harness": __version__, "python": platform.python_version(), **packages},
         commit=commit(),
         revisions=revisions(trial, measured),
+        searched=" ".join(trial.searched),
     )
 
 

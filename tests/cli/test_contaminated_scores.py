@@ -39,7 +39,7 @@ def test_a_score_is_marked_from_one_percent_on(
     assert len(marked) == 1
     note = f"row {marked[0]}: graded {ONE_PERCENT} of 600"
     assert note in " ".join(table.split())
-    for form in ("markdown", "latex", "html"):
+    for form in ("markdown", "latex"):
         shown = harness("table", "--store", store, "--format", form).out
         assert note in shown, form
     assert harness("report", "--out", tmp_path / "report", "--store", store).code == 0

@@ -190,16 +190,6 @@ def test_a_failure_shows_its_log_as_text(
     assert "1 failed trial of simcse unsup" in page.locator("#missing").inner_text()
 
 
-def test_cost_and_environment(report: Callable[..., Path], opened: Callable[..., Page]) -> None:
-    page = opened(report())
-    page.locator("[data-grid=cost] input").fill("simcse search")
-    cost = page.locator("[data-grid=cost] tbody tr")
-    assert cost.locator("td.number").all_text_contents()[:3] == ["8", "4.00", "3.33"]
-    environment = page.locator("[data-grid=environment] tbody").inner_text()
-    for text in ("host-1", "Test GPU", "abc123", "torch 2.9"):
-        assert text in environment
-
-
 def test_figures_answer_to_keyboard_and_pointer(
     report: Callable[..., Path], opened: Callable[..., Page]
 ) -> None:

@@ -134,7 +134,6 @@ VERBS: dict[str, list[str]] = {
     "table of a paper": ["table", "--paper", "simcse", "--table", "1", "--store", "STORE"],
     "table as Markdown": ["table", "--store", "STORE", "--format", "markdown"],
     "table as CSV": ["table", "--store", "STORE", "--format", "csv"],
-    "table as HTML": ["table", "--store", "STORE", "--format", "html"],
     "report": ["report", "--store", "STORE", "--out", "OUT"],
     "merge": ["merge", "STORE", "--into", "OUT"],
     "publish": ["publish", "STORE", "OUT"],

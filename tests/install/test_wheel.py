@@ -199,7 +199,6 @@ def test_the_worked_plugins_run_from_their_page_alone(number: int, installed: In
     [
         (["figure", "--sweep", "quickstart"], "matplotlib", "figures"),
         (["picture", "tiny-bert"], "matplotlib", "figures"),
-        (["table", "--where", "n > 1"], "duckdb", "duckdb"),
         (["export", "4f2a", "out"], "sentence_transformers", "sentence-transformers"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

@@ -27,7 +27,6 @@ FILES = {
     "store-bold.txt": ("store", "terminal"),
     "store.md": ("store", "markdown"),
     "store.tex": ("store", "latex"),
-    "store.html": ("store", "html"),
     "store.csv": ("store", "csv"),
     "own.json": ("own", "json"),
     "own.txt": ("own", "terminal"),

@@ -1,21 +1,18 @@
 """Groups of comparable trials, and their means."""
 
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.evaluation.catalogue import CARDS
-from harness.files import shipped
 from harness.plugin import registry
 from harness.report.coverage import shares
 from harness.report.groups import comparable_groups
 from harness.report.paper_cells import Comparer
-from harness.report.published import load_paper, load_systems
+from harness.report.published import load_paper
 from harness.report.quantities import PAPER_COLUMNS
-from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
@@ -133,20 +130,3 @@ def test_trials_fill_their_cells(store: Store, add_trial: Add) -> None:
 def test_a_trial_of_another_protocol_fills_nothing(store: Store, add_trial: Add) -> None:
     add_trial(protocol=1)
     assert found(store, "diffcse")["Table 1"].startswith("0 of 104 cells")
-
-
-def points(space: Any, method: str) -> list[dict[str, Any]]:
-    """What differs in the runs of a space's method: a dictionary for each variant."""
-    part = space.methods[method]
-    return [{**part.set, **values} for values in (part.variants or {"": {}}).values()]
-
-
-@pytest.mark.parametrize("name", ["diffaug.figure4", "diffaug.figure5", "dcpcse.figure2"])
-def test_a_figure_has_the_points_of_its_search_space(name: str) -> None:
-    paper, _, figure = name.partition(".")
-    space, _ = load_space(shipped("search_spaces") / "ablations" / f"{paper}-{figure}.yaml")
-    runs = load_systems().figures[name]
-    (axis,) = runs.axis
-    assert [row.setting for row in runs.rows] == space.setting
-    values = [point[axis] for row, point in product(runs.rows, points(space, paper))]
-    assert values == runs.axis[axis]

@@ -1,7 +1,6 @@
-"""`harness table --rows --columns --where`: one's own tables."""
+"""`harness table --rows --columns`: one's own tables."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -29,9 +28,9 @@ def lengths(store: Store, add_trial: AddTrial) -> Store:
     return store
 
 
-def own(store: Store, rows: str = "", columns: str = "", where: str | None = None) -> Table:
+def own(store: Store, rows: str = "", columns: str = "") -> Table:
     split = [tuple(filter(None, text.split(","))) for text in (rows, columns)]
-    return own_table(store.read(), store.folder, split[0], split[1], where)
+    return own_table(store.read(), store.folder, *split)
 
 
 def test_rows_and_columns_are_those_that_are_named(lengths: Store) -> None:
@@ -43,38 +42,6 @@ def test_rows_and_columns_are_those_that_are_named(lengths: Store) -> None:
         ["dcpcse", "10", "2", "76.50±0.71", "76.50±0.71"],
         ["simcse", "", "1", "60.00", "60.00"],
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("where", "rows"),
-    [
-        ("encoder = 'roberta-base'", [""]),
-        ("prompt_length > 2 and prompt_length < 10", ["4"]),
-        ("prompt_length in (2, 10) or method = 'simcse'", ["2", "10", ""]),
-        ("prompt_length is null", [""]),
-        ("n >= 2 and not prompt_length = 4", ["2", "10"]),
-        ("method like 'dcp%'", ["2", "4", "10"]),
-        ("METHOD = 'simcse'", [""]),
-    ],
-)
-def test_where_leaves_rows_out(lengths: Store, where: str, rows: list[str]) -> None:
-    sheet = own(lengths, "prompt_length", "avg", where)
-    assert [line[0] for line in sheet.sections[0].lines] == rows
-
-
-def test_where_filters_the_table_of_the_store(lengths: Store) -> None:
-    (sheet,) = store_tables(lengths.read(), lengths.folder, "prompt_length = 4")
-    (row,) = sheet.rows
-    assert (row.names[0], row.address) == ("dcpcse", "3"), "the number is that of the whole table"
-
-
-def test_no_row_fits(lengths: Store) -> None:
-    for sheet in (
-        own(lengths, "method", "avg", "n > 99"),
-        *store_tables(lengths.read(), lengths.folder, "n > 99"),
-    ):
-        assert sheet.notes[0] == "no trials of the store fit --where 'n > 99'"
 
 
 def test_of_several_groups_dev_chooses_and_a_note_says_so(
@@ -108,9 +75,11 @@ def test_columns_of_several_suites_have_an_n_of_their_own(
 
 
 def test_records_are_those_of_the_columns(lengths: Store) -> None:
-    records = own(lengths, "prompt_length", "avg", "prompt_length = 4").records.to_pylist()
-    assert [(row["metric"], row["mean"]) for row in records] == [("avg", 75.5)]
-    assert [trial["value"] for trial in records[0]["trials"]] == [75.0, 76.0]
+    records = own(lengths, "prompt_length", "avg").records.to_pylist()
+    assert [(row["metric"], row["mean"]) for row in records] == [
+        ("avg", mean) for mean in (74.5, 75.5, 76.5, 60.0)
+    ]
+    assert [trial["value"] for trial in records[1]["trials"]] == [75.0, 76.0]
 
 
 @pytest.mark.slow
@@ -119,11 +88,6 @@ def test_records_are_those_of_the_columns(lengths: Store) -> None:
     [
         ({"rows": "metod"}, '--rows: no trial of the store has "metod"; did you mean "method"?'),
         ({"columns": "stsbb"}, '"stsbb"; did you mean "stsb"?'),
-        ({"where": "encder = 'x'"}, 'there is no column "encder"; did you mean "encoder"?'),
-        ({"where": "encoder = "}, "not an SQL expression"),
-        ({"where": "encoder > 3 +"}, "not an SQL expression"),
-        ({"where": "encoder"}, "not an SQL expression"),
-        ({"where": "avg > 70"}, 'there is no column "avg"'),
         ({"rows": "method,"}, "write names with commas between them"),
         ({"rows": "method", "paper": "diffaug"}, "leave --paper out"),
     ],
@@ -135,32 +99,6 @@ def test_what_is_wrong_is_one_sentence(
         table(store=str(lengths.folder), **options)
     assert sentence in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "where",
-    [
-        "exists (select * from read_csv('{secret}'))",
-        "(select count(*) from '{secret}') > 0",
-        "(select content from read_text('{secret}')) = 'x'",
-        "exists (from glob('{folder}/*'))",
-        "1 = 1); copy (select 1) to '{folder}/written.csv'; --",
-        "1 = 1; attach '{folder}/written.db'",
-        "1 = 1) union (select * from read_csv('{secret}')",
-        "(install httpfs)",
-        "exists (select * from reading)",
-        "exists (select * from rows)",
-        "set enable_external_access = true",
-    ],
-)
-def test_where_is_a_filter_and_nothing_else(lengths: Store, tmp_path: Path, where: str) -> None:
-    secret = tmp_path / "secret.csv"
-    secret.write_text("a,b\n1,2\n")
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(UserError, match="--where"):
-        own(lengths, "method", "avg", where.format(secret=secret, folder=tmp_path))
-    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.fixture

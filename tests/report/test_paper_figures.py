@@ -20,11 +20,12 @@ from harness.report.figures.printing import draw
 from harness.report.figures.specification import Figure
 from harness.report.matching import Commands
 from harness.report.paper_cells import Comparer
-from harness.report.published import load_paper
+from harness.report.published import load_paper, load_systems
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
 PREFIXES = {"method": "diffaug", "setting": "semisup"}
+DEEP = {"prompts": "deep", "mlm": False}
 
 
 def values_of(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
@@ -44,13 +45,15 @@ def check_drawn(figure: Figure, *words: str) -> None:
 def test_the_values_are_those_of_the_search_space(name: str) -> None:
     """What a figure asks for is what the command that it prints runs."""
     space = shipped("search_spaces") / "ablations" / f"{name}.yaml"
-    given, line = yaml.safe_load(space.read_text(encoding="utf-8")), LINES[name]
-    method = given["methods"][line.method]
-    variants = list(method["variants"].values())
-    assert [each[line.hyperparameter] for each in variants] == list(line.values)
-    assert given["setting"] == line.setting
-    assert given["encoders"] == [line.encoder]
-    assert method.get("set", {}).items() <= line.configuration.items()
+    given = yaml.safe_load(space.read_text(encoding="utf-8"))
+    drawn = load_systems().figures[name.replace("-", ".")]
+    [(hyperparameter, values)], [row] = drawn.axis.items(), drawn.rows
+    method = given["methods"][row.system]
+    assert [each[hyperparameter] for each in method["variants"].values()] == values
+    assert given["setting"] == row.setting
+    assert given["encoders"] == [row.encoder]
+    run = load_systems().systems[row.system]
+    assert method.get("set", {}).items() <= run.variants[row.variant].items()
 
 
 def test_a_line_of_means_beside_the_papers_point(store: Store, add_trial: AddTrial) -> None:
@@ -105,7 +108,7 @@ def test_the_cross_entropy_is_that_of_the_end_of_stage_one(
 
 def test_test_averages_against_the_prompt_length(store: Store, add_trial: AddTrial) -> None:
     for length in (1, 16):
-        add_trial({"prompt_length": length}, 70.0 + length, method="dcpcse")
+        add_trial(DEEP | {"prompt_length": length}, 70.0 + length, method="dcpcse")
     [figure], [note] = store_figure("dcpcse-figure2", store, None)
     check_drawn(figure, "Avg.", "prompt length")
     rows = [row for row in figure.rows if row["source"] == "ours"]
@@ -148,7 +151,7 @@ def test_another_encoder_and_nothing_to_draw(store: Store, add_trial: AddTrial) 
         "the store has no analysed trial of diffaug on mini-bert; run: harness sweep "
         f"diffaug-figure3 --encoder mini-bert --store {store.place}"
     )
-    add_trial({"prompt_length": 3}, method="dcpcse", encoder="mini-bert")
+    add_trial(DEEP | {"prompt_length": 3}, method="dcpcse", encoder="mini-bert")
     [figure], _ = store_figure("dcpcse-figure2", store, "mini-bert")
     assert figure.name == "dcpcse-figure2-mini-bert"
     assert figure.rows[0]["at"] == 3.0
@@ -191,7 +194,7 @@ def test_trials_of_another_protocol_are_named_and_fill_no_figure(
 
 
 def test_points_of_another_protocol_are_named(store: Store, add_trial: AddTrial) -> None:
-    add_trial({"prompt_length": 3}, method="dcpcse", encoder="mini-bert", protocol=1)
+    add_trial(DEEP | {"prompt_length": 3}, method="dcpcse", encoder="mini-bert", protocol=1)
     _, notes = store_figure("dcpcse-figure2", store, "mini-bert")
     assert notes[1:] == [f"shown although trained or measured by protocol 1, not {PROTOCOL}"]
 

@@ -124,3 +124,10 @@ def test_a_users_file_stands_in_a_table_by_its_name(store: Store, add_trial: Add
         "data_digest=3, sentences=/b/news.txt",
         "sentences=web.txt",
     ]
+
+
+def test_the_value_of_a_search_of_one_value_is_shown(store: Store, add_trial: AddTrial) -> None:
+    add_trial(searched="learning_rate")
+    (sheet,) = store_tables(store.read(), store.folder)
+    assert sheet.sections[0].lines[0][3] == "learning_rate=3e-05"
+    assert list(sheet.columns)[3] == "configuration"

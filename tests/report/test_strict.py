@@ -38,7 +38,7 @@ def reproduce(add_trial: AddTrial) -> Callable[..., None]:
         for row in rows[leave_out:]:
             wanted = row.cells[0].wanted
             for shift in shifts if wanted.method != "pooling" else (0.0,):
-                numbers = [each.published.number + shift for each in row.cells]
+                numbers = [each.number + shift for each in row.cells]
                 add_trial(
                     {**dict(wanted.defaults), **dict(wanted.configuration)},
                     method=wanted.method,

@@ -4,18 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from scipy import stats
 
 from harness.report.figures.curves import AVERAGED, curves_figure, smoothed, training_curves
 from harness.report.figures.printing import draw
-from harness.report.figures.search_figures import importances, parallel_figure
+from harness.report.figures.search_figures import parallel_figure
 from harness.report.figures.specification import score_axis
-from harness.report.figures.sweep_figures import (
-    costs,
-    dev_and_test,
-    dev_test_correlations,
-    sweep_figures,
-)
+from harness.report.figures.sweep_figures import costs, sweep_figures
 from harness.report.figures.sweeps import (
     FIGURE_COLUMNS,
     SweepSearch,
@@ -94,20 +88,6 @@ def test_curves_have_dev_terms_rates_and_norms(searches: list[SweepSearch]) -> N
     }
 
 
-def test_dev_and_test_of_the_finals(searches: list[SweepSearch]) -> None:
-    rows = dev_and_test(searches)
-    assert [(row["dev"], row["test"]) for row in rows] == [
-        (81.0, 75.0), (83.0, 77.0), (82.0, 77.5),
-    ]  # fmt: skip
-    assert {row["test_metric"] for row in rows} == {"Avg."}
-    assert {row["dev_metric"] for row in rows} == {"STS-B dev"}
-    found = dev_test_correlations(rows)
-    assert found is not None
-    assert found[0] == pytest.approx(stats.linregress([81, 83, 82], [75, 77, 77.5]).rvalue)
-    assert found[1] == pytest.approx(0.5)
-    assert dev_test_correlations(rows[:2]) is None, "two points are always on a line"
-
-
 def test_costs_and_their_front(searches: list[SweepSearch]) -> None:
     rows = costs(searches)
     assert [(row["seconds"], row["dev"], row["front"]) for row in rows] == [
@@ -116,8 +96,7 @@ def test_costs_and_their_front(searches: list[SweepSearch]) -> None:
     assert [row["search"].split()[0] for row in rows] == ["simcse", "diffcse", "simcse"]
 
 
-def test_what_decides_is_important(store: Store, add_trial: AddTrial) -> None:
-    """Dev follows the rate alone; the pooling, which is text, changes nothing."""
+def test_parallel_lines_have_a_label_for_each_value(store: Store, add_trial: AddTrial) -> None:
     for rate in (1e-5, 2e-5, 5e-5, 1e-4):
         for pooling in ("cls", "mean"):
             add_trial(
@@ -125,13 +104,9 @@ def test_what_decides_is_important(store: Store, add_trial: AddTrial) -> None:
                 dev={"stsb-dev": 70 + 1e5 * rate}, test={},
             )  # fmt: skip
     [search] = sweep_searches(store.read(FIGURE_COLUMNS).table)
-    found = importances(configurations(search))
-    assert list(found) == ["learning_rate", "pooling"]
-    assert list(found.values()) == pytest.approx([1, 0], abs=0.05)
-    assert importances(configurations(search)[:3]) == {}
     [panel] = parallel_figure(search).panels
     labels = {mark.x[0]: list(mark.texts) for mark in panel.marks if mark.texts}
-    assert labels[1] == ["1e-05", "2e-05", "5e-05", "0.0001"], "a label for each value"
+    assert labels[1] == ["1e-05", "2e-05", "5e-05", "0.0001"]
     assert labels[2] == ["cls", "mean"]
 
 
@@ -141,18 +116,14 @@ def test_what_cannot_be_drawn_is_said(searches: list[SweepSearch]) -> None:
         "simcse-unsup-bert-base-uncased-curves",
         "simcse-unsup-bert-base-uncased-hyperparameters",
         "simcse-unsup-bert-base-uncased-parallel",
-        "my-space-dev-test",
         "my-space-cost",
     ]
     assert notes == [
         "diffcse unsup bert-base-uncased: no trial has a history, so "
         "diffcse-unsup-bert-base-uncased-curves is not drawn",
         "diffcse unsup bert-base-uncased: its search varies nothing",
-        "simcse unsup bert-base-uncased: importance needs four finished configurations and two "
-        "hyperparameters, so simcse-unsup-bert-base-uncased-importance is not drawn",
     ]
     assert all(len(line) <= 80 for figure in figures for line in figure.caption_lines)
-    assert "selected by test" in figures[3].caption
 
 
 def test_a_search_of_which_only_pruned_trials_are_there(store: Store, add_trial: AddTrial) -> None:
@@ -192,8 +163,7 @@ def test_a_store_that_has_nothing_to_draw_has_sentences(store: Store, add_trial:
     made, notes = sweep_figures(sweep_searches(store.read(FIGURE_COLUMNS).table), "mine")
     assert made == []
     assert [note.rpartition("-")[2] for note in notes] == [
-        f"{name} is not drawn"
-        for name in ("curves", "hyperparameters", "importance", "parallel", "test", "cost")
+        f"{name} is not drawn" for name in ("curves", "hyperparameters", "parallel", "cost")
     ]
 
 

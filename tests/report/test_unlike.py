@@ -103,9 +103,7 @@ def test_a_number_of_another_system_has_a_remark_and_no_difference(
 
 
 def test_a_checkpoint_that_others_released_is_another_system() -> None:
-    rows = load_paper("d2cse").tables["table4"].rows
-    (row,) = (row for row in rows if row.system == "diffcse" and row.setting == "unsup")
-    assert "released" in load_systems().unlike("d2cse.table4", row)
+    assert "released" in load_systems().table_runs["d2cse.table4"].unlike["diffcse"]["unsup"]
 
 
 def test_every_remark_is_about_a_row_that_is_there() -> None:
@@ -155,3 +153,9 @@ def test_published_numbers_have_the_papers_decimals(paper: Paper) -> None:
     assert lines(paper("diffaug", 3), "Synonym")[0][3:] == ["0", "77.4"]
     assert lines(paper("d2cse", 5), "D2CSE-BERT base")[0][3:] == ["0.062", "-1.2627", "79.02"]
     assert lines(paper("d2cse", 5), "DiffCSE-BERT base", 1)[0][3:] == ["0.0470", "-1.2857", "81.44"]
+
+
+def test_a_corpus_has_the_size_that_its_trials_had(paper: Paper, add_trial: AddTrial) -> None:
+    add_trial({"sentences": "mine.txt"}, score=70.0, corpora={"mine.txt": 1234})
+    [note] = unlike(paper("diffaug", 1).notes)
+    assert "sentences mine.txt, 1,234 items (paper: wiki1m, 1,000,000 items)" in note

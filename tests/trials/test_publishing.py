@@ -30,6 +30,7 @@ def of_this_machine(number: int, **different: object) -> Record:
             "generator": "organisation/name",
             "files": [f"{home}/one.txt"],
         },
+        corpora={f"{home}/corpora/sized.txt": 1234},
         weights_digest="0" * 64,
         **different,
     )
@@ -62,7 +63,14 @@ def test_nothing_of_the_machine(store: Store, tmp_path: Path) -> None:
     words = {platform.node(), str(Path.home()), str(tmp_path), f"/{getpass.getuser()}/"} - {"/"}
     for word in words:
         assert word not in said, word
-    for word in ("my-bert", "mine.txt", "one.txt", "organisation/name", "learning_rate"):
+    for word in (
+        "my-bert",
+        "mine.txt",
+        "one.txt",
+        "sized.txt",
+        "organisation/name",
+        "learning_rate",
+    ):
         assert word in said, word
 
 

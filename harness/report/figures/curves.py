@@ -37,7 +37,7 @@ def training_curves(search: SweepSearch) -> Sequence[Row]:
     first point of a dev curve; a sum of losses is left out where its terms are there.
     """
     rows = []
-    for place, trial in enumerate(search.trials):
+    for rank, trial in enumerate(search.trials):
         points = trial.record.history
         first = next((point for point in points if point["metric"] == "dev"), None)
         if first is not None and trial.record.dev_before is not None:
@@ -45,7 +45,7 @@ def training_curves(search: SweepSearch) -> Sequence[Row]:
         terms = any(point["metric"].startswith("loss/") for point in points)
         label = f"{trial.label} ({trial.record.role})"
         rows += [
-            {"trial": label, "key": trial.record.key, "place": place, **point}
+            {"trial": label, "key": trial.record.key, "place": rank, **point}
             for point in points
             if (point["metric"] != "loss" or not terms) and math.isfinite(point["value"])
         ]
@@ -64,7 +64,7 @@ def curves_figure(search: SweepSearch) -> Figure:
     rows = training_curves(search)
     labels = {row["place"]: row["trial"] for row in rows}
     looks: dict[int, Look] = dict.fromkeys(labels, "pale")
-    looks |= {place: number for number, place in enumerate(sorted(labels)[:NAMED])}
+    looks |= {rank: number for number, rank in enumerate(sorted(labels)[:NAMED])}
     trials = "trial" if len(labels) == 1 else "trials"
     pale = " The others are pale." if len(labels) > NAMED else ""
     return Figure(
@@ -80,16 +80,16 @@ def curves_figure(search: SweepSearch) -> Figure:
             _panel(metric, list(own), looks)
             for metric, own in groupby(rows, key=lambda row: row["metric"])
         ],
-        legend=[labels[place] for place in sorted(labels)[:NAMED]],
+        legend=[labels[rank] for rank in sorted(labels)[:NAMED]],
     )
 
 
 def _panel(metric: str, rows: Sequence[Row], looks: Mapping[int, Look]) -> Panel:
     curves: list[list[Mark]] = []
     kind, _, name = metric.partition("/")
-    for (place, _), own in groupby(rows, key=lambda row: (row["place"], row["stage"])):
+    for (rank, _), own in groupby(rows, key=lambda row: (row["place"], row["stage"])):
         points = list(own)
-        line = mark_of("line", points, "step", "value", looks[place])
+        line = mark_of("line", points, "step", "value", looks[rank])
         if kind not in ("dev", "rate"):
             steps, values = smoothed(line.x, line.y)
             first = (len(points) - len(steps)) // 2

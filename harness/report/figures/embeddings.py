@@ -21,7 +21,7 @@ from harness.report.figures.specification import Axis, Figure, Mark, Panel, Row,
 POINTS = 400
 """Number of points of the curve of a density"""
 SHOWN_CHARACTERS = 30
-"""Of an example sentence, so many characters stand in the caption"""
+"""Characters of an example sentence in the caption"""
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,8 @@ def _gold_panel(model: str, rows: Sequence[Row]) -> Panel:
     marks: list[Mark] = []
     ticks = []
     own = [row for row in rows if row["model"] == model]
-    for level, (gold, found) in enumerate(groupby(own, key=lambda row: row["gold"])):
-        group = list(found)
+    for level, (gold, of_gold) in enumerate(groupby(own, key=lambda row: row["gold"])):
+        group = list(of_gold)
         at = [row["cosine"] for row in group]
         heights = np.array([row["density"] for row in group])
         tops = (level + 0.85 * heights / heights.max()).tolist()
@@ -190,13 +190,13 @@ def projected(vectors: np.ndarray) -> tuple[np.ndarray, list[float]]:
 
 def example_pairs(pairs: Pairs) -> dict[int, str]:
     """The number of a pair -> its letter: of each group of gold scores the first pair."""
-    found: dict[int, str] = {}
+    letters: dict[int, str] = {}
     for letter, low in zip(string.ascii_uppercase, BOUNDARIES[:-1], strict=False):
         inside = np.flatnonzero((pairs.gold >= low) & (pairs.gold <= low + 1))
-        fresh = [int(pair) for pair in inside if int(pair) not in found]
+        fresh = [int(pair) for pair in inside if int(pair) not in letters]
         if fresh:
-            found[fresh[0]] = letter
-    return found
+            letters[fresh[0]] = letter
+    return letters
 
 
 def plane_figure(models: Sequence[Drawn], pairs: Pairs, name: str = "projection") -> Figure:

@@ -16,7 +16,7 @@ import yaml
 
 from harness import PROTOCOL
 from harness.errors import UserError, suggest
-from harness.evaluation.catalogue import DISPLAY, STS_AVERAGE, STSB_DEV
+from harness.evaluation.catalogue import DISPLAY
 from harness.report.figures.specification import (
     Figure,
     Look,
@@ -29,11 +29,11 @@ from harness.report.figures.specification import (
     score_axis,
     value_axis,
 )
-from harness.report.groups import Group, comparable_groups
-from harness.report.matching import ALL_LABELS, Commands, Finder, Wanted
+from harness.report.groups import Group
+from harness.report.matching import Commands, Found, Wanted
 from harness.report.measured_trials import TABLE_COLUMNS, MeasuredTrial
 from harness.report.paper_cells import Comparer
-from harness.report.published import folder
+from harness.report.published import folder, load_systems
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.store_folders import store_option
@@ -46,32 +46,6 @@ DROPOUT = "divergence-dropout"
 
 
 @dataclass(frozen=True)
-class ScoreLine:
-    """Which trials a figure compares, and by what."""
-
-    method: str
-    setting: str
-    encoder: str
-    configuration: Mapping[str, Any]
-    """Hyperparameters that all trials have"""
-    hyperparameter: str
-    """The one that varies"""
-    values: Sequence[int]
-    metric: str
-    """A dev or test metric"""
-    defaults: Mapping[str, Any]
-    """Hyperparameters that make another method of it; no trial has changed them"""
-
-    def wanted(self, value: int) -> Wanted:
-        """The trials with this value of the hyperparameter."""
-        values = {**self.configuration, self.hyperparameter: value}
-        return Wanted(
-            self.method, self.setting, self.encoder, tuple(sorted(values.items())),
-            tuple({**ALL_LABELS, **self.defaults}.items()),
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
 class PublishedPoint:
     """A point of a published figure."""
 
@@ -80,14 +54,14 @@ class PublishedPoint:
     value: float | None
     """None: the text says something about the place alone"""
     note: str
-    """What the text says, or where the value is from"""
+    """The words of the text, or the source of the value"""
 
 
 @functools.cache
 def published_points(paper: str, figure: str) -> tuple[PublishedPoint, ...]:
     """The points of a figure, `figure5` or `figure3a`; none where the text has none."""
-    found = yaml.safe_load((folder() / f"{paper}.yaml").read_text(encoding="utf-8"))
-    points = found["figures"][figure].get("points") or ()
+    content = yaml.safe_load((folder() / f"{paper}.yaml").read_text(encoding="utf-8"))
+    points = content["figures"][figure].get("points") or ()
     own = {"value", "note", "source"}
     return tuple(
         PublishedPoint(
@@ -108,26 +82,9 @@ AXES = {
 }
 """Hyperparameter -> the words of the papers' axes"""
 CROSS_ENTROPY = "cross entropy of stage 1"
-ITS_OWN = {"augmentation": "prefix", "views": "different", "second_stage": "all"}
-"""DiffAug as its figures have it, without the ablations of its Table 3"""
-PREFIX_LENGTHS = (1, 2, 4, 8, 16, 32)
-STAGE_ONE_STEPS = tuple(range(250, 3001, 250))
-LINES: Mapping[str, ScoreLine] = {
-    "diffaug-figure4": ScoreLine(
-        "diffaug", "semisup", ON_BERT, {"auxiliary_weight": 0}, "prefix_length", PREFIX_LENGTHS,
-        STSB_DEV, ITS_OWN,
-    ),
-    "diffaug-figure5": ScoreLine(
-        "diffaug", "semisup", ON_BERT, {"auxiliary_weight": 0, "prefix_length": 8}, "stage1_steps",
-        STAGE_ONE_STEPS, STSB_DEV, ITS_OWN,
-    ),
-    "dcpcse-figure2": ScoreLine(
-        "dcpcse", "unsup", ON_BERT, {}, "prompt_length", tuple(range(1, 21)), STS_AVERAGE,
-        {"prompts": "deep", "mlm": False},
-    ),
-}  # fmt: skip
-"""Name of a figure, and of the search space that fills it -> its line. The values are those of the
-search space, because no paper prints all of its own."""
+LINES = ("diffaug-figure4", "diffaug-figure5", "dcpcse-figure2")
+"""Names of the figures with a curve, and of the search spaces that fill them; their trials and
+values are in results/reported/systems.yaml, because no paper prints all of its values"""
 STAGE_ONE_FIGURE = "diffaug-figure3"
 MODEL_FIGURES = ("diffcse-figure2", "d2cse-figure2")
 """Their models are the rows of results/reported/systems.yaml"""
@@ -139,15 +96,15 @@ DrawnAndLacking = tuple[list[Figure], list[str]]
 
 def figure_name(paper: str, number: int) -> str:
     """The name of a paper's figure. Raises UserError when there is no such figure here."""
-    known = sorted((*STORE_FIGURES, *MODEL_FIGURES))
-    papers = sorted({name.partition("-")[0] for name in known})
+    names = sorted((*STORE_FIGURES, *MODEL_FIGURES))
+    papers = sorted({name.partition("-")[0] for name in names})
     if paper not in papers:
         raise UserError(
             f'there is no figure of a paper "{paper}" that can be drawn{suggest(paper, papers)}'
         )
     name = f"{paper}-figure{number}"
-    if name not in known:
-        own = [each.partition("figure")[2] for each in known if each.startswith(f"{paper}-")]
+    if name not in names:
+        own = [each.partition("figure")[2] for each in names if each.startswith(f"{paper}-")]
         raise UserError(
             f"there is no Figure {number} of {paper} that can be drawn; there is {', '.join(own)}"
         )
@@ -156,40 +113,48 @@ def figure_name(paper: str, number: int) -> str:
 
 def store_figure(name: str, store: Store, encoder: str | None) -> DrawnAndLacking:
     """A figure of STORE_FIGURES on an encoder; None: that of the paper."""
-    groups = comparable_groups(store.read(TABLE_COLUMNS).table)
+    comparer = Comparer(store.read(TABLE_COLUMNS).table, encoder)
+    matches = comparer.figure(name.replace("-", "."))
     if name == STAGE_ONE_FIGURE:
-        return _stage_one(groups, store, encoder or ON_BERT)
-    return _line(name, replace(LINES[name], encoder=encoder or ON_BERT), groups, store)
+        return _stage_one(*matches[0], store)
+    return _line(name, matches, store)
 
 
-def _line(name: str, line: ScoreLine, groups: Collection[Group], store: Store) -> DrawnAndLacking:
-    finder = Finder(groups)
-    matches = {value: finder.find(line.wanted(value)) for value in line.values}
-    found = {value: match.group for value, match in matches.items() if match is not None}
+def _line(
+    name: str, matches: Sequence[tuple[Wanted, Found | None]], store: Store
+) -> DrawnAndLacking:
     paper, _, number = name.partition("-")
-    points = published_points(paper, number)
-    rows = score_line(line, found, points)
+    drawn, points = load_systems().figures[f"{paper}.{number}"], published_points(paper, number)
+    [(hyperparameter, values)] = drawn.axis.items()
+    wanted, metric = matches[0][0], str(drawn.metric)
+    groups = {
+        float(value): match.group
+        for value, (_, match) in zip(values, matches, strict=True)
+        if match is not None
+    }
+    rows = score_line(metric, groups, points)
     if name == "diffaug-figure5":
-        rows += cross_entropies(line, found, store)
+        rows += cross_entropies(groups, store)
+    rows = [{"hyperparameter": hyperparameter, **row} for row in rows]
     ours = [row["at"] for row in rows if row["source"] == "ours"]
-    lacking = [str(value) for value in line.values if value not in ours]
+    lacking = [str(value) for value in values if value not in ours]
     notes = []
     if lacking:
-        values = f"{line.hyperparameter} {', '.join(lacking)} of {line.method} on {line.encoder}"
-        notes.append(f"the store lacks {values}; run: {_sweep(name, line.encoder, store)}")
+        of = f"{hyperparameter} {', '.join(lacking)} of {wanted.method} on {wanted.encoder}"
+        notes.append(f"the store lacks {of}; run: {_sweep(name, wanted.encoder, store)}")
     if not ours:
         return [], notes  # an empty axis says less than the note
-    notes += drawn_all_the_same(found.values())
-    said = "; ".join(f"at {point.at:g}: {point.note}" for point in points)
+    notes += drawn_all_the_same(groups.values())
+    words = "; ".join(f"at {point.at:g}: {point.note}" for point in points)
     counts = sorted({row["n"] for row in rows if row["n"] is not None})
     figure = Figure(
-        name=_file(name, line.encoder),
-        title=f"{paper}, Figure {number.removeprefix('figure')}: {line.method} on "
-        f"{line.encoder}, {line.hyperparameter}",
-        caption=f"{DISPLAY.get(line.metric, line.metric)} x100, mean over the seeds; bars: "
+        name=_file(name, wanted.encoder),
+        title=f"{paper}, Figure {number.removeprefix('figure')}: {wanted.method} on "
+        f"{wanted.encoder}, {hyperparameter}",
+        caption=f"{DISPLAY.get(metric, metric)} x100, mean over the seeds; bars: "
         f"sample standard deviation over the seeds (n = {', '.join(map(str, counts))}). Of several "
-        f"configurations with one {line.hyperparameter} the one with the best dev mean is "
-        f"shown. The plotted points of the paper are not in its text, which says: {said}.",
+        f"configurations with one {hyperparameter} the one with the best dev mean is "
+        f"shown. The plotted points of the paper are not in its text, which says: {words}.",
         rows=rows,
         panels=[
             _score_panel(metric, rows) for metric in dict.fromkeys(row["metric"] for row in rows)
@@ -224,9 +189,7 @@ def _score_panel(metric: str, rows: Sequence[Row]) -> Panel:
     )
 
 
-def cross_entropies(
-    line: ScoreLine, groups: Mapping[int, Group], store: Store
-) -> list[dict[str, Any]]:
+def cross_entropies(groups: Mapping[float, Group], store: Store) -> list[dict[str, Any]]:
     """The cross entropy of the last evaluated batch of stage 1, as rows of `score_line`."""
     rows: list[dict[str, Any]] = []
     for value, group in groups.items():
@@ -234,10 +197,9 @@ def cross_entropies(
         if ends:
             rows.append(
                 {
-                    "hyperparameter": line.hyperparameter,
                     "metric": CROSS_ENTROPY,
                     "source": "ours",
-                    "at": float(value),
+                    "at": value,
                     "value": statistics.fmean(ends),
                     "std": statistics.stdev(ends) if len(ends) > 1 else None,
                     "n": len(ends),
@@ -256,14 +218,13 @@ def _stage_one_end(record: Record) -> float | None:
     return points[-1]["value"] if points else None
 
 
-def _stage_one(groups: Collection[Group], store: Store, encoder: str) -> DrawnAndLacking:
-    wanted = Wanted("diffaug", "semisup", encoder, (("analysis", True),), tuple(ALL_LABELS.items()))
-    found = Finder(groups).find(wanted)
-    if found is None:
+def _stage_one(wanted: Wanted, match: Found | None, store: Store) -> DrawnAndLacking:
+    encoder = wanted.encoder
+    if match is None:
         command = _sweep(STAGE_ONE_FIGURE, encoder, store)
         return [], [f"the store has no analysed trial of diffaug on {encoder}; run: {command}"]
     points = published_points("diffaug", "figure3a")
-    rows = stage_one_curves(_records(store, found.group.keys), points)
+    rows = stage_one_curves(_records(store, match.group.keys), points)
     seeds = sorted({row["seed"] for row in rows if row["source"] == "ours"})
     if not seeds:
         command = _sweep(STAGE_ONE_FIGURE, encoder, store)
@@ -279,7 +240,7 @@ def _stage_one(groups: Collection[Group], store: Store, encoder: str) -> DrawnAn
         panels=[_stage_one_panel(metric, rows, seeds) for metric in TITLES],
         legend=[f"seed {seed}" for seed in seeds],
     )
-    return [figure], drawn_all_the_same([found.group])
+    return [figure], drawn_all_the_same([match.group])
 
 
 def _stage_one_panel(metric: str, rows: Sequence[Row], seeds: list[int]) -> Panel:
@@ -316,7 +277,7 @@ def _file(name: str, encoder: str) -> str:
 
 
 def score_line(
-    line: ScoreLine, groups: Mapping[int, Group], points: Iterable[PublishedPoint]
+    metric: str, groups: Mapping[float, Group], points: Iterable[PublishedPoint]
 ) -> list[dict[str, Any]]:
     """The line of our trials, and the points of the paper.
 
@@ -326,14 +287,13 @@ def score_line(
     """
     rows: list[dict[str, Any]] = []
     for value, group in groups.items():
-        cell = {**group.test, **group.dev}.get(line.metric)
+        cell = {**group.test, **group.dev}.get(metric)
         if cell is not None:
             keys = " ".join(key[:10] for key in group.keys)
             scores = {"value": cell.mean, "std": cell.std, "n": cell.n, "note": keys}
-            rows.append({"source": "ours", "at": float(value), **scores})
+            rows.append({"source": "ours", "at": value, **scores})
     rows += [{"source": "paper", "std": None, "n": None, **vars(point)} for point in points]
-    common = {"hyperparameter": line.hyperparameter, "metric": line.metric}
-    return [common | row for row in rows]
+    return [{"metric": metric, **row} for row in rows]
 
 
 def stage_one_curves(records: Iterable[Record], points: Iterable[PublishedPoint]) -> list[Row]:
@@ -365,14 +325,14 @@ def chosen_trials(
     It is the one with the best dev score, of the configuration with the best mean. And sentences
     about what the store lacks, with the command that runs it.
     """
-    found = comparer.figure(name.replace("-", "."))
-    keys = {wanted.method: best_trial(each.group).key for wanted, each in found if each}
+    matches = comparer.figure(name.replace("-", "."))
+    keys = {wanted.method: best_trial(each.group).key for wanted, each in matches if each}
     notes = [
         f"the store has no {wanted}; run: {commands.sweep(wanted)}"
-        for wanted, each in found
+        for wanted, each in matches
         if each is None
     ]
-    return keys, [*notes, *drawn_all_the_same(each.group for _, each in found if each)]
+    return keys, [*notes, *drawn_all_the_same(each.group for _, each in matches if each)]
 
 
 def drawn_all_the_same(groups: Iterable[Group]) -> list[str]:

@@ -25,7 +25,7 @@ LINE_STYLES: tuple[Any, ...] = (
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "*")
 PALE = "#9a9a9a"
-"""What stands behind the lines that matter"""
+"""The colour behind the lines that matter"""
 SHADES = ("#fdea45", "#bcae6c", "#7c7b78", "#3d4d6c", "#00224e")
 """From pale to dark: five colours of cividis, even in grey"""
 PAGE_WIDTH = 7.0
@@ -51,7 +51,7 @@ _METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-"""What a format would say of the day and of the version of matplotlib; None: nothing"""
+"""Facts of a format about the day and the version of matplotlib; None: it has none"""
 
 
 def write_figures(
@@ -150,8 +150,6 @@ def _draw_mark(axes: Axes, mark: Mark, style: dict[str, Any], layer: float) -> N
         axes.fill_between(
             mark.x, mark.base, mark.y, color=style["color"], alpha=0.35, lw=0, zorder=layer
         )
-    elif mark.kind == "bars":
-        axes.barh(mark.y, mark.x, height=0.7, color=style["color"], zorder=layer)
     elif mark.kind == "vertical":
         for value in mark.x:
             axes.axvline(value, **{**style, "linestyle": ":"}, zorder=layer)

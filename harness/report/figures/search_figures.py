@@ -1,13 +1,12 @@
-"""The figures of a search's configurations: dev by hyperparameter, importance, and parallel lines.
+"""The figures of a search's configurations: dev by hyperparameter, and parallel lines.
 
-The importances are Optuna's, on a study of the store's: the store has what every kind of search has
-tried, a grid too. That study is in memory; the studies on disk stay as they are.
+They are made of what the store has, so a grid has them as well as a sampler.
 """
 
 import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.report.figures.specification import (
     NAMED,
@@ -19,7 +18,6 @@ from harness.report.figures.specification import (
     Row,
     are_numbers,
     bar_ends,
-    mark_of,
     number_text,
     round_values,
     score_axis,
@@ -28,11 +26,6 @@ from harness.report.figures.specification import (
 )
 from harness.report.figures.sweeps import SweepSearch, configurations
 
-if TYPE_CHECKING:  # it takes a second to import, and a report draws without it
-    from optuna.distributions import BaseDistribution
-
-LEAST_CONFIGURATIONS = 4
-"""Configurations below which an importance would say nothing"""
 MOST_VALUES = 8
 """An axis of parallel coordinates with so many values has a label for each, at equal distances"""
 
@@ -40,7 +33,6 @@ MOST_VALUES = 8
 def hyperparameters_figure(search: SweepSearch) -> Figure:
     """The dev score of a search's configurations against each hyperparameter that it varies."""
     rows = configurations(search)
-    names = sorted({name for row in rows for name in row["values"]})
     several = any(row["n"] > 1 for row in rows)
     bars = " Bars: standard deviation over seeds and label subsets." if several else ""
     pruned = " Hollow: ended early by the search." if any(row["pruned"] for row in rows) else ""
@@ -51,9 +43,16 @@ def hyperparameters_figure(search: SweepSearch) -> Figure:
         f"hyperparameter.{bars}{pruned} Line: mean over the configurations with the same value. "
         f"Star: the best configuration on dev.",
         rows=rows,
-        panels=[_hyperparameter_panel(name, rows) for name in names],
+        panels=[_hyperparameter_panel(name, rows) for name in _varied(rows)],
         columns=3,
     )
+
+
+def _varied(rows: Sequence[Row]) -> list[str]:
+    """The hyperparameters with several values in these configurations; of one, all that it has."""
+    names = sorted({name for row in rows for name in row["values"]})
+    values = {name: {str(row["values"].get(name)) for row in rows} - {"None"} for name in names}
+    return [name for name in names if len(values[name]) > 1] or names
 
 
 def _hyperparameter_panel(name: str, rows: Sequence[Row]) -> Panel:
@@ -61,7 +60,7 @@ def _hyperparameter_panel(name: str, rows: Sequence[Row]) -> Panel:
     own = [row for row in rows if name in row["values"]]
     x, places = value_axis(name, [row["values"][name] for row in own], width=24)
     means = {
-        at: fmean(row["dev"] for row, place in zip(own, places, strict=True) if place == at)
+        at: fmean(row["dev"] for row, value in zip(own, places, strict=True) if value == at)
         for at in sorted(set(places))
     }
     marks = [Mark("line", [*means], [*means.values()], "pale")] if len(means) < len(own) else []
@@ -70,101 +69,25 @@ def _hyperparameter_panel(name: str, rows: Sequence[Row]) -> Panel:
         at, shown = [at for at, _ in chosen], [row for _, row in chosen]
         dev, spread = [row["dev"] for row in shown], [row["std"] for row in shown]
         marks.append(Mark("points", at, dev, 0, shown, spread, hollow=pruned))
-    marks.append(Mark("points", places[:1], [own[0]["dev"]], "best"))
+    if own[0] is rows[0]:
+        marks.append(Mark("points", places[:1], [own[0]["dev"]], "best"))
     return Panel(x, score_axis("dev", bar_ends(marks)), marks)
-
-
-def importances(configurations: Sequence[Row]) -> dict[str, float]:
-    """The importance of each hyperparameter, the largest first; they add up to 1.
-
-    Each is the share of the variance of dev that a forest fitted to the configurations explains by
-    it (fANOVA). Pruned ones are left out, because their scores are those of shorter trainings.
-    There are none for fewer than LEAST_CONFIGURATIONS, or one hyperparameter.
-    """
-    rows = [row for row in configurations if not row["pruned"]]
-    names = sorted({name for row in rows for name in row["values"]})
-    if len(rows) < LEAST_CONFIGURATIONS or len(names) < 2:
-        return {}
-    import optuna
-    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
-
-    params = [
-        {
-            name: value if are_numbers([value]) else number_text(value)
-            for name, value in row["values"].items()
-        }
-        for row in rows
-    ]
-    spaces = {name: _distribution([p[name] for p in params if name in p]) for name in names}
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction="maximize")
-    optuna.logging.set_verbosity(before)
-    for row, values in zip(rows, params, strict=True):
-        own = {name: spaces[name] for name in values}
-        study.add_trial(
-            optuna.trial.create_trial(params=values, distributions=own, values=[row["dev"]])
-        )
-    found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
-    return {str(name): float(share) for name, share in found.items()}
-
-
-def _distribution(values: Sequence[Any]) -> "BaseDistribution":
-    """What the values may have been drawn from."""
-    from optuna.distributions import (
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
-
-    if not are_numbers(values):
-        return CategoricalDistribution(list(dict.fromkeys(values)))
-    low, high, log = min(values), max(values), spans_decades(values)
-    if all(isinstance(value, int) for value in values):
-        return IntDistribution(low, high, log=log)
-    return FloatDistribution(float(low), float(high), log=log)
-
-
-def importance_figure(search: SweepSearch) -> Figure:
-    """The importances of a search's hyperparameters, as bars."""
-    found = configurations(search)
-    rows: list[Row] = [
-        {"hyperparameter": name, "importance": value, "place": -place}
-        for place, (name, value) in enumerate(importances(found).items())
-    ]
-    bars = mark_of("bars", rows, "importance", "place", 2)
-    names = [(row["place"], row["hyperparameter"]) for row in rows]
-    panel = Panel(
-        Axis("share of the variance, 0 to 1", 0, 1),
-        Axis("", 0.4 - len(rows), 0.6, ticks=names),
-        [bars, Mark("text", bars.x, bars.y, texts=[f"{value:.2f}" for value in bars.x])],
-        height=0.5 + 0.28 * len(rows),
-    )
-    return Figure(
-        name=f"{search.file_name}-importance",
-        title=f"{search.label}: importance of the hyperparameters",
-        caption=f"Share of the variance of {search.metric} over {len(found)} configurations "
-        "that each hyperparameter explains (fANOVA of Optuna, seed 0). It holds for the values "
-        "that were tried, and says little where these are few.",
-        rows=rows,
-        panels=[panel] if rows else [],
-    )
 
 
 def parallel_figure(search: SweepSearch) -> Figure:
     """A search's configurations as lines through dev and their values, in parallel coordinates."""
     rows = [row for row in configurations(search) if not row["pruned"]]
-    names = ["dev", *sorted({name for row in rows for name in row["values"]})]
+    names = ["dev", *_varied(rows)]
     lines: list[list[tuple[float, float]]] = [[] for _ in rows]
     labels = []
     for across, name in enumerate(names if rows else []):
         own = [n for n, row in enumerate(rows) if not across or name in row["values"]]
         values = [rows[n]["values"][name] if across else rows[n]["dev"] for n in own]
         places, ticks = _parallel_axis(values, every=across > 0)
-        for number, place in zip(own, places, strict=True):
-            lines[number].append((across, place))
+        for number, height in zip(own, places, strict=True):
+            lines[number].append((across, height))
         texts = [text for _, text in ticks]
-        at = [place for place, _ in ticks]
+        at = [height for height, _ in ticks]
         labels.append(Mark("text", [across] * len(at), at, texts=texts, side="left"))
     marks = [Mark("vertical", list(range(len(names))), [], "pale")]
     # The best ones are drawn last, on top of the others.
@@ -185,13 +108,14 @@ def parallel_figure(search: SweepSearch) -> Figure:
         f"left ({search.metric}) through its values; the best ones are named.",
         rows=rows,
         panels=[panel] if rows else [],
-        legend=[_configuration(row) for row in rows[:NAMED]],
+        legend=[_configuration(row, names) for row in rows[:NAMED]],
         columns=1,
     )
 
 
-def _configuration(row: Row) -> str:
-    values = [f"{name}={number_text(value)}" for name, value in row["values"].items()]
+def _configuration(row: Row, names: Sequence[str]) -> str:
+    own = row["values"]
+    values = [f"{name}={number_text(own[name])}" for name in names if name in own]
     return f"dev {row['dev']:.2f}: {' '.join(values)}"
 
 
@@ -205,9 +129,11 @@ def _parallel_axis(
     if not are_numbers(values) or (every and len(set(values)) <= MOST_VALUES):
         numbers = are_numbers(values)
         texts = [number_text(value) for value in (sorted(set(values)) if numbers else values)]
-        known = list(dict.fromkeys(texts if numbers else sorted(texts)))
-        at = {text: n / (len(known) - 1) if len(known) > 1 else 0.5 for n, text in enumerate(known)}
-        return [at[number_text(value)] for value in values], [(at[text], text) for text in known]
+        labels = list(dict.fromkeys(texts if numbers else sorted(texts)))
+        at = {
+            text: n / (len(labels) - 1) if len(labels) > 1 else 0.5 for n, text in enumerate(labels)
+        }
+        return [at[number_text(value)] for value in values], [(at[text], text) for text in labels]
     log = every and spans_decades(values)
     scaled = math.log if log else float
     ends = min(values), max(values)

@@ -13,8 +13,8 @@ from typing import Any, Literal
 Row = Mapping[str, Any]
 """Numbers behind a point, by name; `key` is that of a trial, `values` has hyperparameters"""
 FigureFormat = Literal["png", "svg", "pdf"]
-Kind = Literal["line", "step", "points", "bars", "area", "vertical", "horizontal", "text"]
-"""What is drawn at (x, y); an area is between y and the base, a bar from 0 to x at height y"""
+Kind = Literal["line", "step", "points", "area", "vertical", "horizontal", "text"]
+"""The shape at (x, y); an area is between y and the base"""
 Look = int | Literal["pale", "best"]
 """A number of the legend, from 0; `pale` stands behind, `best` is a star or a warm line"""
 CAPTION_WIDTH = 80
@@ -24,7 +24,7 @@ TICKS = 6
 MARGIN = 0.05
 """An axis goes beyond its values by this share of their range"""
 NAMED = 5
-"""So many lines have a look of their own where there are more than that; the others are pale"""
+"""Lines that have a look of their own where there are more than that; the others are pale"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Mark:
     spread: Sequence[float | None] = ()
     """Half the length of the error bar of each point"""
     texts: Sequence[str] = ()
-    """Of text: what stands beside each point"""
+    """Texts beside the points"""
     side: Literal["left", "right"] = "right"
     """The side of the point on which its text stands"""
     base: float = 0.0
@@ -81,12 +81,12 @@ class Figure:
     """The name of its files, without a suffix"""
     title: str
     caption: str
-    """What it shows: n, the rule of selection, and what error bars are"""
+    """Its content: n, the rule of selection, and what error bars are"""
     rows: Sequence[Row]
     """The numbers that are drawn, one row for each point"""
     panels: Sequence[Panel]
     legend: Sequence[str] = ()
-    """What looks 0, 1, ... stand for"""
+    """Names of looks 0, 1, ..."""
     columns: int = 2
     """Panels beside each other in print"""
     ordered: bool = False
@@ -98,7 +98,7 @@ class Figure:
         return textwrap.wrap(self.caption, CAPTION_WIDTH)
 
     def page_data(self, trials: Mapping[str, int]) -> dict[str, Any]:
-        """What the page's script reads. `trials`: key of a trial -> its number in the page."""
+        """The data for the page's script. `trials`: key of a trial -> its number in the page."""
         numbers = {id(row): number for number, row in enumerate(self.rows)}
         flat = [{**row.get("values", {}), **row} for row in self.rows]
         names = dict.fromkeys(name for row in flat for name in row if name not in ("key", "values"))
@@ -113,7 +113,7 @@ class Figure:
 
 
 def _page_panel(panel: Panel, numbers: Mapping[int, int]) -> dict[str, Any]:
-    """What differs from a default, in short numbers: histories are most of a page.
+    """The values that are no defaults, in short numbers: histories are most of a page.
 
     Rows that follow each other are the number of the first one.
     """
@@ -166,8 +166,8 @@ def axis(
 
     least, most: where the quantity ends, and the axis with it, unless a value lies beyond.
     """
-    known = list(values) or [0.0]
-    low, high = min(known), max(known)
+    numbers = list(values) or [0.0]
+    low, high = min(numbers), max(numbers)
     if log:
         factor = (high / low) ** margin if high > low else 2.0
         return Axis(label, low / factor, high * factor, log, ticks)
@@ -207,21 +207,21 @@ def value_axis(label: str, values: Sequence[Any], width: float = 40) -> tuple[Ax
         places = [float(texts.index(number_text(value))) for value in values]
         return Axis(label, -0.5, len(texts) - 0.5, ticks=list(enumerate(texts))), places
     numbers = [float(value) for value in values]
-    known = sorted(set(numbers))
-    gaps = [after - before for before, after in pairwise(known)]
+    distinct = sorted(set(numbers))
+    gaps = [after - before for before, after in pairwise(distinct)]
     # Values such as 1, 2, ..., 20 are even on a plain axis, and 1, 2, 4, ..., 32 on the other.
-    log = spans_decades(known) and max(gaps) >= 3 * min(gaps)
-    at = [math.log(value) for value in known] if log else known
-    room = max(len(number_text(value)) + 1 for value in known) / width * (at[-1] - at[0])
-    named = len(known) <= TICKS and all(after - before >= room for before, after in pairwise(at))
-    ticks = [(value, number_text(value)) for value in known] if named else None
-    return axis(label, known, log=log, ticks=ticks, margin=0.1), numbers
+    log = spans_decades(distinct) and max(gaps) >= 3 * min(gaps)
+    at = [math.log(value) for value in distinct] if log else distinct
+    room = max(len(number_text(value)) + 1 for value in distinct) / width * (at[-1] - at[0])
+    named = len(distinct) <= TICKS and all(after - before >= room for before, after in pairwise(at))
+    ticks = [(value, number_text(value)) for value in distinct] if named else None
+    return axis(label, distinct, log=log, ticks=ticks, margin=0.1), numbers
 
 
 def number_text(value: Any) -> str:
-    """A value as an axis or a legend shows it: numbers with three digits, texts not too long."""
+    """A value as an axis or a legend shows it: fractions with three digits, texts not too long."""
     if isinstance(value, float):
-        return f"{value:.3g}"
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e6 else f"{value:.3g}"
     text = str(value)
     if " " in text:
         return textwrap.shorten(text, 16, placeholder="...")
@@ -236,8 +236,8 @@ def are_numbers(values: Iterable[Any]) -> bool:
 def spans_decades(values: Iterable[float]) -> bool:
     """Whether a logarithmic axis shows numbers better: all are positive, the largest 8 times the
     smallest or more."""
-    known = list(values)
-    return bool(known) and min(known) > 0 and max(known) >= 8 * min(known)
+    numbers = list(values)
+    return bool(numbers) and min(numbers) > 0 and max(numbers) >= 8 * min(numbers)
 
 
 def round_values(low: float, high: float, *, log: bool = False) -> list[float]:

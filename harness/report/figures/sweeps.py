@@ -11,21 +11,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.evaluation.catalogue import DISPLAY, card, suite_of
+from harness.evaluation.catalogue import DISPLAY
 from harness.report.figures.specification import file_name, number_text
 from harness.trials.record import FAMILY_COLUMNS, Record, record_of, searched_names
 from harness.trials.store import Store
 
 FIGURE_COLUMNS = (
-    "key", "status", "role", "search", "suite", "suite_card", "method", "setting", "encoder",
-    "seed", "label_fraction", "subset", "configuration", "selected_by", "dev_before", "dev", "test",
-    "history", "training_seconds", "device",
+    "key", "status", "role", "search", "method", "setting", "encoder", "seed", "label_fraction",
+    "subset", "configuration", "selected_by", "dev_before", "dev", "history", "training_seconds",
+    "device",
 )  # fmt: skip
 """The columns of the store that the figures of a sweep need"""
 FIGURED = 10
-"""So many searches have figures, those with the most trials: a page of hundreds helps nobody"""
+"""Searches that have figures, those with the most trials: a page of hundreds helps nobody"""
 WITH_CURVES = 20
-"""So many trials of a search have their curves in a report; histories are most of a store"""
+"""Trials of a search whose curves a report has; histories are most of a store"""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class SweepTrial:
 
     @property
     def label(self) -> str:
-        """What tells it apart from the other trials of its search."""
+        """A name among the trials of its search."""
         words = [f"{name}={number_text(value)}" for name, value in self.values.items()]
         share = self.record.label_fraction
         drawn = [f"subset {self.record.subset}"] if share is not None and share < 1 else []
@@ -49,27 +49,13 @@ class SweepTrial:
         """The score that selects."""
         return self.record.dev_score
 
-    @property
-    def test(self) -> tuple[str, float] | None:
-        """The metric that stands for all tests, and its score; None without a test score.
-
-        It is the average of the suite, or the first test.
-        """
-        record = self.record
-        if not record.test:
-            return None
-        known = card(record.suite or suite_of(record.test), record.suite_card)
-        names = [known.average, "avg", *known.tasks(record.test)]
-        name = next((name for name in names if name in record.test), None)
-        return None if name is None else (DISPLAY.get(name, name), record.test[name])
-
 
 @dataclass(frozen=True)
 class SweepSearch:
     """The trials of one search."""
 
     id: str
-    """As the column `search` has it"""
+    """The value of the column `search`"""
     label: str
     """Method, setting and encoder, and the first characters of `id` where another has the same"""
     names: tuple[str, ...]
@@ -91,8 +77,8 @@ class SweepSearch:
     @property
     def searched(self) -> list[SweepTrial]:
         """Its search trials, or the final ones where nothing was searched."""
-        found = [each for each in self.trials if each.record.role == "search"]
-        return found or list(self.trials)
+        searching = [each for each in self.trials if each.record.role == "search"]
+        return searching or list(self.trials)
 
 
 def sweep_searches(table: pa.Table) -> list[SweepSearch]:
@@ -106,14 +92,14 @@ def sweep_searches(table: pa.Table) -> list[SweepSearch]:
         if record.search and record.role != "evaluation" and record.status != "failed"
     ]
     named = searched_names(table.select([*FAMILY_COLUMNS, "configuration"]))
-    found: dict[tuple[Any, ...], list[Record]] = {}
+    families: dict[tuple[Any, ...], list[Record]] = {}
     for record in trials:
         family = (record.method, record.setting, record.encoder, record.search)
-        found.setdefault(family, []).append(record)
-    labels = [" ".join([*family[:2], Path(family[2]).name]) for family in found]
+        families.setdefault(family, []).append(record)
+    labels = [" ".join([*family[:2], Path(family[2]).name]) for family in families]
     searches = [
         _search(family[3], label, labels.count(label) > 1, named.get(family, []), records)
-        for (family, records), label in zip(found.items(), labels, strict=True)
+        for (family, records), label in zip(families.items(), labels, strict=True)
     ]
     return sorted(searches, key=lambda search: search.label)
 

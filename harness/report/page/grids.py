@@ -1,9 +1,7 @@
 """The tables of the page: those of `harness table`, and what the records of a store say besides."""
 
 import shlex
-import statistics
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +19,6 @@ GridCell = str | Mapping[str, Any]
 `value`: the number by which it is sorted. `trial`: the trial that a click shows. `score`: what a
 click shows of a score.
 """
-HOUR = 3600
 _VERDICTS = {
     True: "The published number lies in the 95 % prediction interval of our seeds.",
     False: "The published number lies outside the 95 % prediction interval of our seeds.",
@@ -111,10 +108,10 @@ def _score(cell: Cell, title: str, address: str, stored: StoredTrials) -> GridCe
     """A score with its trials, and beside a paper the published number."""
     beside: dict[str, Any] = {}
     published = cell.published
-    if published and published.number is not None:
+    if published and cell.number is not None:
         beside = {
             "published": cell.published_text,
-            "publishedValue": published.number,
+            "publishedValue": cell.number,
             "delta": cell.difference_text,
         }
     elif published and published.printed:
@@ -137,23 +134,7 @@ def _score(cell: Cell, title: str, address: str, stored: StoredTrials) -> GridCe
 
 def record_grids(records: Sequence[Record]) -> list[tuple[str, Grid]]:
     """(heading, table) of what the records say besides scores."""
-    return [
-        ("Cost", _costs(records)),
-        ("Failures", _failures(records)),
-        ("Environment", _environments(records)),
-        ("All trials", _trials(records)),
-    ]
-
-
-def _grid(
-    name: str,
-    caption: str,
-    texts: Sequence[str],
-    numbers: Sequence[str],
-    rows: Sequence[Sequence[GridCell]],
-) -> Grid:
-    """A table of records. texts, numbers: the headings of its columns."""
-    return Grid(name, "", caption, [*texts, *numbers], len(texts), [("", rows)])
+    return [("Failures", _failures(records)), ("All trials", _trials(records))]
 
 
 def _number(value: float | None, decimals: int = 0) -> GridCell:
@@ -175,43 +156,14 @@ def _trials(records: Sequence[Record]) -> Grid:
     ]
     metrics = sorted({str(record.selected_by) for record in records if record.selected_by})
     dev = f" dev: {', '.join(DISPLAY.get(name, name) for name in metrics)}." if metrics else ""
-    caption = f"{counted(len(records), 'trial and evaluation')} of the store.{dev}"
-    texts = ("key", "method", "setting", "encoder", "role", "status")
-    return _grid("trials", caption, texts, ("seed", "dev", "seconds"), rows)
-
-
-def _costs(records: Sequence[Record]) -> Grid:
-    """Hours, speed and memory of the trials of each method, encoder, role and device."""
-    kinds: dict[tuple[str, ...], list[Record]] = defaultdict(list)
-    for each in records:
-        kind = (each.method, each.setting, each.encoder, each.role, each.device or "unknown")
-        kinds[kind].append(each)
-    total = sum(each.wall_seconds or 0 for each in records) / HOUR
-    return _grid(
-        "cost",
-        f"{counted(len(records), 'record')}, {total:,.1f} hours together. Hours are sums, "
-        "sentences per second medians, and memory is the largest of a trial.",
-        ("method", "setting", "encoder", "role", "device"),
-        (
-            *("trials", "hours", "training hours", "evaluation hours"),
-            *("sentences/s", "host memory, MiB", "GPU memory, MiB"),
-        ),
-        [[*kind, *_cost(own)] for kind, own in sorted(kinds.items())],
+    hours = sum(record.wall_seconds or 0 for record in records) / 3600
+    caption = (
+        f"{counted(len(records), 'trial and evaluation')} of the store, {hours:,.1f} hours "
+        f"together.{dev}"
     )
-
-
-def _cost(records: Sequence[Record]) -> Iterator[GridCell]:
-    def values(name: str) -> list[float]:
-        return [value for each in records if (value := getattr(each, name)) is not None]
-
-    yield _number(len(records))
-    for name in ("wall_seconds", "training_seconds", "evaluation_seconds"):
-        seconds = values(name)
-        yield _number(sum(seconds) / HOUR if seconds else None, 2)
-    speeds = values("sentences_per_second")
-    yield _number(statistics.median(speeds) if speeds else None)
-    for name in ("peak_host_memory_mib", "peak_gpu_memory_mib"):
-        yield _number(max(values(name), default=None))
+    texts = ("key", "method", "setting", "encoder", "role", "status")
+    columns = (*texts, "seed", "dev", "seconds")
+    return Grid("trials", "", caption, columns, len(texts), [("", rows)])
 
 
 def _failures(records: Sequence[Record]) -> Grid:
@@ -227,22 +179,5 @@ def _failures(records: Sequence[Record]) -> Grid:
     pruned = sum(record.status == "pruned" for record in records)
     more = f" Another {pruned} were ended early by their search." if pruned else ""
     caption = f"{len(rows)} of {counted(len(records), 'record')} failed or lack scores.{more}"
-    return _grid("failures", caption, ("trial", "role", "status", "reason"), (), rows)
-
-
-def _environments(records: Sequence[Record]) -> Grid:
-    """The machines, devices, commits, protocols and versions of packages that trials ran on."""
-    counts = Counter(_environment(record) for record in records)
-    rows = [[*names, _number(count)] for names, count in sorted(counts.items())]
-    caption = f"{counted(len(rows), 'environment')} in which trials ran."
-    texts = ("host", "device", "commit", "protocol", "precision", "engine", "versions")
-    return _grid("environment", caption, texts, ("trials",), rows)
-
-
-def _environment(record: Record) -> tuple[str, ...]:
-    facts = (record.host, record.device, record.commit, record.protocol, record.precision)
-    listed = (
-        ", ".join(f"{name} {value}" for name, value in sorted(values.items()))
-        for values in (record.engine, record.versions)
-    )
-    return *("" if fact is None else str(fact) for fact in facts), *listed
+    columns = ("trial", "role", "status", "reason")
+    return Grid("failures", "", caption, columns, len(columns), [("", rows)])

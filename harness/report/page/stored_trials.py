@@ -41,8 +41,8 @@ class StoredTrials:
     @cached_property
     def numbers(self) -> Mapping[str, int]:
         """Key -> number; a trial that the store has only an evaluation of has that one's number."""
-        found = {str(each.evaluates): number for number, each in enumerate(self.records)}
-        return found | {each.key: number for number, each in enumerate(self.records)}
+        evaluated = {str(each.evaluates): number for number, each in enumerate(self.records)}
+        return evaluated | {each.key: number for number, each in enumerate(self.records)}
 
     @cached_property
     def evaluations(self) -> Mapping[tuple[str, str], int]:

@@ -50,7 +50,7 @@ _BEGUN = f"""\
 <p>This report is not complete: the command that writes it has not ended. Give it again.</p>
 </html>
 """
-"""What stands in the place of the page until the rest is written"""
+"""The page until the rest is written"""
 
 
 def write_report(page: ReportPage, folder: Path, steps: Steps = unheard) -> Path:
@@ -64,11 +64,11 @@ def write_report(page: ReportPage, folder: Path, steps: Steps = unheard) -> Path
     for source in sorted((_HERE / "static").iterdir()):
         shutil.copyfile(source, folder / source.name)
     results = [
-        table_grid(f"table-{place}", table, page.trials)
-        for place, table in enumerate(page.tables, 1)
+        table_grid(f"table-{number}", table, page.trials)
+        for number, table in enumerate(page.tables, 1)
     ]
     others = record_grids(page.trials.records)
-    figures = [(f"figure-{place}", figure) for place, figure in enumerate(page.figures, 1)]
+    figures = [(f"figure-{number}", figure) for number, figure in enumerate(page.figures, 1)]
     grids = [*results, *(grid for _, grid in others)]
     total, done = len(grids) + len(figures) + page.trials.number_of_files, 0
     for name, content in _data(page, grids, figures):

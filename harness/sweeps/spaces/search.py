@@ -53,6 +53,8 @@ class Search:
     """Whether the cheapest of the configurations nearly as good as the best is chosen"""
     pretraining_search: "Search | None" = None
     """The search that trains its encoder first; None: the encoder is pretrained"""
+    settled: tuple[str, ...] = ()
+    """The hyperparameters of a round that had a single configuration"""
 
     @cached_property
     def declared(self) -> Declared:
@@ -133,8 +135,9 @@ class Search:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """The hyperparameters that the search varies, sorted."""
-        return tuple(sorted({name for axes in self.rounds for name in axes} | set(self.ranges)))
+        """The hyperparameters for which the search has values, sorted."""
+        names = {name for axes in self.rounds for name in axes} | {*self.ranges, *self.settled}
+        return tuple(sorted(names))
 
     def configurations(self, number: int, scored: list[tuple[Values, float]]) -> list[Values]:
         """The configurations of a round: its axes around the best configuration so far.
@@ -167,7 +170,7 @@ class Search:
         first = next(tried)
         if any(self._training(values) != self._training(first) for values in tried):
             return self
-        return replace(self, fixed=first, rounds=())
+        return replace(self, fixed=first, rounds=(), settled=self.searched)
 
     @property
     def most_trials(self) -> int:

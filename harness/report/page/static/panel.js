@@ -95,13 +95,6 @@ function drawMark(mark, x, y, frame) {
       const outline = `${across[0]},${base} ${places.join(" ")} ${across.at(-1)},${base}`;
       return [svgElement("polygon", { class: `area ${look}`, points: outline })];
     }
-    case "bars": {
-      const thick = 0.7 * (y.place(0) - y.place(1));
-      const start = x.place(0);
-      return up.map((at, row) =>
-        svgElement("rect", { class: `bar ${look}`, x: start, y: at - thick / 2, width: Math.max(1, across[row] - start), height: thick }),
-      );
-    }
     case "vertical":
       return across.map((at) =>
         svgElement("line", { class: `line dotted ${look}`, x1: at, x2: at, y1: frame.y, y2: frame.y + frame.height }),
