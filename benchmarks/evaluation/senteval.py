@@ -22,9 +22,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
 from torch import nn
-from transfer import embedded
 
+from harness.data.hub import model_folder
 from harness.data.senteval import DATASETS
 from harness.evaluation.senteval_classifier import (
     CLASSIFIER_SEED,
@@ -43,6 +44,24 @@ from harness.evaluation.transfer_tasks import (
 )
 
 CPU = torch.device("cpu")
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def embedded(task: str, folder: Path | None) -> np.ndarray:
+    """The vectors of all texts of a task; from `folder` where they are, and else kept there."""
+    path = folder and folder / f"{task}.npy"
+    if path and path.exists():
+        kept: np.ndarray = np.load(path)
+        return kept
+    model = SentenceTransformer(str(model_folder(ENCODER)), device="cpu")
+    texts = DATASETS[task]().texts
+    distinct = sorted(set(texts))
+    found = dict(zip(distinct, model.encode(distinct), strict=True))
+    vectors = np.stack([found[text] for text in texts])
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, vectors)
+    return vectors
 
 
 @dataclass

@@ -54,7 +54,7 @@ SuitesOption = Annotated[
     str,
     typer.Option(
         "--suite",
-        help="sts, transfer, transfer-senteval, retrieval, geometry, graded, a Python file, "
+        help="sts, transfer-senteval, retrieval, geometry, graded, a Python file, "
         "a table of scored pairs (pairs.csv), or a task or a benchmark of mteb (mteb:STS22, "
         "mteb:MTEB-eng-v2); also several: a,b.",
     ),
@@ -93,7 +93,7 @@ def eval_(
     A suite whose scores are in the store is not measured again, unless the cosines of its test
     pairs, which `harness compare` needs, are not kept there.
 
-    Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer
+    Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer-senteval
     """
     check_caches()
     check_model(name)

@@ -7,8 +7,8 @@ do, so it is one more feature, which is always 1.
 
 SentEval trains one layer after the other, hundreds for a task. Here all folds and penalties take
 their steps together: a step is two batched matrix products. A fold whose layers have all stopped
-leaves the batch. Dev accuracies cannot be compared with those of the suite `transfer`: SentEval
-stops a training on the rows that then give its dev accuracy.
+leaves the batch. Dev accuracies are high, because SentEval stops a training on the rows that then
+give its dev accuracy.
 """
 
 from collections.abc import Sequence
@@ -263,7 +263,7 @@ def _first_weights(width: int, classes: int) -> Tensor:
     return torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach()
 
 
-def senteval_transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accuracy:
+def transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accuracy:
     """The accuracies of a task.
 
     vectors: (len(data.texts), width). `fast`: SentEval's fast mode, with 5 folds. Raises
@@ -273,11 +273,11 @@ def senteval_transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) 
     labels = {split: rows.labels for split, rows in data.items()}
     folds, training = (FAST_FOLDS, FAST_MODE) if fast else (FOLDS, TEST_MODE)
     if "all" in data:
-        return senteval_nested(features["all"], labels["all"], folds, training)
-    return senteval_single_test(features, labels, folds, training)
+        return nested_cross_validation(features["all"], labels["all"], folds, training)
+    return single_test(features, labels, folds, training)
 
 
-def senteval_nested(
+def nested_cross_validation(
     features: np.ndarray, labels: np.ndarray, folds: int = FOLDS, training: Training = TEST_MODE
 ) -> Accuracy:
     """Score MR, CR, SUBJ or MPQA, which have no test set.
@@ -302,7 +302,7 @@ def senteval_nested(
     return Accuracy(float(dev), float(np.mean(tests)), tuple(penalties))
 
 
-def senteval_single_test(
+def single_test(
     features: dict[str, np.ndarray],
     labels: dict[str, np.ndarray],
     folds: int = FOLDS,

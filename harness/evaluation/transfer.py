@@ -1,138 +1,56 @@
-"""Transfer tasks: a logistic regression on frozen embeddings, in SentEval's protocol.
+"""The suite `transfer-senteval`: SentEval's own classifiers on frozen embeddings.
 
-The protocol is in evaluation_protocol.md, section 2. scikit-learn fits every classifier that is
-tested, by Newton steps. They begin where the joint search of the penalty (logistic_search) ended.
-
-SentEval's classifier is a linear layer with an output for each class. Adam trains it with weight
-decay, that is, on mean cross entropy + weight_decay / 2 * ||weights||^2. scikit-learn's has the
-same minimum with C = 1 / (weight_decay * rows). For two classes scikit-learn has one output, and
-C = 2 / (weight_decay * rows): each of SentEval's two outputs has half of its weights, with opposite
-signs, so that their two penalties together are half of one.
-
-Three things differ from SentEval. The fit goes to the minimum, where SentEval stops Adam early on
-held-out rows (a random 5 % in a refit). The bias is not penalised. Nothing is random but the folds.
+The protocol is in evaluation_protocol.md, section 2.
 """
 
-import warnings
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
-from harness.data.senteval import Splits, archive
-from harness.evaluation.catalogue import SENTEVAL_DEV, TRANSFER_DEV
+from harness.data.senteval import DATASETS, Splits, archive
+from harness.evaluation.catalogue import TRANSFER_DEV
 from harness.evaluation.scores import Scores
 from harness.evaluation.suites import register
-from harness.evaluation.transfer_tasks import (
-    FAST_FOLDS,
-    FOLDS,
-    PENALTIES,
-    TASKS,
-    Accuracy,
-    AllTasks,
-    Axes,
-    RowSplit,
-    accuracies,
-    principal_axes,
-    search_penalties,
-    stratified_folds,
-    task_features,
-)
-
-if TYPE_CHECKING:
-    from sklearn.linear_model import LogisticRegression  # a plan names suites without it
 
 
-def transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accuracy:
-    """The accuracies of a task.
+@functools.cache
+def _task(name: str) -> Splits:
+    return DATASETS[name]()
 
-    vectors: (len(data.texts), width). `fast`: 5 folds instead of 10, as in SentEval's fast mode.
-    Raises TrialFailure when the vectors are constant or not finite.
+
+TASKS: Mapping[str, Callable[[], Splits]] = {
+    name: functools.partial(_task, name) for name in DATASETS
+}
+"""Task -> the function that reads it, once in a process"""
+
+
+# A checkpoint is chosen by one number, so the seven tasks have to be one dev task.
+class AllTasks:
+    """The seven tasks as one task, for the mean of their dev accuracies."""
+
+    def __init__(self) -> None:
+        self.tasks = [read() for read in TASKS.values()]
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of every task, one task after the other."""
+        return [text for task in self.tasks for text in task.texts]
+
+
+def dev_average(tasks: Sequence[Splits], vectors: np.ndarray) -> float:
+    """The mean of the dev accuracies x100 in fast mode (diffcse.md, section 4).
+
+    vectors: those of the texts of every task, one task after the other. DiffCSE selects its
+    checkpoints for the transfer tasks by this score.
     """
-    features = task_features(data, vectors)
-    labels = {split: rows.labels for split, rows in data.items()}
-    folds = FAST_FOLDS if fast else FOLDS
-    if "all" in data:
-        return nested_cross_validation(features["all"], labels["all"], folds)
-    return single_test(features, labels, folds)
+    from harness.evaluation.senteval_classifier import transfer
 
-
-def nested_cross_validation(
-    features: np.ndarray, labels: np.ndarray, folds: int = FOLDS
-) -> Accuracy:
-    """Score MR, CR, SUBJ or MPQA, which have no test set.
-
-    features: (rows, width) float32; labels: (rows,), from 0. In each of `folds` outer folds, an
-    inner cross-validation chooses the penalty. Dev is the mean of the best inner scores, and test
-    is the mean of the accuracies of the outer folds.
-    """
-    # One rotation for all folds, held-out rows included: it changes no minimum, so nothing leaks.
-    axes = principal_axes(features)
-    dev, test, penalties = [], [], []
-    for fitted, tested in stratified_folds(labels, folds):
-        penalty, score, model = _fit(
-            axes[fitted], labels[fitted], stratified_folds(labels[fitted], folds)
-        )
-        dev.append(score)
-        test.append(100 * model.score(axes.rows[tested], labels[tested]))
-        penalties.append(penalty)
-    return Accuracy(float(np.mean(dev)), float(np.mean(test)), tuple(penalties))
-
-
-def single_test(
-    features: dict[str, np.ndarray], labels: dict[str, np.ndarray], folds: int = FOLDS
-) -> Accuracy:
-    """Score SST-2, TREC or MRPC, which are fitted on `train` and tested on `test`.
-
-    features: (rows, width) float32, and labels: (rows,), from 0, of each split. The penalty is
-    chosen on `dev`, or else by a cross-validation on `train`.
-    """
-    from sklearn.metrics import accuracy_score, f1_score
-
-    fitted = [split for split in ("train", "dev") if split in features]
-    axes = principal_axes(np.concatenate([features[split] for split in (*fitted, "test")]))
-    classes = np.concatenate([labels[split] for split in fitted])
-    rows, train = np.arange(len(classes)), len(labels["train"])
-    splits = [(rows[:train], rows[train:])] if "dev" in fitted else stratified_folds(classes, folds)
-    penalty, dev, model = _fit(axes[rows], classes, splits, rows[:train])
-    # The rows of the test set come last.
-    predicted = model.predict(axes.rows[len(rows) :])
-    f1 = 100 * f1_score(labels["test"], predicted) if classes.max() == 1 else None
-    return Accuracy(dev, 100 * accuracy_score(labels["test"], predicted), (penalty,), f1)
-
-
-def _fit(
-    features: Axes, labels: np.ndarray, splits: list[RowSplit], rows: np.ndarray | None = None
-) -> tuple[float, float, "LogisticRegression"]:
-    """Choose a penalty over the splits, and fit it on `rows` (all of them by default).
-
-    Returns the penalty, its mean accuracy x100 over the splits, and its model of `rows`.
-    """
-    rows = np.arange(len(labels)) if rows is None else rows
-    accuracies, starts = search_penalties(features, labels, splits, rows)
-    means = accuracies.mean(0)
-    # As in SentEval: of penalties that are equal to two decimals, the smallest is taken.
-    best = int(means.round(2).argmax())
-    model = _refit(features.rows[rows], labels[rows], PENALTIES[best], starts[best])
-    return PENALTIES[best], float(means[best]), model
-
-
-def _refit(
-    features: np.ndarray, labels: np.ndarray, penalty: float, start: np.ndarray
-) -> "LogisticRegression":
-    """Fit scikit-learn's model, beginning at the coefficients `start`, (outputs, width + 1)."""
-    from scipy.linalg import LinAlgWarning
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    strength = (2 if labels.max() == 1 else 1) / (penalty * len(labels))
-    model = LogisticRegression(C=strength, solver="newton-cholesky", max_iter=1000, warm_start=True)
-    # With warm_start, scikit-learn begins at these attributes.
-    model.coef_, model.intercept_ = start[:, :-1], start[:, -1]
-    with warnings.catch_warnings():
-        # Where float32 is not enough for a Newton step, scikit-learn warns and uses L-BFGS.
-        warnings.simplefilter("ignore", LinAlgWarning)
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(features, labels)
+    starts = np.cumsum([0, *(len(task.texts) for task in tasks)])
+    parts = [vectors[start:stop] for start, stop in pairwise(starts)]
+    devs = [transfer(task, part, fast=True).dev for task, part in zip(tasks, parts, strict=True)]
+    return float(np.mean(devs))
 
 
 SENTENCES = 105_000
@@ -140,26 +58,26 @@ SENTENCES = 105_000
 
 
 @register(
-    "transfer",
+    "transfer-senteval",
     {**TASKS, TRANSFER_DEV: AllTasks},
     lambda: [archive()],
     sentences_dev=SENTENCES,
     sentences_test=SENTENCES,
 )
-def minimum(task: str, data: Splits | AllTasks, vectors: np.ndarray) -> Scores:
-    """The scores of a task with classifiers at their minimum."""
-    return accuracies(task, data, vectors, transfer)
+def accuracies(task: str, data: Splits | AllTasks, vectors: np.ndarray) -> Scores:
+    """The scores of a task: its test accuracy, or for the dev task the mean dev accuracy.
 
+    Details are the dev accuracy, F1, and the mean of the logarithms of the chosen penalties.
+    """
+    if isinstance(data, AllTasks):
+        return Scores({task: dev_average(data.tasks, vectors)})
+    from harness.evaluation.senteval_classifier import transfer  # a plan names suites without torch
 
-@register(
-    "transfer-senteval",
-    {**TASKS, SENTEVAL_DEV: AllTasks},
-    lambda: [archive()],
-    sentences_dev=SENTENCES,
-    sentences_test=SENTENCES,
-)
-def senteval(task: str, data: Splits | AllTasks, vectors: np.ndarray) -> Scores:
-    """The scores of a task with SentEval's own classifiers."""
-    from harness.evaluation.senteval_classifier import senteval_transfer
-
-    return accuracies(task, data, vectors, senteval_transfer)
+    accuracy = transfer(data, vectors)
+    details = {
+        f"{task}/dev": accuracy.dev,
+        f"{task}/penalty-log10": float(np.log10(accuracy.penalties).mean()),
+    }
+    if accuracy.f1 is not None:
+        details[f"{task}/f1"] = accuracy.f1
+    return Scores({task: accuracy.test}, details)

@@ -152,8 +152,6 @@ Setting = Literal["unsup", "semisup", "sup"]
 """Share of the training data that has labels: nothing, a part, or everything"""
 Precision = Literal["auto", "bf16", "fp16", "fp32"]
 """Numbers in which products are computed while a method trains; weights and losses are float32"""
-TRANSFER_SUITES: Mapping[object, str] = {"minimum": "transfer", "senteval": "transfer-senteval"}
-"""Classifier of the transfer tasks -> the suite that has it"""
 
 
 class MethodConfig(DecoderConfig):
@@ -185,9 +183,9 @@ class MethodConfig(DecoderConfig):
     )
     setting: Setting = "unsup"
     suite: str = Field("sts", description="the evaluation suite that measures the method")
+    # Once a choice of its own. Every key has it, so it stays, and follows from the suite.
     transfer_classifier: Literal["minimum", "senteval"] = Field(
-        "minimum",
-        description="of the suite transfer: fitted to its minimum, or SentEval's early-stopped one",
+        "minimum", description="follows from the suite: senteval for transfer-senteval"
     )
 
     @classmethod
@@ -227,8 +225,6 @@ class MethodConfig(DecoderConfig):
         """Read the values again without those that change nothing, after they were checked."""
         config = parse(values)
         unused = {*config.unused}
-        if config.suite not in TRANSFER_SUITES.values():
-            unused.add("transfer_classifier")
         if config.decodes and not may_decode(config.encoder):
             unused.update(DECODER_FIELDS)
         if isinstance(config, LowRankConfig) and config.lora_rank is None:
@@ -253,7 +249,13 @@ class MethodConfig(DecoderConfig):
         for_encoder = cls.published.get((setting, repository_of(encoder)), {})
         # The later wins: what is given is never replaced.
         values = {**for_all, **for_encoder, **cls.dependent_defaults(named), **named}
-        return values | _one_classifier(values)
+        classifier = "senteval" if values.get("suite") == "transfer-senteval" else "minimum"
+        if values.setdefault("transfer_classifier", classifier) != classifier:
+            raise UserError(
+                f"transfer_classifier follows from the suite, and is {classifier} here; leave it "
+                f"out, and write suite=transfer-senteval to measure the transfer tasks"
+            )
+        return values
 
     @field_validator("*", mode="wrap")
     @classmethod
@@ -263,21 +265,6 @@ class MethodConfig(DecoderConfig):
         In a worker of a cluster, a path opens the file that has travelled there.
         """
         return travelled(checked_number(value, parse(value)))
-
-
-def _one_classifier(values: Mapping[str, object]) -> dict[str, object]:
-    """The suite of the transfer tasks and its classifier, each of which may be named alone.
-
-    Both are recorded, so that one suite has one key. Where the two differ, the classifier counts.
-    """
-    for classifier, suite in TRANSFER_SUITES.items():
-        if values.get("suite") == suite:
-            chosen = values.get("transfer_classifier", classifier)
-            known = isinstance(chosen, str) and chosen in TRANSFER_SUITES
-            return (
-                {"suite": TRANSFER_SUITES[chosen], "transfer_classifier": chosen} if known else {}
-            )
-    return {}
 
 
 class StageOptions(TypedDict, total=False):

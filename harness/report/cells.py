@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from harness.evaluation.catalogue import DISPLAY, STAND_INS, Metric
+from harness.evaluation.catalogue import DISPLAY, Metric
 from harness.report.groups import Group, Score
 from harness.report.matching import Wanted
 from harness.report.measured_trials import MeasuredTrial
@@ -101,11 +101,10 @@ class Cell:
 
     @property
     def measured(self) -> Group | None:
-        """Our trials that the suite of the metric, or its stand-in, has measured; None: none."""
+        """Our trials that the suite of the metric has measured; None: none."""
         if self.group is None or self.metric is None:
             return None
-        own = self.group.measured(self.metric.suite)
-        return own or self.group.measured(STAND_INS.get(self.metric.suite, ""))
+        return self.group.measured(self.metric.suite)
 
     @property
     def unmeasured(self) -> list[MeasuredTrial]:
@@ -120,14 +119,6 @@ class Cell:
         return self.group is not None and not self.group.current
 
     @property
-    def stands_in(self) -> bool:
-        """Whether our score is that of another suite, in the place of the paper's."""
-        if not (self.published and self.ours and self.metric):
-            return False
-        measured = self.measured
-        return measured is not None and measured.suite != self.metric.suite
-
-    @property
     def why_not(self) -> str:
         """Why ours is not subtracted from the published number; "": it is."""
         if self.published and self.published.unlike:
@@ -137,8 +128,6 @@ class Cell:
         wanted = self.wanted
         if wanted and wanted.published_encoder:
             return f"ours is on {wanted.encoder} in the place of {wanted.published_encoder}"
-        if self.stands_in and self.metric:
-            return f"ours is of the suite {STAND_INS[self.metric.suite]}, which measures otherwise"
         measure = self.published.measure if self.published else None
         if isinstance(measure, Quantity) and not measure.compared:
             return "the two are counted differently"
@@ -190,7 +179,7 @@ class Cell:
         """Our score as text: `mean±std` and its marks; "" where there is none."""
         if self.ours is None:
             return ""
-        marks = "*" * self.stands_in + FOREIGN * self.is_foreign + LEAK * bool(self.leaks)
+        marks = FOREIGN * self.is_foreign + LEAK * bool(self.leaks)
         rank = "" if self.rank is None else f" ({self.rank})"
         shown = score_text(self.ours, self.decimals) + marks + rank
         return Bold(shown) if self.best else shown

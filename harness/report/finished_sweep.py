@@ -77,7 +77,7 @@ def next_commands(
     else:
         table = "this table again; --format latex, markdown or csv for other uses", ["table"]
     if named and own == "sts":
-        suites = "transfer,retrieval,geometry"
+        suites = "transfer-senteval,retrieval,geometry"
         one = "the best model on other tasks", ["eval", best.keys[0][:10], "--suite", suites]
     else:
         why = "the best trial: its values and scores, and the command that repeats it"

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from harness.data.user_modules import names_of_records
 from harness.errors import UserError
-from harness.evaluation.catalogue import CARDS, STAND_INS, Metric
+from harness.evaluation.catalogue import Metric
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.report.cells import Cell, Published
@@ -154,14 +154,10 @@ class Comparer:
         """The score or the quantity of our trials that a column shows."""
         measure = column.measure
         if isinstance(measure, Metric):
-            own = group.measured(measure.suite)
-            part = own or group.measured(STAND_INS.get(measure.suite, ""))
+            part = group.measured(measure.suite)
             if part is None:
                 return None
-            if measure.split == "test":
-                return part.test.get(measure.name)
-            # The dev score of a stand-in has a name of its own.
-            return part.dev.get(measure.name if own else str(CARDS[str(part.suite)].dev))
+            return (part.test if measure.split == "test" else part.dev).get(measure.name)
         if isinstance(measure, Quantity):
             return self._costs.cell(measure, group.trials)
         if measure is Special.COSINE and self._answers:
@@ -186,8 +182,6 @@ def _row(
         cells=tuple(cells),
         address=address,
         complete=all(cell.ours for cell in cells if cell.metric and cell.number is not None),
-        # What was measured by a stand-in is compared with its like alone.
-        block=("stand-in",) if any(cell.ours and cell.stands_in for cell in cells) else (),
         published_n=str(table.runs.get(row.system, "")) if source == THIS_PAPER else "",
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.data.corpora import SOURCES
-from harness.evaluation.catalogue import CARDS, DISPLAY, STAND_INS
+from harness.evaluation.catalogue import DISPLAY
 from harness.report.cells import Cell
 from harness.report.groups import Group
 from harness.report.matching import Commands, Wanted, published_values, yaml_text
@@ -53,17 +53,11 @@ def mark_notes(cells: Sequence[Cell]) -> list[str]:
     published = [cell.published for cell in cells if cell.published]
     others = {each.unlike: each.row.label for each in published if each.unlike}
     shown = [cell for cell in cells if cell.ours and cell.published]
-    suites = {cell.metric.suite for cell in shown if cell.stands_in and cell.metric}
     measures = [cell.published.measure for cell in shown if cell.published]
     stand_ins = [each.wanted for each in published if each.wanted and each.wanted.published_encoder]
     encoders = dict.fromkeys(str(wanted.published_encoder) for wanted in stand_ins)
     return [
         *(f"{OTHER_SYSTEM} {label}: {why}; no Δ" for why, label in others.items()),
-        *(
-            f"* measured with the suite {STAND_INS[suite]}; the paper used the protocol of "
-            f"{suite}: {CARDS[suite].protocol}"
-            for suite in sorted(suites)
-        ),
         *foreign(cell.group for cell in shown if cell.group),
         *dict.fromkeys(each.note for each in measures if isinstance(each, Quantity)),
         *(

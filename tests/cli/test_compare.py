@@ -109,7 +109,7 @@ def test_the_average_is_the_last_row(
     assert high - low < np.mean([row[4] - row[3] for name, row in rows.items() if name != "avg"])
 
 
-@pytest.mark.parametrize("suite", ["transfer", "retrieval", "geometry"])
+@pytest.mark.parametrize("suite", ["transfer-senteval", "retrieval", "geometry"])
 def test_what_is_no_correlation_is_not_compared(
     suite: str,
     harness: Any,

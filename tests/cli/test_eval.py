@@ -724,9 +724,11 @@ def test_a_cut_archive(harness: Any, senteval: Callable[..., Path], store: Path)
 def test_a_broken_archive(harness: Any, senteval: Callable[..., Path], store: Path) -> None:
     archive = senteval()
     archive.write_bytes(b"this is no archive")
-    answer = harness("eval", "tiny-bert", "--suite", "transfer,graded,retrieval", "--store", store)
+    answer = harness(
+        "eval", "tiny-bert", "--suite", "transfer-senteval,graded,retrieval", "--store", store
+    )
     assert (answer.code, answer.err) == (1, "")
-    for name in ("transfer", "retrieval"):
+    for name in ("transfer-senteval", "retrieval"):
         row = evaluation(store, name)
         assert (row.status, row.test) == ("failed", {})
         assert f"{archive}" in str(row.reason)

@@ -1,13 +1,10 @@
-"""Classification by scikit-learn alone, for the tests of the transfer tasks."""
+"""Problems and folds for the tests of the transfer tasks."""
 
 from collections.abc import Callable
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
-
-from harness.evaluation import transfer_tasks
 
 
 @pytest.fixture
@@ -28,18 +25,6 @@ def problem() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
 
 
 @pytest.fixture
-def fitted() -> Callable[..., LogisticRegression]:
-    """fitted(features, labels, weight_decay): scikit-learn's model at the minimum."""
-
-    def fit(features: np.ndarray, labels: np.ndarray, weight_decay: float) -> LogisticRegression:
-        strength = (2 if labels.max() == 1 else 1) / (weight_decay * len(labels))
-        model = LogisticRegression(C=strength, solver="newton-cholesky", tol=1e-9, max_iter=1000)
-        return model.fit(features.astype(np.float64), labels)
-
-    return fit
-
-
-@pytest.fixture
 def stratified() -> Callable[..., list[tuple[np.ndarray, np.ndarray]]]:
     """stratified(labels, folds): SentEval's folds as (rows, held-out rows)."""
 
@@ -48,9 +33,3 @@ def stratified() -> Callable[..., list[tuple[np.ndarray, np.ndarray]]]:
         return list(splitter.split(labels, labels))
 
     return split
-
-
-@pytest.fixture
-def exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search goes on to where float32 ends, so that every row falls on the right side."""
-    monkeypatch.setattr(transfer_tasks, "TOLERANCE", 5e-5)

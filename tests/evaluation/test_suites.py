@@ -308,5 +308,5 @@ def test_a_file_that_fails_to_import(text: str, tmp_path: Path) -> None:
 
 
 def test_an_unknown_suite_names_the_nearest() -> None:
-    with pytest.raises(UserError, match=r'"transfr"; did you mean "transfer"\?'):
-        suite("transfr")
+    with pytest.raises(UserError, match=r'"transfer"; did you mean "transfer-senteval"\?'):
+        suite("transfer")

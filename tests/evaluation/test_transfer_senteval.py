@@ -17,8 +17,8 @@ from harness.evaluation.senteval_classifier import (
     Rows,
     fit,
     given_fold,
-    senteval_nested,
-    senteval_single_test,
+    nested_cross_validation,
+    single_test,
     split_fold,
 )
 from harness.evaluation.transfer_tasks import task_features
@@ -174,7 +174,7 @@ def test_nested_cross_validation_is_sentevals(
 ) -> None:
     """As MR, CR, SUBJ and MPQA are scored."""
     features, labels = problem(90, 2, seed=4)
-    found = senteval_nested(features, labels, 2)
+    found = nested_cross_validation(features, labels, 2)
     penalties, devs, tests = [], [], []
     for rows, others in stratified(labels, 2):
         penalty, dev = chosen(features[rows], labels[rows], 2)
@@ -195,7 +195,7 @@ def test_cross_validation_and_one_test_are_sentevals(
 ) -> None:
     """As MRPC and TREC are scored."""
     features, labels = problem(220, classes, seed=5)
-    found = senteval_single_test(
+    found = single_test(
         {"train": features[:120], "test": features[120:]},
         {"train": labels[:120], "test": labels[120:]},
         folds=2,
@@ -215,7 +215,7 @@ def test_a_given_dev_set_stops_and_chooses(problem: Make) -> None:
     """As SST-2 is scored."""
     features, labels = problem(300, 2, seed=6)
     parts = {"train": slice(160), "dev": slice(160, 220), "test": slice(220, 300)}
-    found = senteval_single_test(
+    found = single_test(
         *({name: values[part] for name, part in parts.items()} for values in (features, labels))
     )
     scores, tests = [], []

@@ -12,6 +12,7 @@ from harness.trials.store import Store
 
 Add = Callable[..., str]
 
+TRANSFER = "transfer-senteval"
 NEVER_RUN = "f" * 32
 """Key of a trial that is in no store"""
 
@@ -75,9 +76,12 @@ def test_a_finished_evaluation_stands_before_a_partial_one(
     for partial in (partial_first, not partial_first):
         found = {"status": "partial", "reason": "no trec"} if partial else {}
         add_evaluation(
-            "transfer", {"mr": 80.0} if partial else {"mr": 81.0, "trec": 90.0}, of=of, **found
+            TRANSFER,
+            {"mr": 80.0} if partial else {"mr": 81.0, "trec": 90.0},
+            of=of,
+            **found,
         )
-    part = group_of(store).measured("transfer")
+    part = group_of(store).measured(TRANSFER)
     assert part is not None
     assert (part.n, part.test["mr"].mean, part.test["trec"].mean) == ("1", 81.0, 90.0)
 
@@ -125,19 +129,22 @@ def test_equal_names_in_two_suites_are_two_metrics(
 def test_an_evaluation_of_something_else_is_not_merged(
     store: Store, add_trial: Add, add_evaluation: Add, different: dict[str, Any]
 ) -> None:
-    add_evaluation("transfer", {"mr": 80.0}, of=add_trial(), **different)
+    add_evaluation(TRANSFER, {"mr": 80.0}, of=add_trial(), **different)
     groups = comparable_groups(store.read().table)
     assert sorted([part.suite for part in group.parts] for group in groups) == [
         ["sts"],
-        ["transfer"],
+        [TRANSFER],
     ]
 
 
 def test_another_seed_is_another_trial(store: Store, add_trial: Add, add_evaluation: Add) -> None:
     add_trial(seed=0)
-    add_evaluation("transfer", {"mr": 80.0}, of=NEVER_RUN, seed=1)
+    add_evaluation(TRANSFER, {"mr": 80.0}, of=NEVER_RUN, seed=1)
     group = group_of(store)
-    assert [(part.suite, part.n) for part in group.parts] == [("sts", "1"), ("transfer", "1")]
+    assert [(part.suite, part.n) for part in group.parts] == [
+        ("sts", "1"),
+        (TRANSFER, "1"),
+    ]
     assert (group.n, dict(group.test)) == ("2", {})
 
 
@@ -145,9 +152,9 @@ def test_a_suites_part_has_only_the_trials_that_it_measured(
     store: Store, add_trial: Add, add_evaluation: Add
 ) -> None:
     keys = [add_trial(score=score) for score in (70.0, 71.0, 72.0)]
-    add_evaluation("transfer", {"mr": 80.0}, of=keys[1])
+    add_evaluation(TRANSFER, {"mr": 80.0}, of=keys[1])
     group = group_of(store)
-    transfer = group.measured("transfer")
+    transfer = group.measured(TRANSFER)
     assert transfer is not None
     assert (transfer.n, transfer.keys) == ("1", (keys[1],))
     assert {cell.n for cell in transfer.test.values()} == {1}
@@ -163,7 +170,11 @@ def test_subsets_of_the_labels_are_a_design_in_every_suite(
             drawn = {"label_fraction": 0.01, "subset": subset}
             key = add_trial(drawn, seed=seed)
             add_evaluation(
-                "transfer", {"mr": accuracy + 10 * subset}, of=key, configuration=drawn, seed=seed
+                TRANSFER,
+                {"mr": accuracy + 10 * subset},
+                of=key,
+                configuration=drawn,
+                seed=seed,
             )
     (_, transfer) = group_of(store).parts
     found = transfer.test["mr"].components
@@ -175,9 +186,9 @@ def test_an_average_needs_all_of_its_tasks(
     store: Store, add_trial: Add, add_evaluation: Add
 ) -> None:
     transfer = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc", "transfer-avg")
-    add_evaluation("transfer", dict.fromkeys(transfer, 80.0), of=add_trial())
-    add_evaluation("transfer", dict.fromkeys(transfer[1:], 80.0), of=add_trial(), status="partial")
-    part = group_of(store).measured("transfer")
+    add_evaluation(TRANSFER, dict.fromkeys(transfer, 80.0), of=add_trial())
+    add_evaluation(TRANSFER, dict.fromkeys(transfer[1:], 80.0), of=add_trial(), status="partial")
+    part = group_of(store).measured(TRANSFER)
     assert part is not None
     assert (part.n, set(part.test)) == ("2", set(transfer[1:-1]))
 
@@ -186,7 +197,7 @@ def test_a_failed_evaluation_changes_nothing(
     store: Store, add_trial: Add, add_evaluation: Add
 ) -> None:
     key = add_trial()
-    add_evaluation("transfer", {}, of=key, status="failed", reason="no data")
+    add_evaluation(TRANSFER, {}, of=key, status="failed", reason="no data")
     assert [part.suite for part in group_of(store).parts] == ["sts"]
 
 
@@ -199,7 +210,7 @@ def test_a_model_that_was_never_a_trial(
         "configuration": {"pooling": "mean", "suite": "sts"},
         "steps": steps,
     }
-    add_evaluation("transfer", {"mr": 80.0}, of=NEVER_RUN, seed=0, **pooled)
+    add_evaluation(TRANSFER, {"mr": 80.0}, of=NEVER_RUN, seed=0, **pooled)
     add_evaluation("geometry", {"alignment": 0.2}, of=NEVER_RUN, seed=0, **pooled)
     group = group_of(store)
     assert (group.n, group.keys, group.selects) == ("–", (NEVER_RUN,), "stsb-dev")
@@ -207,7 +218,7 @@ def test_a_model_that_was_never_a_trial(
 
 
 def test_a_trained_trial_that_is_gone_has_a_seed(store: Store, add_evaluation: Add) -> None:
-    add_evaluation("transfer", {"mr": 80.0}, of=NEVER_RUN, steps=100, seed=0)
+    add_evaluation(TRANSFER, {"mr": 80.0}, of=NEVER_RUN, steps=100, seed=0)
     assert group_of(store).n == "1"
 
 
@@ -230,6 +241,6 @@ def test_dev_decides_over_the_trials_that_have_it(
     store: Store, add_trial: Add, add_evaluation: Add
 ) -> None:
     add_trial(dev={"stsb-dev": 81.0})
-    add_evaluation("transfer", {"mr": 80.0}, of=NEVER_RUN, seed=77)
+    add_evaluation(TRANSFER, {"mr": 80.0}, of=NEVER_RUN, seed=77)
     group = group_of(store)
     assert (group.n, group.dev_mean) == ("2", 81.0)

@@ -69,15 +69,6 @@ def test_the_columns_of_an_ablation_are_two_runs(
     ]
 
 
-def test_transfer_dev_of_another_classifier_is_marked(
-    paper: Paper, add_trial: Add, add_evaluation: Add
-) -> None:
-    of = add_trial(dev={"stsb-dev": 81.0})
-    add_evaluation("transfer", {}, of=of, dev={"transfer-dev": 84.0})
-    _, ours, _ = lines(paper("diffcse", 3), "SimCSE [")
-    assert ours[2:] == ["1", "81.00", "84.00*"]
-
-
 def test_a_row_takes_only_its_own_variant(paper: Paper, add_trial: Add) -> None:
     add_trial(ABLATION | {"contrastive": False}, method="diffcse", dev={"stsb-dev": 50.0})
     add_trial(ABLATION | {"masking_ratio": 0.4}, method="diffcse", dev={"stsb-dev": 99.0})

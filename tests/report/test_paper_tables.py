@@ -191,34 +191,6 @@ def test_many_rows_are_in_groups_by_their_average(store: Store, add_trial: AddTr
     }
 
 
-def test_a_stand_in_is_marked_and_compared_with_its_like_alone(
-    store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str]
-) -> None:
-    """DiffCSE's Table 2 was measured with SentEval's classifier."""
-    tasks = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc", "transfer-avg")
-    for values, suite, score in (
-        ({}, "transfer", 90.0),
-        ({"masked_language_weight": 0.1}, "transfer", 70.0),
-        (TRANSFER_TUNED, "transfer-senteval", 80.0),
-    ):
-        method = "diffcse" if values == TRANSFER_TUNED else "simcse"
-        for shift in (0.0, 1.0):
-            key = add_trial(values, method=method)
-            scores = dict.fromkeys(tasks, score + shift)
-            add_evaluation(suite, scores, key, values, method=method)
-    sheet = sheet_of(store, "diffcse", 1)
-    rows = {row.names[0].partition(" [")[0]: row for row in sheet.rows}
-    found = {name: row.cells[0] for name, row in rows.items() if row.cells[0].ours}
-    assert {
-        name: ("*" if cell.stands_in else "", cell.best, cell.difference_text)
-        for name, cell in found.items()
-    } == {
-        "SimCSE-BERT base": ("*", True, ""),
-        "SimCSE-BERT base w/ MLM": ("*", False, ""),
-        "DiffCSE-BERT base": ("", False, "-2.19≈"),
-    }
-
-
 def test_one_line_says_how_a_table_is_filled(store: Store) -> None:
     commands = Commands(METHODS, Path("results/trials"))
     sheet = paper_tables(store.read(), "diffaug", commands, "1")[0]

@@ -56,7 +56,7 @@ def test_every_cell_of_a_table_has_its_address(
 ) -> None:
     add_trial(method="d2cse", score=70.0)
     key = add_trial(score=75.0)
-    add_evaluation("transfer", {"mr": 81.0, "transfer-avg": 82.0}, of=key)
+    add_evaluation("transfer-senteval", {"mr": 81.0, "transfer-avg": 82.0}, of=key)
     for sheet in store_tables(store.read(), store.folder):
         for row in sheet.rows:
             for metric, cell in zip(sheet.metrics, row.cells, strict=True):
@@ -102,7 +102,7 @@ def test_a_score_of_another_suite_is_measured_again(
 ) -> None:
     """The trial alone would not give it; and small numbers keep the digits of their table."""
     key = add_trial(suite="sts")
-    add_evaluation("transfer", {"mr": 81.0}, of=key)
+    add_evaluation("transfer-senteval", {"mr": 81.0}, of=key)
     add_evaluation("geometry", {"alignment": 0.0838, "uniformity": -1.5}, of=key)
     lines = shown("1.alignment")
     assert lines[1] == "ours: 0.0838 (1 trial)"
@@ -116,9 +116,9 @@ def test_of_a_model_that_was_never_a_trial_the_right_suite_is_named(
     add_evaluation: Callable[..., str], shown: Shown
 ) -> None:
     pooled = {"method": "pooling", "configuration": {"pooling": "mean"}, "steps": None, "seed": 0}
-    for suite, metric in (("retrieval", "recall@1"), ("transfer", "mr")):
+    for suite, metric in (("retrieval", "recall@1"), ("transfer-senteval", "mr")):
         add_evaluation(suite, {metric: 80.0}, of="f" * 32, **pooled)
-    assert "--suite transfer " in shown("1.mr")[-1]
+    assert "--suite transfer-senteval " in shown("1.mr")[-1]
     assert "--suite retrieval " in shown("1.r@1")[-1]
 
 

@@ -17,6 +17,7 @@ from harness.trials.store import Store
 
 Add = Callable[..., str]
 
+SUITE, TRANSFER_DEV = "transfer-senteval", "transfer-senteval-dev"
 TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc", "transfer-avg")
 RETRIEVAL = {"recall@10": 90.0, "recall@1": 80.0, "recall@5": 88.0, "recall@3": 85.0}
 GEOMETRY = {
@@ -57,7 +58,7 @@ def test_each_suite_has_its_columns_in_the_papers_order(
     store: Store, add_trial: Add, add_evaluation: Add
 ) -> None:
     key = add_trial()
-    add_evaluation("transfer", dict.fromkeys(TRANSFER, 80.0), of=key)
+    add_evaluation(SUITE, dict.fromkeys(TRANSFER, 80.0), of=key)
     add_evaluation("retrieval", RETRIEVAL, of=key)
     add_evaluation("geometry", GEOMETRY, of=key)
     assert [(title, sheet.columns[4:]) for title, sheet in sheets(store).items()] == [
@@ -76,7 +77,10 @@ def test_each_suite_has_its_columns_in_the_papers_order(
                 "Avg.",
             ],
         ),
-        ("suite transfer", ["dev", "MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC", "Avg."]),
+        (
+            f"suite {SUITE}",
+            ["dev", "MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC", "Avg."],
+        ),
         ("suite retrieval", ["dev", "R@1", "R@3", "R@5", "R@10"]),
         ("suite geometry", ["dev", "Alignment", "Uniformity", "mean cosine", "first component"]),
     ]
@@ -106,28 +110,31 @@ def test_alignment_and_uniformity_have_four_decimals(
 def test_each_suite_has_its_own_n(store: Store, add_trial: Add, add_evaluation: Add) -> None:
     keys = [add_trial(score=score) for score in (74.0, 75.0, 76.0)]
     add_evaluation(
-        "transfer", dict.fromkeys(TRANSFER, 80.0), of=keys[2], dev={"transfer-dev": 83.0}
+        SUITE,
+        dict.fromkeys(TRANSFER, 80.0),
+        of=keys[2],
+        dev={TRANSFER_DEV: 83.0},
     )
     for key, recall in zip(keys[:2], (80.0, 82.0), strict=True):
         add_evaluation("retrieval", RETRIEVAL | {"recall@1": recall}, of=key)
     found = sheets(store)
     assert [lines(sheet)[0][3] for sheet in found.values()] == ["3", "1", "2"]
     assert lines(found[""])[0][-1] == "75.00±1.00"
-    assert found["suite transfer"].columns[4:6] == ["dev", "transfer dev"]
-    assert lines(found["suite transfer"])[0][4:7] == ["80.00", "83.00", "80.00"]
+    assert found[f"suite {SUITE}"].columns[4:6] == ["dev", "transfer dev"]
+    assert lines(found[f"suite {SUITE}"])[0][4:7] == ["80.00", "83.00", "80.00"]
     assert lines(found["suite retrieval"])[0][5] == "81.00±1.41"
 
 
 def test_captions_say_what_is_measured(store: Store, add_trial: Add, add_evaluation: Add) -> None:
     key = add_trial()
-    add_evaluation("transfer", {"mr": 80.0}, of=key)
+    add_evaluation(SUITE, {"mr": 80.0}, of=key)
     add_evaluation("retrieval", RETRIEVAL, of=key)
     add_evaluation("geometry", GEOMETRY, of=key)
     add_evaluation("mine", {"f1": 0.5}, of=key)
     captions = {title: sheet.caption for title, sheet in sheets(store).items()}
     assert captions.pop("").startswith("Spearman x100")
     for title, words in {
-        "suite transfer": ["Accuracy x100", "logistic regression", "10-fold"],
+        f"suite {SUITE}": ["Accuracy x100", "SentEval's own classifier", "10-fold"],
         "suite retrieval": [
             "percent",
             "distinct sentences of STS-B test",
@@ -149,11 +156,11 @@ def test_a_partial_evaluation_is_shown_and_named(
 ) -> None:
     partial = {"status": "partial", "reason": "mrpc: no such file", "seed": 0}
     found = dict.fromkeys(TRANSFER[:6], 80.0) | {"transfer-avg": 80.0}
-    add_evaluation("transfer", found, of=add_trial(seed=0), **partial)
-    sheet = sheets(store)["suite transfer"]
+    add_evaluation(SUITE, found, of=add_trial(seed=0), **partial)
+    sheet = sheets(store)[f"suite {SUITE}"]
     assert lines(sheet)[0][5:] == [*["80.00"] * 6, "", ""]
     assert list(sheet.notes) == [
-        "1 partial evaluation: simcse unsup bert-base-uncased seed 0, transfer (mrpc: no such file)"
+        f"1 partial evaluation: simcse unsup bert-base-uncased seed 0, {SUITE} (mrpc: no such file)"
     ]
 
 
@@ -259,9 +266,13 @@ def test_records_have_the_uncertainty_of_one_model(
 ) -> None:
     keys = [add_trial(), add_trial()]
     interval = {"standard_error": 0.5, "low": 79.0, "high": 81.0}
-    spread = {"uncertainty": {"mr": interval, "recall@1": interval, "transfer-dev": interval}}
+    spread = {"uncertainty": {"mr": interval, "recall@1": interval, TRANSFER_DEV: interval}}
     add_evaluation(
-        "transfer", {"mr": 80.0, "cr": 70.0}, of=keys[0], dev={"transfer-dev": 80.0}, **spread
+        SUITE,
+        {"mr": 80.0, "cr": 70.0},
+        of=keys[0],
+        dev={TRANSFER_DEV: 80.0},
+        **spread,
     )
     for key in keys:
         add_evaluation("retrieval", {"recall@1": 80.0}, of=key, **spread)
@@ -270,8 +281,8 @@ def test_records_have_the_uncertainty_of_one_model(
     frame = pandas.read_parquet(path)
     known = frame[frame.standard_error.notna()]
     assert sorted(zip(known.suite, known.split, known.metric, known.n, strict=True)) == [
-        ("transfer", "dev", "transfer-dev", 1),
-        ("transfer", "test", "mr", 1),
+        (SUITE, "dev", TRANSFER_DEV, 1),
+        (SUITE, "test", "mr", 1),
     ]
     assert set(zip(known.standard_error, known.low, known.high, strict=True)) == {(0.5, 79.0, 81.0)}
     assert set(frame[frame.metric == "recall@1"].n) == {2}

@@ -1,10 +1,5 @@
-"""YAML of users, read safely and within bounds, with the line of every key.
+"""YAML of users, read by the safe loader, with the line of every key."""
 
-A few lines of YAML can stand for billions of values (aliases of aliases), and deeply nested
-brackets end the process in some parsers; here no text costs more than about a second.
-"""
-
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -17,21 +12,13 @@ from harness.inputs import read_text
 
 LARGEST = 2**20
 """Bytes of a file"""
-DEEPEST = 50
-"""Mappings and lists inside one another"""
-MOST_VALUES = 50_000
-"""Keys and values of a text, as they are written and with each alias replaced"""
-_HUGE = re.compile(r"[-+]?(0[bx][0-9a-fA-F_]{100,}|[0-9_:]{100,})")
-"""A whole number that is so long that Python may refuse to print it"""
-# libyaml is ten times faster, where PyYAML was built with it.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Location = tuple[str | int, ...]
 """The keys and list indices that lead from the root of the file to a part of it"""
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class BadYaml(Exception):
-    """A text is no YAML, or beyond the bounds; the message is the reason."""
+    """A text is no YAML; the message is the reason."""
 
     def __init__(self, problem: str, line: int | None = None) -> None:
         """line: where it is, counted from 1; None: not known."""
@@ -88,7 +75,7 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Read a YAML file, with the safe loader and within bounds.
+    """Read a YAML file of at most LARGEST bytes, with the safe loader.
 
     Raises UserError for a missing file, broken YAML, a key that is written twice, or a file that
     does not hold a mapping.
@@ -101,6 +88,8 @@ def read_document(path: Path) -> Document:
             raise UserError(f"{path}: the file must be a mapping of keys to values")
         _walk(root, (), lines, path)  # first, because construction merges `<<` into its mapping
         return Document(path, _constructed(root), lines)
+    except RecursionError as error:
+        raise UserError(f"{path}: not valid YAML: {_bad(error)}") from None
     except BadYaml as error:
         line = "" if error.line is None else f", line {error.line}"
         raise UserError(f"{path}{line}: not valid YAML: {error}") from None
@@ -114,9 +103,8 @@ def read_value(text: str) -> Any:
 def _composed(text: str) -> yaml.Node | None:
     """The root of a text's tree of nodes, which know their lines; None: the text is empty."""
     try:
-        _check_bounds(text)
-        return yaml.compose(text, Loader=_Loader)
-    except yaml.YAMLError as error:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError) as error:
         raise _bad(error) from None
 
 
@@ -124,7 +112,7 @@ def _constructed(root: yaml.Node | None) -> Any:
     """The value that a tree of nodes stands for."""
     if root is None:
         return None
-    loader = _Loader("")
+    loader = yaml.SafeLoader("")
     try:
         return loader.construct_document(root)
     # An impossible date is a ValueError, an empty `!!int` an IndexError, and so on.
@@ -135,46 +123,11 @@ def _constructed(root: yaml.Node | None) -> Any:
 
 
 def _bad(error: Exception) -> BadYaml:
+    if isinstance(error, RecursionError):
+        return BadYaml("it is nested too deep, or a part of it contains itself")
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
     return BadYaml(problem, mark.line + 1 if mark else None)
-
-
-def _check_bounds(text: str) -> None:
-    """Refuse what is too deep or too much from the events, before nodes or values are made."""
-    written, open_parts, sizes = 0, list[tuple[str | None, int]](), dict[str, int | None]()
-    """sizes: anchor -> its values with each alias replaced; None: it has not ended"""
-    total = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        assert event.start_mark is not None  # every event of a text has a place
-        line = event.start_mark.line + 1
-        anchor = getattr(event, "anchor", None)
-        written += isinstance(event, yaml.NodeEvent)
-        total += isinstance(event, yaml.NodeEvent)
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_parts.append((anchor, total - 1))
-            if anchor:
-                sizes[anchor] = None
-        elif isinstance(event, yaml.CollectionEndEvent):
-            name, before = open_parts.pop()
-            if name:
-                sizes[name] = total - before
-        elif isinstance(event, yaml.AliasEvent) and anchor in sizes:
-            if (size := sizes[anchor]) is None:
-                raise BadYaml("a part of the text contains itself", line)
-            total += size - 1
-        elif isinstance(event, yaml.ScalarEvent):
-            if anchor:
-                sizes[anchor] = 1
-            if _HUGE.fullmatch(event.value):
-                digits = len(event.value)
-                raise BadYaml(f"a whole number of {digits} digits is beyond 64 bits", line)
-        if len(open_parts) > DEEPEST:
-            raise BadYaml(f"more than {DEEPEST} levels of nesting", line)
-        if written > MOST_VALUES:
-            raise BadYaml(f"more than {MOST_VALUES} keys and values", line)
-        if total > MOST_VALUES:
-            raise BadYaml(f"its aliases stand for more than {MOST_VALUES} values", line)
 
 
 def _walk(node: Any, location: Location, lines: dict[Location, int], path: Path) -> None:
