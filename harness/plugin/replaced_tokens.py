@@ -1,16 +1,20 @@
 """The hyperparameters that replaced-token detection adds to a method (DiffCSE, D2CSE)."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Unpack
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from harness.choices import Reduction
 from harness.data.revisions import repository_of
-from harness.plugin.config import TrainingConfig
+from harness.plugin.config import StageOptions, TrainingConfig
+from harness.plugin.stage import LossWeight, Stage
 
 CORRUPTIONS = "corruptions"
 """Name of the artefact of static corruptions"""
+DETECTION = "replaced_tokens"
+"""Name of the detection loss, whose weight is lambda"""
 DISTILLED = {"bert": "distilbert-base-uncased", "roberta": "distilroberta-base"}
 """First part of an encoder's name -> the generator of the papers (diffcse.md, section 1)"""
 
@@ -30,6 +34,11 @@ class ReplacedTokenConfig(TrainingConfig):
         "mean_all",
         description="of the detection loss: mean over all positions, or without padding, or a sum",
     )
+    rtd_texts: Literal["mean", "sum"] = Field(
+        "mean",
+        description="of an item's two views, or of its three NLI sentences: the mean of their "
+        "detection losses, or their sum, which D2CSE prints (lambda counts once for each)",
+    )
     generator: str = Field(
         "", description="masked language model; default: the encoder's distilled sibling"
     )
@@ -42,6 +51,28 @@ class ReplacedTokenConfig(TrainingConfig):
     static_corruption: bool = Field(
         False, description="corrupt the corpus once, one edit per view, for all trials"
     )
+
+    def deciding(self) -> dict[str, Any]:
+        """The mean of the texts is left out: trials from before this choice keep their keys."""
+        values = super().deciding()
+        if self.rtd_texts == "mean":
+            del values["rtd_texts"]
+        return values
+
+    def stage(
+        self,
+        name: str,
+        *,
+        trains: Iterable[str] | Mapping[str, str] = ("*",),
+        streams: Mapping[str, int] | None = None,
+        losses: Mapping[str, LossWeight] | None = None,
+        **options: Unpack[StageOptions],
+    ) -> Stage:
+        """A stage in which lambda counts once for each text, where the texts are summed."""
+        if losses and self.rtd_texts == "sum" and DETECTION in losses:
+            texts = 3 if self.setting == "sup" else 2
+            losses = {**losses, DETECTION: texts * self.replaced_token_weight}
+        return super().stage(name, trains=trains, streams=streams, losses=losses, **options)
 
     @field_validator("generator")
     @classmethod

@@ -1,11 +1,14 @@
 """Every shipped search space can be planned; each ablation plans the cells of its table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.plugin import registry
+from harness.plugin.resolution import resolve
+from harness.report.published import load_systems
 from harness.sweeps.spaces.named_spaces import shipped_spaces
 from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.space import load_space
@@ -71,6 +74,27 @@ def test_schedules_without_the_weight_need_no_search() -> None:
         "sup-unsup": False,
         "sup-joint": True,
     }
+
+
+def test_edits_in_the_contrastive_loss_train_as_simcse_does() -> None:
+    """Table 15 of DiffCSE, by the space and by the table: SimCSE's rate, batches, epochs, head."""
+    shared = ("learning_rate", "batch_size", "epochs", "head", "temperature")
+
+    def training(method: str, values: Mapping[str, Any]) -> list[Any]:
+        config = resolve(registry.load(method), values)
+        return [getattr(config, name) for name in shared]
+
+    simcse = training("simcse", {})
+    found = searches(*load_space(shipped_spaces()["diffcse-table15"]), Overrides())
+    edited = [each.fixed for each in found if "objective" in each.fixed]
+    augmented = [values for values in edited if values["objective"] != "detection"]
+    run = load_systems().systems["simcse-edited"]
+    assert run is not None
+    augmented += [{**run.configuration, **values} for values in run.variants.values()]
+    assert len(augmented) == 6 + 6
+    assert [training("diffcse", values) for values in augmented] == [simcse] * 12
+    equivariance = [values for values in edited if values["objective"] == "detection"]
+    assert [training("diffcse", values)[0] for values in equivariance] == [7e-6] * 3
 
 
 def test_a_path_in_the_checkout_means_the_shipped_ablation(

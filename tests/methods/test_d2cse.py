@@ -554,6 +554,52 @@ def test_a_discriminator_without_prompts_reaches_them_through_h(
     assert method.prompts.table.grad.abs().max() > 0
 
 
+# The sum over the texts of an item
+
+
+@pytest.mark.parametrize(("setting", "texts"), [("unsup", 2), ("sup", 3)])
+def test_the_sum_over_texts_is_that_of_their_means(
+    kit_for: KitFor, setting: str, texts: int, watch: Watch
+) -> None:
+    """D2CSE's supervised loss, against cross entropies of each text in float64."""
+    kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, rtd_texts="sum")
+    method = build(kit)
+    editor, detector = watch(method.editor), watch(method.detector)
+    value = losses(kit, method)["replaced_tokens"].item()
+    (edited,), (logits,) = editor.results, detector.results
+    wrong = torch.logsumexp(logits.detach().double(), -1)
+    labels = edited.labels[:, :, None]
+    terms = wrong - logits.detach().double().gather(-1, labels)[..., 0]
+    printed = sum(terms[text::texts].mean() for text in range(texts))
+    weight = method.stages(kit.config)[0].losses["replaced_tokens"]
+    assert weight * value == pytest.approx(0.005 * float(printed), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_a_third_of_lambda_with_the_sum_trains_the_same(kit_for: KitFor) -> None:
+    weights = []
+    for values in (
+        {"replaced_token_weight": 0.75},
+        {"replaced_token_weight": 0.25, "rtd_texts": "sum"},
+        {"replaced_token_weight": 0.75, "rtd_texts": "sum"},
+    ):
+        kit = kit_for("d2cse", setting="sup", prompt_length=LENGTH, max_steps=4, **values)
+        method = build(kit)
+        torch.manual_seed(1)
+        Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+        weights.append(method.prompts.table.detach().clone())
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2]), "the same lambda is another training"
+
+
+@pytest.mark.parametrize("method", ["d2cse", "diffcse"])
+def test_the_mean_over_texts_is_in_no_key(method: str) -> None:
+    plain = resolve(registry.load(method), {"setting": "sup"})
+    summed = resolve(registry.load(method), {"setting": "sup", "rtd_texts": "sum"})
+    assert summed.deciding() == {**plain.deciding(), "rtd_texts": "sum"}
+    assert "rtd_texts" not in plain.deciding()
+
+
 # Corruptions made beforehand, precision, memory
 
 
