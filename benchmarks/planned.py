@@ -87,6 +87,8 @@ def main() -> None:
         values = {key: value for key, value in wanted.items() if key in known}
         if name == "clsr":
             values |= {"pairs": "snli-heldout-entailments", "batch_size": 512, "max_steps": 100}
+        if name == "isbert":
+            values["sentences"] = "snli-dev"
         values["setting"] = setting
         command = [sys.executable, __file__, "--child", json.dumps([name, values])]
         done = subprocess.run(

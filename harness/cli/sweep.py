@@ -14,7 +14,6 @@ from harness.cli.output import Screen, echo
 from harness.cli.progress import working
 from harness.cli.sweep_options import with_sweep_options
 from harness.cli.table import print_sheets, print_table
-from harness.errors import UserError
 from harness.files import cache_folder, written_whole
 from harness.report.published import load_paper
 from harness.targets.options import SweepOptions
@@ -160,8 +159,6 @@ def prepare(options: SweepOptions) -> None:
 
 def _print_papers(options: SweepOptions, device: str | None, gpus: int | None) -> None:
     """Print what all tables of the papers cost."""
-    if options.space is not None or options.of_table:
-        raise UserError("--papers prices all tables, so no space and no table is named beside it")
     from harness.targets.paper_costs import paper_costs
 
     console = Screen()

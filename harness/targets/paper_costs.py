@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from harness.data.corpora import published_sizes
+from harness.errors import UserError
 from harness.report.published import load_paper, papers
 from harness.sweeps.plan import Plan, plan_sweep
 from harness.sweeps.spaces.search import Search
@@ -29,6 +30,8 @@ def paper_plans(
     tables are those of the options; the corpora count with their published sizes, also where
     smaller ones stand in for them.
     """
+    if options.space is not None or options.of_table:
+        raise UserError("--papers prices all tables, so no space and no table is named beside it")
     together, tables = dict[str, Search](), 0
     with published_sizes():
         for paper in papers():
