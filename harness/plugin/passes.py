@@ -1,8 +1,7 @@
 """Arithmetic of a method, as it declares it for plans: passes through encoders, and products.
 
 Nothing here decides a result, so a plugin's folder has it in a file of its own, `passes.py`, which
-is no part of a trial's key. A test counts the operations of real steps beside it, and
-`harness check` does so for a user's method.
+is no part of a trial's key. A test counts the operations of real steps of the shipped methods.
 """
 
 import re
