@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import NotHere, UserError
@@ -102,7 +103,9 @@ class Prices:
         """device: None where none is known. cores: CPU cores of a trial."""
         self.device, self.other, self.cores = device, other, cores
         names = sorted({search.name for search in searches})
-        finished = (pc.field("status") == "finished") & pc.field("method").isin(names)
+        finished = (pc.field("status") == "finished") & pc.field("method").isin(
+            pa.array(names, pa.string())
+        )
         self._finished = store.read(_COLUMNS, finished).table
         self._factors: dict[tuple[str, ...], Bounds | None] = {}
         self._made: dict[str, Bounds] = {}
