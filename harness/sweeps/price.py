@@ -103,10 +103,9 @@ class Prices:
         """device: None where none is known. cores: CPU cores of a trial."""
         self.device, self.other, self.cores = device, other, cores
         names = sorted({search.name for search in searches})
-        finished = (pc.field("status") == "finished") & pc.field("method").isin(
-            pa.array(names, pa.string())
-        )
-        self._finished = store.read(_COLUMNS, finished).table
+        ours = pc.field("method").isin(pa.array(names, pa.string()))
+        finished = pc.field("status") == "finished"
+        self._finished = store.read(_COLUMNS, finished & ours).table
         self._factors: dict[tuple[str, ...], Bounds | None] = {}
         self._made: dict[str, Bounds] = {}
         """What trials share and an earlier line makes -> its operations and steps"""
