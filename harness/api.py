@@ -76,21 +76,38 @@ def searches(space: str | Path, *methods: str, **options: Any) -> "list[Search]"
     return SweepOptions(space=str(space), methods=methods, **options).searches(warnings.warn)
 
 
-def plan(space: str | Path, *methods: str, **options: Any) -> "Plan":
+def plan(
+    space: str | Path | None = None,
+    *methods: str,
+    device: str | None = None,
+    gpus: int | None = None,
+    papers: bool = False,
+    **options: Any,
+) -> "Plan":
     """The trials of a sweep, those that the store has, and an estimate of the cost of the rest.
 
-    The arguments are those of `sweep`. Nothing is run.
+    space, methods, options: as `sweep` takes them; a published table (`paper`, `table`) has no
+    space. device: what they are priced for, such as `h100` or `cpu`; None: this machine. gpus: how
+    many of it there are. papers: all tables of the papers at their full size, without a space.
+    Nothing is run.
 
     Example:
         >>> import harness
         >>> harness.plan("quickstart", "pooling", store="no-store-yet").to_run
         4
     """
-    asked = SweepOptions(space=str(space), methods=methods, **options)
+    named = None if space is None else str(space)
+    asked = SweepOptions(space=named, methods=methods, **options)
+    if papers:
+        from harness.targets.paper_costs import paper_plans
+
+        return list(paper_plans(asked, device, gpus))[-1].plan
     chosen = asked.searches(warnings.warn)
     from harness.sweeps.plan import plan_sweep
 
-    return plan_sweep(chosen, opened(asked.store))
+    return plan_sweep(
+        chosen, opened(asked.store), device=device, gpus=gpus, cpus_per_trial=asked.cpus_per_trial
+    )
 
 
 def sweep(space: str | Path, *methods: str, **options: Any) -> Table:

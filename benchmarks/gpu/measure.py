@@ -38,8 +38,8 @@ from harness.device import device, resolve_precision
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.operations import shape_of
 from harness.plugin.resolution import resolve
-from harness.sweeps.cost import layer_parameters
 from harness.training.loop import Trainer
 from harness.training.memory import give_back
 from harness.training.seeds import seed_everything
@@ -134,7 +134,7 @@ def share(place: Place, shape: str, batch: int, steps: int) -> None:
     kit = kit_of(place, shape)
     tokens = float((kit.tokens(str(place.texts)).item_lengths(LENGTH - 2) + 2).mean())
     config = AutoConfig.from_pretrained(model_folder(place.encoder(shape)))
-    layer = layer_parameters(place.encoder(shape)) / config.num_hidden_layers
+    layer = shape_of(str(place.encoder(shape))).layer
     # Behind its keys and values, the last layer works on one position alone.
     all_tokens = (config.num_hidden_layers - 1) * layer + 2 * config.hidden_size**2
     one_token = layer - 2 * config.hidden_size**2

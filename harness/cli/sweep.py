@@ -103,14 +103,34 @@ def reproduce(
 
 
 @with_sweep_options(*SHOWN)
-def plan(options: SweepOptions) -> None:
+def plan(
+    options: SweepOptions,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Price it for this device: h200, h100, a100, l40s, l4, a10, v100, t4 or cpu. "
+            "Default: this machine.",
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(metavar="N", help="How many of these GPUs there are.")
+    ] = None,
+    papers: Annotated[
+        bool,
+        typer.Option("--papers", help="Price all tables of the five papers, at their full size."),
+    ] = False,
+) -> None:
     """Show the trials of a sweep, what the store already has, and the estimated cost.
 
-    It runs nothing. What cannot fit on the GPUs of this machine is refused.
+    It runs nothing. What cannot fit on the GPUs is refused.
 
-    Example: harness plan methods/d2cse search_spaces/unsup.yaml
+    Example: harness plan methods/d2cse search_spaces/unsup.yaml --device h100 --gpus 8
     """
-    _print_plan([options])
+    if papers:
+        _print_papers(options, device, gpus)
+    else:
+        _print_plan([options], device, gpus)
 
 
 @with_sweep_options(*SHOWN, "gpus_per_trial", "address")
@@ -137,7 +157,18 @@ def prepare(options: SweepOptions) -> None:
     console.print(f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True)
 
 
-def _print_plan(targets: Sequence[SweepOptions]) -> None:
+def _print_papers(options: SweepOptions, device: str | None, gpus: int | None) -> None:
+    """Print what all tables of the papers cost."""
+    from harness.targets.paper_costs import paper_costs
+
+    console = Screen()
+    for line in paper_costs(options, device, gpus):
+        console.print(line, soft_wrap=True)
+
+
+def _print_plan(
+    targets: Sequence[SweepOptions], device: str | None = None, gpus: int | None = None
+) -> None:
     """Print the trials of the targets, and how many of the store get further suites, if any."""
     searches, store = _searches(targets), opened(targets[0].store)
     # A mistake in a name or a value was answered before these are imported.
@@ -147,7 +178,7 @@ def _print_plan(targets: Sequence[SweepOptions]) -> None:
 
     # Where the output is not a terminal, rich would break the lines at 80 characters.
     console = Screen(width=None if sys.stdout.isatty() else 100)
-    for part in plan_parts(searches, store, targets[0].cpus_per_trial):
+    for part in plan_parts(searches, store, targets[0].cpus_per_trial, device, gpus):
         console.print(part, soft_wrap=isinstance(part, str))
     for target in targets:
         if lacking := lacking_suites(target.measured()):

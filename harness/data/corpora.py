@@ -2,6 +2,9 @@
 
 import functools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from harness.data.hub_tables import is_hub_name
@@ -133,12 +136,42 @@ def count_items(name: str) -> int | None:
 
     None: it is not at hand, and no number is published. Raises UserError for an unknown corpus.
     """
-    corpus_source = source(name)
+    files = at_hand(name)
+    return source(name).items if files is None else _counted(name, *files)
+
+
+_as_published: ContextVar[bool] = ContextVar("_as_published", default=False)
+
+
+@contextmanager
+def published_sizes() -> Iterator[None]:
+    """In the block, corpora of the papers have their published sizes, as if they were not here."""
+    before = _as_published.set(True)
     try:
-        paths = corpus_source.paths(download=False)
+        yield
+    finally:
+        _as_published.reset(before)
+
+
+def at_hand(name: str) -> tuple[Stamp, ...] | None:
+    """The files of a corpus as they are now; None: one is not at hand.
+
+    Raises UserError for an unknown corpus.
+    """
+    if _as_published.get() and source(name).items is not None:
+        return None
+    try:
+        return tuple(map(Stamp.of, source(name).paths(download=False)))
     except NotHere:
-        return corpus_source.items
-    return _counted(name, *map(Stamp.of, paths))
+        return None
+
+
+def fewer_than_published(name: str) -> str | None:
+    """A sentence about a corpus that is smaller here than the paper's; None: it is not."""
+    published, here = source(name).items, count_items(name)
+    if published is None or here is None or here >= 0.99 * published:
+        return None
+    return f"{name} has {here:,} items here, and the paper's has {published:,}"
 
 
 # Kept, since a plan asks once a round and a corpus may have a million lines.

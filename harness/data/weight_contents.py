@@ -47,16 +47,6 @@ def parameter_count(name: str) -> int:
     return sum(math.prod(shape) for _, shape in _encoder_parameters(name))
 
 
-@functools.cache
-def layer_parameter_count(name: str) -> int:
-    """The number of parameters in the Transformer layers of an encoder. Raises as above."""
-    return sum(
-        math.prod(shape)
-        for key, shape in _encoder_parameters(name)
-        if any(part.isdecimal() for part in key.split("."))
-    )
-
-
 def stored_in_bf16(name: str) -> bool:
     """Whether all weights of a model are stored in bf16. Raises UserError as above."""
     return {kind for _, _, kind in tensors(name)} == {"BF16"}

@@ -18,6 +18,9 @@ from harness.plugin.config import Precision as Precision
 from harness.plugin.config import Setting as Setting
 from harness.plugin.config import TrainingConfig as TrainingConfig
 from harness.plugin.declaration import Declaration as Declaration
+from harness.plugin.passes import Pass as Pass
+from harness.plugin.passes import Passes as Passes
+from harness.plugin.passes import Products as Products
 from harness.plugin.semisupervised import SemiSupervisedConfig as SemiSupervisedConfig
 from harness.plugin.stage import Artefact as Artefact
 from harness.plugin.stage import Batches as Batches

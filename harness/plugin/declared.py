@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +30,8 @@ class Declaring(Protocol):
     def declaration(self) -> type[Declaration[Any]]: ...
     @property
     def method(self) -> Any: ...
+    @property
+    def passes(self) -> Any: ...
 
 
 class Declared:
@@ -209,5 +211,10 @@ class Declared:
         fraction, subset = label_share(self.config)
         if items is None or fraction == 1 or not source(corpus).labelled:
             return items
-        # Drawn as the kit draws it: the size of a subset is random, too.
-        return len(label_subset(items, fraction, subset))
+        return _subset_size(items, fraction, subset)
+
+
+@cache  # a plan asks for every trial
+def _subset_size(items: int, fraction: float, subset: int) -> int:
+    # Drawn as the kit draws it: the size of a subset is random, too.
+    return len(label_subset(items, fraction, subset))

@@ -3,7 +3,8 @@
 import ast
 import functools
 import importlib.util
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -17,6 +18,7 @@ from harness.inputs import is_folder, kind_of, read_text, regular_file
 from harness.plugin.config import MethodConfig
 from harness.plugin.declaration import Declaration
 from harness.plugin.declared import Declared
+from harness.plugin.passes import Passes
 from harness.relocation import here
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ ENTRY_POINTS = "harness.methods"
 
 COMPUTING = "method"
 """The module of a plugin's folder that computes, where `__init__.py` only declares"""
+PLANNING = "passes"
+"""The module of a plugin's folder that declares its arithmetic; no result depends on it"""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Plugin:
     source_digest: str
     module: str = ""
     """The name of the imported module with the declaration, where another one computes"""
+    plans: bool = False
+    """Whether its folder has a `passes.py`"""
 
     @property
     def config_type(self) -> type[MethodConfig]:
@@ -64,6 +70,23 @@ class Plugin:
                 f"Declaration and from harness.plugin.Method"
             )
         return method
+
+    @cached_property
+    def passes(self) -> type[Passes[Any]]:
+        """The class `Passes` of `passes.py`, or of a plugin in one file; without one, the default.
+
+        Raises UserError when the import fails, and where it is something else.
+        """
+        module = sys.modules[self.module]
+        if self.plans:
+            module = imported(f"{self.module}.{PLANNING}", f"the plugin {self.name}")
+        found = getattr(module, "Passes", Passes)
+        if not (isinstance(found, type) and issubclass(found, Passes)):
+            raise UserError(
+                f"the plugin {self.name}: Passes must be a class that derives from "
+                f"harness.plugin.Passes, not {found!r}"
+            )
+        return found
 
     def declare(self, config: MethodConfig) -> Declared:
         """Declarations of the method under a configuration of its own type."""
@@ -173,7 +196,8 @@ def load(name: str) -> Plugin:
             f"{source}: config_type of class {declares.__name__} must be a class that derives from "
             f"harness.plugin.MethodConfig, not {kind!r}"
         )
-    return Plugin(name_of(source), declares, digest(code.content), module.__name__)
+    plans = f"{PLANNING}.py" in dict(code.files) and source.is_dir()
+    return Plugin(name_of(source), declares, _digest(code), module.__name__, plans)
 
 
 def _declares(value: Any, module: ModuleType) -> TypeGuard[type[Declaration[Any]]]:
@@ -192,8 +216,13 @@ def name_of(source: Path) -> str:
 
 
 def source_digest(source: Path) -> str:
-    """Digest of every Python file of the plugin, by name and content."""
-    return digest(_code(source).content)
+    """Digest of every Python file of the plugin on which a result depends, by name and content."""
+    return _digest(_code(source))
+
+
+def _digest(code: UserCode) -> str:
+    files = tuple(file for file in code.files if file[0] != f"{PLANNING}.py" or len(code.files) < 2)
+    return digest(replace(code, files=files).content)
 
 
 def _code(source: Path) -> UserCode:

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from harness.choices import Reduction
 from harness.data.revisions import repository_of
 from harness.plugin.config import StageOptions, TrainingConfig
+from harness.plugin.passes import Pass, Work
 from harness.plugin.stage import LossWeight, Stage
 
 CORRUPTIONS = "corruptions"
@@ -82,3 +83,17 @@ class ReplacedTokenConfig(TrainingConfig):
         encoder = str(info.data.get("encoder", ""))
         family = Path(repository_of(encoder)).name.split("-")[0]
         return generator or DISTILLED.get(family, encoder)
+
+
+def generator_work(config: ReplacedTokenConfig, rows: float) -> Work:
+    """The passes of the generator over edited rows; none where the edits were made before."""
+    if config.static_corruption:
+        return []
+    return [Pass(rows, module="generator", model=config.generator, backward=False, logits=True)]
+
+
+def generated_rows(config: ReplacedTokenConfig) -> Work:
+    """What static corruption computes for each text of the corpus."""
+    # In the unsup setting a sentence is edited once for each of its two views.
+    rows = 2 if config.setting == "unsup" else 1
+    return [Pass(rows, module="generator", model=config.generator, backward=False, logits=True)]

@@ -1,27 +1,32 @@
 """The plan of a sweep: its trials, which of them the store has, and what the rest would cost."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
-from statistics import median
-from typing import Any
 
 import pyarrow.compute as pc
 
+from harness.data.corpora import fewer_than_published
 from harness.data.hub import model_shape
-from harness.errors import NotHere
+from harness.errors import NotHere, UserError
 from harness.files import digest_of
-from harness.sweeps import cost
+from harness.sweeps.devices import (
+    NOTHING,
+    Bounds,
+    Device,
+    check_gpus,
+    device_here,
+    named_device,
+)
+from harness.sweeps.machines import this_machine
 from harness.sweeps.memory import most_memory
+from harness.sweeps.price import UNKNOWN, Price, Prices, joined
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
-from harness.sweeps.spaces.axes import Between, Values, axis_text
+from harness.sweeps.spaces.axes import Axes, Between, Values, axis_text, corners, fewest_and_most
 from harness.sweeps.spaces.search import Search, implied
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
-
-_COLUMNS = (
-    "method", "encoder", "setting", "role", "steps", "wall_seconds", "training_seconds",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,14 +43,26 @@ class PlanLine:
     """Number of trials that the store has finished"""
     to_run: int
     """Number of trials that neither the store nor an earlier line has, as far as it is known"""
-    steps: int | None
-    """Optimiser steps of a trial; None: the corpus is not here and its size is not published"""
-    seconds: float | None
-    """Estimate for one trial; None: the encoder or the corpus is not on this machine"""
+    each: Price
+    """What one trial costs, from the cheapest to the dearest"""
+    whole: Price
+    """What the trials to run cost together"""
     memory: int | None
-    """Least bytes of each worker of a trial; None: as for seconds"""
-    at_most: bool = False
-    """Whether steps and seconds are upper bounds, because a trial may run out of patience"""
+    """Least bytes of each worker of a trial; None: an encoder is not here and its size not known"""
+    decided: bool = True
+    """Whether its configurations are known; otherwise its costs span those that it may have"""
+    at_most: int = 0
+    """The most trials that it may have, where their number is not known"""
+
+    @property
+    def steps(self) -> Bounds | None:
+        """Optimiser steps of a trial; None: a corpus is not here and its size not published."""
+        return self.each.steps
+
+    @property
+    def seconds(self) -> Bounds | None:
+        """Seconds of a trial; None: a model, a corpus or the device is not known."""
+        return self.each.seconds
 
 
 @dataclass(frozen=True)
@@ -55,6 +72,16 @@ class Plan:
     lines: list[PlanLine]
     missing: list[str]
     """One sentence for each model or data file that is not on this machine"""
+    stand_ins: list[str]
+    """One sentence for each corpus that is smaller here than the paper's"""
+    device: Device | None
+    """The device whose seconds it has; None: this machine has a GPU without a data sheet here"""
+    slots: int
+    """Trials that run there at a time"""
+    cores: int
+    """Trials that run on the CPU of this machine at a time"""
+    other: Device | None
+    """The device for comparison: a GPU beside a CPU, this machine beside a device that was named"""
 
     def of(self, search: str) -> list[PlanLine]:
         """The lines of a search, by its label."""
@@ -66,16 +93,24 @@ class Plan:
         return sum(line.to_run for line in self.lines)
 
     @property
-    def steps(self) -> int | None:
+    def steps(self) -> Bounds | None:
         """Optimiser steps of the trials to run; None when a line has no number of steps."""
-        known = [line.to_run * line.steps for line in self.lines if line.steps is not None]
-        return sum(known) if len(known) == len(self.lines) else None
+        return _total(line.whole.steps for line in self.lines)
 
     @property
-    def seconds(self) -> float | None:
-        """Estimated seconds of the trials one by one; None when a line has no estimate."""
-        known = [line.to_run * line.seconds for line in self.lines if line.seconds is not None]
-        return sum(known) if len(known) == len(self.lines) else None
+    def seconds(self) -> Bounds | None:
+        """Seconds of the trials one by one; None when a line has no estimate."""
+        return _total(line.whole.seconds for line in self.lines)
+
+    @property
+    def elsewhere(self) -> Bounds | None:
+        """The same on the other device."""
+        return _total(line.whole.elsewhere for line in self.lines)
+
+    @property
+    def measured(self) -> bool:
+        """Whether the time of every line with trials to run follows from trials of the store."""
+        return all(line.each.measured for line in self.lines if line.to_run or line.at_most)
 
     def _repr_html_(self) -> str:
         """The plan in a notebook."""
@@ -85,9 +120,9 @@ class Plan:
                 line.round,
                 "; ".join(f"{name}: {value}" for name, value in line.varied.items()),
                 *("?" if number is None else f"{number:,}" for number in (
-                    line.trials, line.stored, line.steps,
-                    None if line.seconds is None else round(line.seconds),
+                    line.trials, line.stored,
                 )),
+                *("?" if span is None else _between(span) for span in (line.steps, line.seconds)),
             )
             for line in self.lines
         ]  # fmt: skip
@@ -95,15 +130,52 @@ class Plan:
         parts = [f"<tr>{''.join(f'<th>{name}</th>' for name in headings)}</tr>"]
         parts += [f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows]
         notes = "".join(f"<p>Not here yet: {escape(each)}</p>" for each in self.missing)
-        return f"<table>{''.join(parts)}</table><p>{self.to_run} trials to run</p>{notes}"
+        notes += "".join(f"<p>{escape(each)}</p>" for each in self.stand_ins)
+        return f"{notes}<table>{''.join(parts)}</table><p>{self.to_run} trials to run</p>"
 
 
-def plan_sweep(searches: Iterable[Search], store: Store) -> Plan:
-    """The plan of the searches. Nothing is downloaded, trained or written."""
-    planner = _Planner(store)
-    searches = list(searches)
+def _total(parts: Iterable[Bounds | None]) -> Bounds | None:
+    whole = NOTHING
+    for part in parts:
+        if part is None:
+            return None
+        whole += part
+    return whole
+
+
+def _between(span: Bounds) -> str:
+    least, most = round(span.least), round(span.most)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def plan_sweep(
+    searches: Iterable[Search],
+    store: Store,
+    *,
+    device: str | None = None,
+    gpus: int | None = None,
+    cpus_per_trial: float = 1,
+) -> Plan:
+    """The plan of the searches. Nothing is downloaded, trained or written.
+
+    device: the name of what computes them; None: this machine. gpus: how many of it there are.
+    `cpus_per_trial`: CPU cores of one trial. Raises UserError for a device that is not known, and
+    for a number of GPUs that cannot be.
+    """
+    searches, machine = list(searches), this_machine()
+    chosen = device_here(machine) if device is None else named_device(device)
+    check_gpus(chosen, gpus)
+    cores = max(1, int((os.cpu_count() or 1) / cpus_per_trial))
+    slots = gpus or (len(machine.gpus) if device is None else 1)
+    if chosen is not None and not chosen.is_gpu:
+        slots = cores
+    on_cpu = chosen is not None and not chosen.is_gpu
+    other = named_device(COMPARED) if on_cpu else device and device_here(machine)
     trainers, lines = implied(searches), list[PlanLine]()
+    prices = Prices([*trainers, *searches], store, chosen, other or None, cpus_per_trial)
+    planner = _Planner(store, prices)
     missing: dict[str, None] = {}  # a set in the order of the searches
+    smaller: dict[str, None] = {}
     for search in (*trainers, *searches):
         try:
             for trial in search.trials([search.fixed], "final")[:1]:
@@ -112,19 +184,26 @@ def plan_sweep(searches: Iterable[Search], store: Store) -> Plan:
                 model_shape(name, download=False)
         except NotHere as error:
             missing[str(error)] = None
+        smaller |= dict.fromkeys(
+            filter(None, map(fewer_than_published, search.declared.corpora.values()))
+        )
         lines += planner.lines(search, only_first=search in trainers)
-    return Plan(lines, list(missing))
+    return Plan(lines, list(missing), list(smaller), chosen, slots, cores, other or None)
+
+
+COMPARED = "h100"
+"""The GPU beside which a CPU is shown"""
 
 
 class _Planner:
     """The finished trials of a store, which was read once for all searches."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, store: Store, prices: Prices) -> None:
+        self.store, self.prices = store, prices
         pruned = store.read(("search",), pc.field("status") == "pruned").table
         self.pruned = {(row["key"], row["search"]) for row in pruned.to_pylist()}
-        self.finished = store.read(_COLUMNS, pc.field("status") == "finished").table
-        self.keys = set(self.finished["key"].to_pylist())
+        finished = store.read((), pc.field("status") == "finished").table
+        self.keys = set(finished["key"].to_pylist())
         self.planned: set[str] = set()
         """The identities of the trials in the lines so far, of which each runs once"""
 
@@ -135,11 +214,16 @@ class _Planner:
         """
         search = self._started(search)
         lines, chosen = self._rounds(search)
-        finals = search.trials([chosen or search.fixed], "final")[: 1 if only_first else None]
+        if chosen is not None:
+            finals = search.trials([chosen], "final")[: 1 if only_first else None]
+            return [*lines, self._line(search, "final", _repeats_text(finals), finals)]
+        finals = search.trials([search.fixed], "final")[: 1 if only_first else None]
+        varied = [*search.rounds, search.ranges]
         return [
             *lines,
-            self._line(search, "final", _repeats_text(finals), finals, known=bool(chosen)),
-        ]
+            self._open_line(search, "final", _repeats_text(finals), varied, "final",
+                            (len(finals), len(finals)), count=len(finals)),
+        ]  # fmt: skip
 
     def _started(self, search: Search) -> Search:
         """The search on the encoder that another one trains, if it is known which one that is."""
@@ -159,13 +243,12 @@ class _Planner:
         scored: Scored = []
         complete = search.ready
         for number, axes in enumerate(search.rounds):
-            title, shown = (
-                f"round {number + 1}",
-                {name: axis_text(axis) for name, axis in axes.items()},
-            )
-            # The values of `between` depend on scores that are not there yet.
-            if not complete and any(isinstance(axis, Between) for axis in axes.values()):
-                lines.append(self._line(search, title, shown, None))
+            title = f"round {number + 1}"
+            shown = {name: axis_text(axis) for name, axis in axes.items()}
+            if not complete and number:
+                # Its values, or those that it keeps, depend on scores that are not there yet.
+                earlier = list(search.rounds[: number + 1])
+                lines.append(self._open_round(search, title, shown, earlier))
                 continue
             configurations = search.configurations(number, scored if complete else [])
             trials = search.trials(configurations, "search")
@@ -183,62 +266,107 @@ class _Planner:
             return lines, None
         return lines, chosen_of(search, scored, self.store) if scored else search.fixed
 
-    def _sampler_line(self, search: Search, known: int) -> PlanLine:
-        """The line of a sampler. `known`: number of configurations that the store has settled."""
+    def _open_round(
+        self, search: Search, title: str, shown: dict[str, str], rounds: Sequence[Axes]
+    ) -> PlanLine:
+        """The line of a round whose trials follow from scores that are not there yet."""
+        axes = rounds[-1]
+        between = any(isinstance(axis, Between) for axis in axes.values())
+        fewest, most = fewest_and_most(rounds)
+        if search.limit is not None:
+            fewest, most = min(fewest, search.limit), min(most, search.limit)
+        each = len(search.trials([search.fixed], "search"))
+        count = None if between else most * each
+        bounds = (fewest * each, most * each)
+        return self._open_line(search, title, shown, rounds, "search", bounds, count=count)
+
+    def _sampler_line(self, search: Search, settled: int) -> PlanLine:
+        """The line of a sampler. settled: number of configurations that the store has settled."""
         assert search.sampler is not None
         budget, hours = search.sampler.configurations, search.sampler.hours
         ranges = {name: axis_text(axis) for name, axis in search.ranges.items()}
         each = len(search.trials([search.fixed], "search"))
         title = search.sampler.name + (f", {hours:g} h" if hours else "")
-        line = self._line(search, title, ranges, None)
-        if budget is None:
-            return replace(line, stored=known * each)
-        to_run, trials = max(0, budget - known) * each, budget * each
-        return replace(line, trials=trials, stored=trials - to_run, to_run=to_run)
+        left = max(0, (budget or 0) - settled) * each
+        return self._open_line(
+            search, title, ranges, [search.ranges], "search", (left, left),
+            count=None if budget is None else left, stored=settled * each if budget is None
+            else budget * each - left,
+        )  # fmt: skip
+
+    def _open_line(
+        self,
+        search: Search,
+        title: str,
+        shown: dict[str, str],
+        rounds: Sequence[Axes],
+        role: Role,
+        bounds: tuple[int, int],
+        *,
+        count: int | None,
+        stored: int = 0,
+    ) -> PlanLine:
+        """A line whose configurations are not decided: its costs are over all that it may have.
+
+        bounds: the fewest and the most trials to run. count: their number; None: not known.
+        """
+        trials = self._extremes(search, rounds, role)
+        each = joined([self.prices.of(trial) for trial in trials])
+        memory = most_memory(trial.declared for trial in trials)
+        return PlanLine(
+            search.label, title, shown, None if count is None else count + stored, stored,
+            count or 0, each, each.times(*bounds), memory,
+            decided=len(trials) < 2, at_most=bounds[1] if count is None else 0,
+        )  # fmt: skip
+
+    def _extremes(self, search: Search, rounds: Sequence[Axes], role: Role) -> list[Trial]:
+        """The cheapest and the dearest trial over some axes, each of which counts for itself."""
+        cheap, dear = dict(search.fixed), dict(search.fixed)
+        for name, values in corners(rounds).items():
+            priced: list[tuple[float, int]] = []
+            for number, value in enumerate(values):
+                found = self._trial(search, {**search.fixed, name: value}, role)
+                work = None if found is None else self.prices.operations(found)
+                if work is not None:
+                    priced.append((work, number))
+            if priced and min(priced)[0] < max(priced)[0]:
+                cheap[name], dear[name] = values[min(priced)[1]], values[max(priced)[1]]
+        ends = [self._trial(search, values, role) for values in (cheap, dear)]
+        both = [trial for trial in ends if trial is not None]
+        if len(both) < 2:  # some values do not go together
+            both = search.trials([search.fixed], role)[:1]
+        return both[: 1 if cheap == dear else 2]
+
+    @staticmethod
+    def _trial(search: Search, values: Values, role: Role) -> Trial | None:
+        """The first trial of some values; None: the method refuses them."""
+        try:
+            return search.trials([values], role)[0]
+        except UserError:
+            return None
 
     def _line(
         self,
         search: Search,
         title: str,
         shown: dict[str, str],
-        trials: list[Trial] | None,
+        trials: list[Trial],
         *,
-        known: bool = False,
+        known: bool = True,
     ) -> PlanLine:
         """`known`: whether it is certain that these are the trials, and not others like them."""
-        count = None if trials is None else len(trials)
-        stored, to_run = self._counts(trials) if trials and known else (0, count or 0)
-        steps = search.declared.steps
-        seconds = self._seconds(search, steps, "final" if title == "final" else "search")
-        memory = most_memory([trial.declared for trial in trials or []] or [search.declared])
+        missing = [trial for trial in trials if not (known and self._has(trial))]
+        identities = {_identity(trial): trial for trial in missing}
+        new = {name: trial for name, trial in identities.items() if name not in self.planned}
+        self.planned |= set(new)
+        # Seeds and subsets cost the same.
+        kinds = {id(trial.declared): trial for trial in trials}
+        each = joined([self.prices.of(trial) for trial in kinds.values()]) if kinds else UNKNOWN
         return PlanLine(
-            search.label, title, shown, count, stored, to_run, steps, seconds, memory,
-            at_most=search.declared.may_end_early,
+            search.label, title, shown, len(trials), len(trials) - len(missing), len(new),
+            each, self.prices.of_all(new.values()),
+            most_memory(trial.declared for trial in kinds.values()),
         )  # fmt: skip
-
-    def _counts(self, trials: list[Trial]) -> tuple[int, int]:
-        """Numbers of the trials that the store has, and of those that nothing has yet."""
-        missing = [trial for trial in trials if not self._has(trial)]
-        new = {_identity(trial) for trial in missing} - self.planned
-        self.planned |= new
-        return len(trials) - len(missing), len(new)
-
-    def _seconds(self, search: Search, steps: int | None, role: Role) -> float | None:
-        """The median cost of this method and encoder in the store, or else an estimate.
-
-        The training part is scaled to the number of steps.
-        """
-        if steps is None:
-            return None
-        alike = self.finished.filter(
-            (pc.field("method") == search.name)
-            & (pc.field("encoder") == search.config.encoder)
-            & (pc.field("setting") == search.config.setting)
-            & (pc.field("role") == role)
-        )
-        if alike.num_rows:
-            return float(median(_scaled(row, steps) for row in alike.to_pylist()))
-        return cost.estimated_seconds(search.declared, steps, tested=role == "final")
 
     def _has(self, trial: Trial) -> bool:
         try:
@@ -262,9 +390,3 @@ def _identity(trial: Trial) -> str:
     """Digest that tells a trial from others of the plan, also without its data on this machine."""
     config = trial.config.deciding()
     return digest_of([trial.declared.source_digest, config, trial.seed, trial.role])
-
-
-def _scaled(row: Mapping[str, Any], steps: int) -> float:
-    """Seconds that the trial would have taken with so many steps."""
-    training, whole = row["training_seconds"] or 0.0, row["wall_seconds"] or 0.0
-    return float(whole - training + training * steps / max(1, row["steps"] or 0))

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.sweeps.cost import estimated_seconds
+from harness.sweeps.devices import estimated, this_cpu
 from harness.sweeps.machines import Limits, Resources, this_machine
 from harness.sweeps.pool import Pool
 from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher
@@ -14,8 +14,8 @@ from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial, commit, key
 
-START_SECONDS, TRIAL_SECONDS = 10.0, 1.0
-"""Seconds of the start of Ray and of its workers, and of every trial beside its work"""
+START_SECONDS = 10.0
+"""Seconds of the start of Ray and of its workers"""
 
 
 def pool(
@@ -61,16 +61,13 @@ def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) 
         return False  # Ray says that no machine has as many
     seconds = 0.0
     for search in searches:
-        steps = search.declared.steps
-        if steps is None or search.sampler is not None:
-            return False
-        trial_seconds = estimated_seconds(search.declared, steps, tested=True)
-        if trial_seconds is None:
-            return False
         trials = len(search.known_trials())
+        each = estimated(search.known_trials()[0], this_cpu())
+        if each is None or search.sampler is not None:
+            return False
         if search.rounds:  # then come the other rounds, of which none is known, and the finals
             trials = trials * len(search.rounds) + len(search.trials([search.fixed], "final"))
-        seconds += (trial_seconds + TRIAL_SECONDS) * trials
+        seconds += each.middle * trials
     return seconds <= START_SECONDS
 
 

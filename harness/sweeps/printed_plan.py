@@ -1,61 +1,78 @@
-"""The plan of a sweep as it is shown: trials, what the store already has, estimated cost."""
+"""The plan of a sweep as it is shown: what is missing, trials, what the store has, the cost."""
 
-import os
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.table import Table
 
+from harness.data.hub import model_shape
 from harness.data.revisions import short_name
-from harness.errors import UserError
+from harness.errors import NotHere, UserError
 from harness.plugin import registry
 from harness.plugin.resolution import given_values
-from harness.sweeps.machines import this_machine
+from harness.sweeps.devices import Bounds
+from harness.sweeps.machines import Gpu, Machine, this_machine
 from harness.sweeps.memory import check_fits, largest_room
 from harness.sweeps.plan import Plan, PlanLine, plan_sweep
 from harness.sweeps.resolution import POWER, SIGNIFICANCE, Resolution, resolution
-from harness.sweeps.screen.live_view import duration
 from harness.sweeps.spaces.search import Search, implied
 from harness.trials.record import four_digits
 from harness.trials.store import Store
 
-WIDTHS = {"trials": 6, "stored": 6, "steps": 7, "each": 8, "GiB": 5}
+WIDTHS = {"trials": 6, "stored": 6, "steps": 9, "each": 7, "GiB": 4}
 """Columns of numbers and their widths"""
 MEMORY = "GiB: what each worker of a trial needs at least; activations come on top"
 NOT_FOUND = " was not found: "
 """What stands in the sentence about a missing file behind its name"""
+NIGHT, LONG = 10 * 3600, 86400
+"""Seconds of a night, and those from which on a smaller encoder is proposed"""
+MOST_GPUS = 64
+"""GPUs beyond which nobody is told to take more"""
+REHEARSAL = ("mini-bert", "tiny-bert")
+"""Encoders for a rehearsal; the second one comes with harness"""
 
 
 def plan_parts(
-    searches: list[Search], store: Store, cpus_per_trial: float
+    searches: list[Search],
+    store: Store,
+    cpus_per_trial: float,
+    device: str | None = None,
+    gpus: int | None = None,
 ) -> Iterator[Table | str]:
     """The tables and sentences of the plan of the searches.
 
-    `cpus_per_trial`: CPU cores of one trial, for the estimate of the time. Raises UserError for a
-    trial that no GPU of this machine can hold.
+    The arguments are those of `plan_sweep`. Raises UserError for a trial that no GPU of this
+    machine can hold, or not the device that was named.
     """
-    made = plan_sweep(searches, store)
+    made = plan_sweep(searches, store, device=device, gpus=gpus, cpus_per_trial=cpus_per_trial)
     shown = [*implied(searches), *searches]
-    too_large = _too_large(shown, made)
+    too_large = _too_large(shown, made, named=device is not None)
+    yield from _missing(made.missing)
+    if made.stand_ins:
+        yield f"Smaller than the paper's: {'; '.join(made.stand_ins)}."
     yield from _tables(shown, made)
     given = {search.label: _given(search) for search in shown}
     for name, encoders, labels in _together(shown, given):
         if values := given[labels[0]]:
             yield f"{name} on {', '.join(encoders)}: {values}"
-    yield f"\n{made.to_run} trials to run{_cost(made, cpus_per_trial)}"
+    yield f"\n{_trials(made)}{_steps(made)}"
     yield MEMORY
     if too_large:
         yield f"Too large for this machine: {too_large}"
     if resolved := resolution(searches, store):
         yield _resolved(resolved)
-    yield from _missing(made.missing)
+    yield time_line(made)
 
 
-def _too_large(searches: list[Search], made: Plan) -> str | None:
-    """Why the first trial that does not fit cannot run here; None: as far as is known, all fit.
+def _too_large(searches: list[Search], made: Plan, *, named: bool) -> str | None:
+    """Why the first trial that does not fit cannot run; None: as far as is known, all fit.
 
-    Raises UserError when this machine has GPUs. Without them, it may be planning for others.
+    Raises UserError where it is on GPUs. Without them, this machine may be planning for others.
     """
-    machine = this_machine()
+    machine, device = this_machine(), made.device
+    if named and device is not None:
+        gpu = Gpu(device.title, int(device.memory * 1024))
+        machine = Machine(machine.memory_bytes, (gpu,) if device.is_gpu else ())
     on_gpu = bool(machine.gpus)
     room = largest_room([machine], on_gpu=on_gpu, limit=None)
     for search in searches:
@@ -70,17 +87,86 @@ def _too_large(searches: list[Search], made: Plan) -> str | None:
     return None
 
 
-def _cost(made: Plan, cpus_per_trial: float) -> str:
-    """The steps and the time of the trials to run, as the end of a sentence."""
-    bound = "at most " if any(line.at_most and line.to_run for line in made.lines) else ""
-    steps = "" if made.steps is None else f", {bound}{made.steps:,} steps"
+def _trials(made: Plan) -> str:
+    """The number of trials to run; between two numbers where scores decide it."""
+    more = sum(line.at_most for line in made.lines)
+    return f"{made.to_run}{f' to {made.to_run + more}' if more else ''} trials to run"
+
+
+def _steps(made: Plan) -> str:
+    """The steps of the trials to run, as the end of a sentence."""
+    open_rounds = any(not line.decided for line in made.lines)
+    why = ", as scores of earlier rounds decide" if open_rounds else ""
+    return "" if made.steps is None else f", {_span(made.steps, _whole)} steps{why}"
+
+
+def time_line(made: Plan) -> str:
+    """What it takes, in one line for people."""
+    if made.device is None:
+        return "Time: unknown for this GPU, of which harness has no data sheet; name one (--device)"
     if made.seconds is None:
-        return f"{steps}; estimated time: unknown (a model or a corpus is not here)"
-    gpus = len(this_machine().gpus)
-    slots = gpus or max(1, int((os.cpu_count() or 1) / cpus_per_trial))
-    hours = f"{made.seconds / 3600:.1f} {'GPU' if gpus else 'CPU'} hours"
-    time = f"about {duration(made.seconds / slots)} ({hours})"
-    return f"{steps}; estimated time with {slots} at a time: {time}"
+        return "Time: unknown, because a model or a corpus is not here"
+    if made.seconds.most == 0:
+        return "Time: none, the store has all of it"
+    known = "as the store's trials took" if made.measured else "an estimate"
+    here = made.device if not made.device.is_gpu else None
+    on_gpus, device = (made.elsewhere, made.other) if here else (made.seconds, made.device)
+    on_cpu = made.seconds if here else made.elsewhere
+    parts = []
+    if on_gpus is not None and device is not None and device.is_gpu:
+        parts.append(_gpu_time(on_gpus, device.title, 1 if here else made.slots))
+    other_cpu = made.other is not None and not made.other.is_gpu
+    if on_cpu is not None and (here or other_cpu):
+        together = on_cpu.times(1 / (made.slots if here else made.cores))
+        parts.append(f"on this machine {_span(together, _duration)}{_rehearsal(together)}")
+    if here and on_cpu is not None and on_cpu.times(1 / made.slots).most < 6 * 3600:
+        parts = parts[1:]
+    said = "; ".join(parts)
+    return f"Time ({known}): {said}"
+
+
+def _gpu_time(seconds: Bounds, title: str, gpus: int) -> str:
+    """The time on GPUs, and how many make a night of it."""
+    text = f"{_span(seconds.times(1 / 3600), _hours)} GPU hours on one {title}"
+    if gpus > 1:
+        return f"{text}, {_span(seconds.times(1 / gpus), _duration)} on {gpus}"
+    needed = math.ceil(seconds.middle / NIGHT)
+    return f"{text}, a night on {needed}" if 1 < needed <= MOST_GPUS else text
+
+
+def _rehearsal(seconds: Bounds) -> str:
+    """Advice where a machine would take days."""
+    if seconds.middle < LONG:
+        return ""
+    for name in REHEARSAL:
+        try:
+            model_shape(name, download=False)
+        except NotHere:
+            continue
+        return f": use `--encoder {name}` to rehearse"
+    return ""
+
+
+def _span(bounds: Bounds, shown: Callable[[float], str]) -> str:
+    """A number that lies between two, or the one that both are."""
+    least, most = shown(bounds.least), shown(bounds.most)
+    return least if least == most else f"{least} to {most}"
+
+
+def _whole(number: float) -> str:
+    return f"{round(number):,}"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:.2g}" if hours < 10 else f"{hours:,.0f}"
+
+
+def _duration(seconds: float) -> str:
+    """A rough duration in few words."""
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _tables(searches: list[Search], made: Plan) -> Iterator[Table | str]:
@@ -92,7 +178,7 @@ def _tables(searches: list[Search], made: Plan) -> Iterator[Table | str]:
     on: dict[str, list[tuple[str, list[str]]]] = {}
     for name, encoders, labels in _together(searches, rounds):
         on.setdefault(", ".join(encoders), []).append((name, labels))
-    for number, (names, found) in enumerate(on.items()):
+    for number, (names, alike) in enumerate(on.items()):
         yield f"On {names}:"
         table = Table(box=None, pad_edge=False, expand=True, show_header=number == 0)
         table.add_column("search", max_width=24)
@@ -100,44 +186,56 @@ def _tables(searches: list[Search], made: Plan) -> Iterator[Table | str]:
         table.add_column("varied", ratio=1, overflow="fold")
         for column, width in WIDTHS.items():
             table.add_column(column, justify="right", width=width)
-        for name, labels in found:
+        for name, labels in alike:
             for place, same in enumerate(zip(*(lines[label] for label in labels), strict=True)):
                 values = "; ".join(f"{key}: {value}" for key, value in same[0].varied.items())
                 table.add_row("" if place else name, same[0].round, values, *_numbers(same))
         yield table
 
 
-def _numbers(lines: tuple[PlanLine, ...]) -> tuple[str, ...]:
-    """The trials of searches that differ in the encoder, those stored, and the cost of one.
-
-    Of several encoders, the cost is that of the largest.
-    """
+def _numbers(lines: Sequence[PlanLine]) -> tuple[str, ...]:
+    """The trials of searches that differ in the encoder, those stored, and the cost of one."""
     trials = [line.trials for line in lines if line.trials is not None]
+    most = sum(line.at_most for line in lines)
     steps = [line.steps for line in lines if line.steps is not None]
     seconds = [line.seconds for line in lines if line.seconds is not None]
     memory = [line.memory for line in lines if line.memory is not None]
-    early = any(line.at_most for line in lines)
     return (
-        str(sum(trials)) if len(trials) == len(lines) else "?",
+        str(sum(trials)) if len(trials) == len(lines) else f"≤{most}" if most else "?",
         str(sum(line.stored for line in lines)),
-        f"{'≤' if early or len({*steps}) > 1 else ''}{max(steps)}" if steps else "?",
-        f"{'≤' if early or len({*seconds}) > 1 else ''}{_short(max(seconds))}" if seconds else "?",
+        _span_of(steps, _few_digits),
+        _span_of(seconds, _short),
         _gib(max(memory)) if memory else "?",
     )
 
 
+def _span_of(several: Sequence[Bounds], shown: Callable[[float], str]) -> str:
+    """From the least to the most of several lines, in few characters."""
+    if not several:
+        return "?"
+    least, most = min(each.least for each in several), max(each.most for each in several)
+    return _span(Bounds(least, most), shown).replace(" to ", "-")
+
+
+def _few_digits(number: float) -> str:
+    """A number of steps in few characters."""
+    if number < 10_000:
+        return str(round(number))
+    return f"{number / 1000:.0f}k" if number < 999_500 else f"{number / 1e6:.1f}M"
+
+
 def _short(seconds: float) -> str:
     """A rough duration in few characters."""
-    hours = seconds / 3600
-    if hours >= 1:
-        return f"{hours:.1f} h" if hours < 100 else f"{hours:.0f} h"
-    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("m", 60.0)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
 
 
 def _gib(size: int) -> str:
     """Bytes in GiB, in few characters."""
-    found = size / 2**30
-    return f"{found:.1f}" if found >= 0.1 else "<0.1"
+    amount = size / 2**30
+    return f"{amount:.1f}" if amount >= 0.1 else "<0.1"
 
 
 def _given(search: Search) -> str:

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from harness.shared_cache import check_caches
 from harness.sweeps.budget import Budget
-from harness.sweeps.cost import long_first
 from harness.sweeps.machines import Limits, Resources
+from harness.sweeps.operations import long_first
 from harness.sweeps.pool import Lanes, Pool, Slot, finish
 from harness.sweeps.pools import pool, runs_here
 from harness.sweeps.scored import (

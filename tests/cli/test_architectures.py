@@ -54,7 +54,7 @@ def test_plan_knows_the_size(
     answer = harness("plan", space(), "--encoder", folder, "--store", tmp_path / "store")
     assert answer.code == 0, answer.err
     assert "4 trials to run" in answer.out
-    assert "estimated time with" in answer.out
+    assert "Time (an estimate): " in answer.out
 
 
 def test_views_that_are_the_same_are_refused(run: Run, tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def test_a_dry_run_says_trials_steps_and_hours(planned: Planned) -> None:
     phase = ["--set", "classification_max_steps=1"]
     out = planned("--paper", "diffaug", "--table", "6", *small, *corpora, *phase)
     # Three methods on three seeds; the phase on labels alone has one step more. ConSERT may stop.
-    assert f"27 trials to run, at most {3 * 3 * (2 + 3 + 3)} steps; estimated time with" in out
-    assert re.search(r"\(\d+\.\d (CPU|GPU)\s+hours\)", out)
+    assert f"27 trials to run, {3 * 3 * (2 + 3 + 3)} steps" in out
+    assert re.search(r"Time \(an estimate\): .*(\d+ (s|min|h)|hours)", out)
 
 
 def test_methods_seeds_and_subsets_narrow_a_table(planned: Planned) -> None:

@@ -17,8 +17,8 @@ from harness.data.revisions import commits_of, repository_of, short_name, withou
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.plugin import registry
+from harness.plugin.operations import shape_of
 from harness.plugin.resolution import resolve
-from harness.sweeps.cost import layer_parameters
 from harness.trials.publishing import without_folder
 from harness.trials.trial import Trial, arrived, key, portable, revisions
 from tests.downloads import (
@@ -214,7 +214,7 @@ def test_what_is_known_of_a_model_is_known_of_its_revisions(revision: str) -> No
         values = resolve(plugin, {"encoder": encoder}).deciding()
         other = resolve(plugin, {"encoder": encoder + revision}).deciding()
         assert other == {**values, "encoder": encoder + revision}
-    assert layer_parameters(f"bert-base-uncased{revision}") == layer_parameters("bert-base-uncased")
+    assert shape_of(f"bert-base-uncased{revision}") == shape_of("bert-base-uncased")
     label = Trial("simcse", {"encoder": f"roberta-base{revision}"}, 0).label
     assert label == f"simcse unsup {short_name('roberta-base' + revision)} seed 0"
 

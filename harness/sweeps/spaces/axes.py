@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Literal, get_args
 
@@ -141,6 +141,8 @@ Axis = Annotated[
 ]
 Round = dict[str, Axis]
 """Hyperparameter -> the values that a round tries"""
+Axes = Mapping[str, Any]
+"""Those of a round, or the ranges of a sampler"""
 Ends = tuple[float, float] | tuple[()]
 """The least and the largest of some values, or of none"""
 
@@ -228,6 +230,49 @@ def _most_values(axis: Any, ends: Ends | None) -> int:
 def most_configurations(rounds: Iterable[Round]) -> int:
     """The configurations of some rounds that no scores decide; they are counted and not made."""
     return sum(math.prod(_most_values(axis, None) for axis in axes.values()) for axes in rounds)
+
+
+CORNERS = 16
+"""Values of an axis that are looked at for its least and its most"""
+
+
+def fewest_and_most(rounds: Sequence[Axes]) -> tuple[int, int]:
+    """The fewest and the most configurations of the last of some rounds.
+
+    They differ where an axis lies between the best two values of the rounds before.
+    """
+    fewest = most = 1
+    for key, axis in rounds[-1].items():
+        if isinstance(axis, Between):
+            values = sorted(corners(rounds[:-1]).get(key, [0.0]))
+            gaps = [after - before for before, after in itertools.pairwise(values)]
+            fewest *= math.floor(min(gaps, default=0) / axis.step + 1e-9) + 1
+            most *= math.floor((values[-1] - values[0]) / axis.step + 1e-9) + 1
+        elif isinstance(axis, Span | list):
+            fewest, most = fewest * _most_values(axis, None), most * _most_values(axis, None)
+    return fewest, most
+
+
+def corners(rounds: Iterable[Axes]) -> dict[str, list[Any]]:
+    """Hyperparameter -> values of it over some rounds, of many the first and the last ones."""
+    found: dict[str, list[Any]] = {}
+    for axes in rounds:
+        for key, axis in axes.items():
+            if isinstance(axis, Between):
+                continue  # it lies between values of a round before
+            if isinstance(axis, SamplerValues):
+                values = list(axis.values)
+            elif isinstance(axis, SamplerRange):
+                ends = (axis.low, axis.high)
+                values = [int(end) for end in ends] if isinstance(axis, WholeRange) else [*ends]
+            else:
+                values = _axis_values(key, axis, [])
+            found[key] = [*found.get(key, []), *values]
+    half = CORNERS // 2
+    return {
+        key: values if len(values) <= CORNERS else [*values[:half], *values[-half:]]
+        for key, values in found.items()
+    }
 
 
 def joined_ends(ends: Ends | None, axis: Any) -> Ends | None:

@@ -1,0 +1,115 @@
+"""Floating-point operations of whole trials: training, what they share, and what is measured."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import NotHere
+from harness.evaluation.suites import suite
+from harness.files import digest_of
+from harness.plugin.config import TrainingConfig
+from harness.plugin.declared import Declared
+from harness.plugin.operations import (
+    SPREAD,
+    batch_operations,
+    corpus_lengths,
+    layers_of,
+    lengths_of,
+    passes_of,
+    stage_lengths,
+    text_operations,
+)
+from harness.plugin.passes import Pass, Passes, texts_of
+from harness.plugin.stage import Stage
+from harness.trials.trial import Trial
+
+EVALUATED = 12.3
+"""Mean word pieces of a distinct sentence of the STS sets: 373,000 tokens in 26,083 rows"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stage, an artefact or the measurement of a trial."""
+
+    operations: float
+    """In the precision of the training"""
+    exact: float = 0.0
+    """In float32"""
+    steps: int = 0
+    layers: float = 0.0
+    """Layers through which each step goes, each of which costs some time by itself"""
+    least: float = 1.0
+    """The share of it that is certain; below 1 where a stage may run out of patience"""
+    shared: str = ""
+    """What trials share has a name, and runs once, as long as the longest asks for"""
+
+
+def parts_of_trial(trial: Trial) -> list[Part] | None:
+    """The parts of a trial; None: a corpus is not here and its size is not published.
+
+    Raises NotHere and KeyError when the sizes of a model are not known.
+    """
+    declared, passes = trial.declared, passes_of(trial.declared)
+    measured, config = suite(declared.config.suite), declared.config
+    sentences = lengths_of([[EVALUATED * share for share in SPREAD]])
+
+    def embedded(count: float, *, again: bool = False) -> float:
+        """Operations of embedding sentences; again: those that a frozen encoder has read."""
+        kept = again and passes.keeps_encoder
+        work = [part for part in passes.embedding() if not (kept and isinstance(part, Pass))]
+        return text_operations(passes, work, count, sentences)
+
+    found = [_artefact(declared, passes, name) for name in (a.name for a in declared.artefacts)]
+    dev = embedded(measured.sentences_dev)
+    again = embedded(measured.sentences_dev, again=True)
+    for stage in declared.stages:
+        steps = declared.steps_of(stage)
+        if steps is None:
+            return None
+        assert isinstance(config, TrainingConfig)
+        interval = declared.evaluation_interval(stage)
+        batch = batch_operations(passes, stage, stage_lengths(declared, stage))
+        patience, least = stage.selection.patience, 1.0
+        if patience is not None and steps:
+            least = min(1.0, (patience + 1) * interval / steps)
+        operations = steps * stage.accumulation * batch + steps // interval * again
+        layers = stage.accumulation * layers_of(passes, stage)
+        found.append(Part(operations, 0.0, steps, layers, least, _shared(trial, stage)))
+    tests = embedded(measured.sentences_test) if trial.role == "final" else 0.0
+    return [*found, Part(0.0, dev + tests)]
+
+
+def _shared(trial: Trial, stage: Stage) -> str:
+    if stage.shared is None:
+        return ""
+    config = trial.config
+    values = {name: getattr(config, name) for name in stage.shared}
+    return digest_of([trial.declared.source_digest, stage.name, repr(values), trial.seed])
+
+
+def _artefact(declared: Declared, passes: Passes[Any], name: str) -> Part:
+    """What is made once for all trials that agree in some fields."""
+    corpus, work = passes.artefact(name)
+    if not work:
+        return Part(0.0)
+    fields = next(each.fields for each in declared.artefacts if each.name == name)
+    columns = corpus_lengths(corpus)
+    stream = next(key for key, value in declared.corpora.items() if value == corpus)
+    texts = (declared.items(stream) or 0) * texts_of(corpus)
+    operations = text_operations(passes, work, texts, lengths_of(columns))
+    values = [getattr(declared.config, field, None) for field in fields]
+    shared = [declared.source_digest, name, corpus, declared.config.encoder, repr(values)]
+    return Part(operations, shared=digest_of(shared))
+
+
+def long_first(trials: Mapping[str, Trial]) -> dict[str, Trial]:
+    """Key -> trial, the longest first, so that at the end no worker is idle beside a long one."""
+
+    def work(name: str) -> float:
+        try:
+            return sum(part.operations for part in parts_of_trial(trials[name]) or ())
+        except (NotHere, KeyError):
+            return 0.0
+
+    lengths = {name: work(name) for name in trials}
+    return {name: trials[name] for name in sorted(trials, key=lambda name: -lengths[name])}

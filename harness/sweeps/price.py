@@ -1,0 +1,208 @@
+"""Cost of trials: steps, and seconds on a device, as estimated or as the store's trials took."""
+
+import json
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.errors import NotHere, UserError
+from harness.sweeps.devices import NOTHING, Bounds, Device, beside, seconds_of
+from harness.sweeps.operations import Part, parts_of_trial
+from harness.sweeps.spaces.search import Search
+from harness.trials.store import Store
+from harness.trials.trial import Trial
+
+_COLUMNS = (
+    "method", "encoder", "setting", "role", "configuration", "seed", "wall_seconds", "host",
+    "device",
+)  # fmt: skip
+RECENT = 6
+"""Trials of the store that are looked at for each kind"""
+SPREAD = 1.15
+"""By which factor, up and down, a trial may differ from the store's at least"""
+
+
+@dataclass(frozen=True)
+class Price:
+    """Cost of some trials; None: not known, because a model or a corpus is not here."""
+
+    steps: Bounds | None
+    seconds: Bounds | None
+    """On the device that was asked for"""
+    elsewhere: Bounds | None = None
+    """Seconds on the other device"""
+    measured: bool = False
+    """Whether the seconds follow from trials of the store"""
+
+    def __add__(self, other: "Price") -> "Price":
+        return Price(
+            _sum(self.steps, other.steps),
+            _sum(self.seconds, other.seconds),
+            _sum(self.elsewhere, other.elsewhere),
+            self.measured and other.measured,
+        )
+
+    def times(self, least: float, most: float) -> "Price":
+        """The price of so many trials of the kind."""
+
+        def scaled(part: Bounds | None) -> Bounds | None:
+            return None if part is None else part.times(least, most)
+
+        steps, seconds, elsewhere = map(scaled, (self.steps, self.seconds, self.elsewhere))
+        return Price(steps, seconds, elsewhere, self.measured)
+
+
+def _sum(one: Bounds | None, other: Bounds | None) -> Bounds | None:
+    return None if one is None or other is None else one + other
+
+
+FREE = Price(NOTHING, NOTHING, NOTHING, measured=True)
+UNKNOWN = Price(None, None, None)
+
+
+def _steps_alone(trial: Trial) -> Price:
+    """The price of a trial on a model whose sizes are not known."""
+    steps = trial.declared.steps
+    return Price(None if steps is None else Bounds(steps, steps), None)
+
+
+def joined(prices: Sequence[Price]) -> Price:
+    """From the cheapest to the dearest of several trials."""
+    if not prices:
+        return UNKNOWN
+
+    def ends(parts: list[Bounds | None]) -> Bounds | None:
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        return Bounds(min(part.least for part in known), max(part.most for part in known))
+
+    return Price(
+        ends([price.steps for price in prices]),
+        ends([price.seconds for price in prices]),
+        ends([price.elsewhere for price in prices]),
+        all(price.measured for price in prices),
+    )
+
+
+class Prices:
+    """The prices of trials on one device, and beside it on another."""
+
+    def __init__(
+        self,
+        searches: Iterable[Search],
+        store: Store,
+        device: Device | None,
+        other: Device | None,
+        cores: float,
+    ) -> None:
+        """device: None where none is known. cores: CPU cores of a trial."""
+        self.device, self.other, self.cores = device, other, cores
+        names = sorted({search.name for search in searches})
+        ours = pc.field("method").isin(pa.array(names, pa.string()))
+        finished = pc.field("status") == "finished"
+        self._finished = store.read(_COLUMNS, finished & ours).table
+        self._factors: dict[tuple[str, ...], Bounds | None] = {}
+        self._made: dict[str, Bounds] = {}
+        """What trials share and an earlier line makes -> its operations and steps"""
+
+    def of(self, trial: Trial) -> Price:
+        """The price of a trial that shares nothing."""
+        if (parts := self._parts_of(trial)) is None:
+            return _steps_alone(trial)
+        return self._price(trial, parts)
+
+    def operations(self, trial: Trial) -> float | None:
+        """The operations of a trial; None: not known."""
+        parts = self._parts_of(trial)
+        return None if parts is None else sum(part.operations + part.exact for part in parts)
+
+    def of_all(self, trials: Iterable[Trial]) -> Price:
+        """The price of trials, of which what they share is paid once, for the longest of them."""
+        whole, longest = FREE, dict[str, tuple[Trial, Part]]()
+        for trial in trials:
+            if (parts := self._parts_of(trial)) is None:
+                whole += _steps_alone(trial)
+                continue
+            for part in parts:
+                before = longest.get(part.shared)
+                if part.shared and (before is None or part.operations > before[1].operations):
+                    longest[part.shared] = trial, part
+            whole += self._price(trial, [part for part in parts if not part.shared])
+        for name, (trial, part) in longest.items():
+            left = part.operations - (made := self._made.get(name, NOTHING)).least
+            if left > 0:
+                rest = replace(part, operations=left, steps=int(part.steps - made.most))
+                whole += self._price(trial, [rest], whole=False)
+                self._made[name] = Bounds(part.operations, part.steps)
+        return whole
+
+    def _parts_of(self, trial: Trial) -> list[Part] | None:
+        """The parts of a trial; None: not known."""
+        try:
+            return parts_of_trial(trial)
+        except (NotHere, KeyError):
+            return None
+
+    def _price(self, trial: Trial, parts: Sequence[Part], *, whole: bool = True) -> Price:
+        """whole: whether there is also what a trial takes beside its work."""
+        least = [replace(part, operations=part.operations * part.least,
+                         steps=int(part.steps * part.least)) for part in parts]  # fmt: skip
+        steps = Bounds(sum(part.steps for part in least), sum(part.steps for part in parts))
+
+        def on(device: Device | None) -> Bounds | None:
+            if device is None:
+                return None
+            fewest, most = (seconds_of(trial, each, device, self.cores) for each in (least, parts))
+            return Bounds(fewest.least, most.most) + (beside(device) if whole else NOTHING)
+
+        seconds, factor = on(self.device), self._factor(trial)
+        # What is known of a trial of the kind includes that it may end early.
+        if seconds is not None and factor is not None:
+            seconds = Bounds(seconds.middle * factor.least, seconds.middle * factor.most)
+        return Price(steps, seconds, on(self.other), factor is not None)
+
+    def _factor(self, trial: Trial) -> Bounds | None:
+        """The seconds of the store's trials of this kind over their estimates; None: it has none.
+
+        They are of the same method, setting and encoder, and ran on the device.
+        """
+        kind = (trial.declared.name, trial.config.setting, trial.config.encoder)
+        if kind not in self._factors:
+            self._factors[kind] = None  # not for the trials of the store themselves
+            self._factors[kind] = self._measured(trial.method, *kind)
+        return self._factors[kind]
+
+    def _measured(self, plugin: str, name: str, setting: str, encoder: str) -> Bounds | None:
+        alike = self._finished.filter(
+            (pc.field("method") == name)
+            & (pc.field("setting") == setting)
+            & (pc.field("encoder") == encoder)
+        )
+        ratios = list[float]()
+        for row in reversed(alike.to_pylist()):
+            if len(ratios) == RECENT:
+                break
+            if not self._ran_there(row) or not row["wall_seconds"]:
+                continue
+            try:
+                stored = Trial(plugin, json.loads(row["configuration"]), row["seed"], row["role"])
+            except (UserError, ValueError):
+                continue  # of another version of the method
+            estimate = self.of(stored).seconds
+            if estimate is not None:
+                ratios.append(row["wall_seconds"] / estimate.middle)
+        if not ratios:
+            return None
+        return Bounds(min(ratios) / SPREAD, max(ratios) * SPREAD)
+
+    def _ran_there(self, row: dict[str, Any]) -> bool:
+        """Whether a trial ran on the device, and on a CPU also on this machine."""
+        assert self.device is not None
+        if self.device.is_gpu:
+            return self.device.name in (row["device"] or "").lower().split()
+        return bool(row["host"] == platform.node() and (row["device"] or "").startswith("cpu"))

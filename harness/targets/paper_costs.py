@@ -1,0 +1,71 @@
+"""Cost of all tables of the papers, at the full size of their corpora."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from harness.data.corpora import published_sizes
+from harness.errors import UserError
+from harness.report.published import load_paper, papers
+from harness.sweeps.plan import Plan, plan_sweep
+from harness.sweeps.spaces.search import Search
+from harness.targets.options import SweepOptions
+from harness.targets.stores import opened
+
+
+@dataclass(frozen=True)
+class PaperCost:
+    """The plan of all tables of a paper."""
+
+    paper: str
+    tables: int
+    plan: Plan
+
+
+def paper_plans(
+    options: SweepOptions, device: str | None = None, gpus: int | None = None
+) -> Iterator[PaperCost]:
+    """The plan of each paper, whose trials run once, and at last of all of them ("").
+
+    A trial that two papers need counts for both, and once in all. The store and what narrows the
+    tables are those of the options; the corpora count with their published sizes, also where
+    smaller ones stand in for them.
+    """
+    if options.space is not None or options.of_table:
+        raise UserError("--papers prices all tables, so no space and no table is named beside it")
+    together, tables = dict[str, Search](), 0
+    with published_sizes():
+        for paper in papers():
+            own, count = dict[str, Search](), 0
+            read = load_paper(paper)
+            for number, name in read.numbers.items():
+                if read.tables[name].kind == "hyperparameters":
+                    continue
+                target = replace(options, paper=paper, table=int(number))
+                found = target.searches(lambda _: None)
+                own |= {repr((search.method, search.config)): search for search in found}
+                count += 1
+            yield PaperCost(paper, count, _plan(own, options, device, gpus))
+            together |= own
+            tables += count
+        yield PaperCost("", tables, _plan(together, options, device, gpus))
+
+
+def _plan(
+    searches: dict[str, Search], options: SweepOptions, device: str | None, gpus: int | None
+) -> Plan:
+    return plan_sweep(
+        searches.values(), opened(options.store), device=device, gpus=gpus,
+        cpus_per_trial=options.cpus_per_trial,
+    )  # fmt: skip
+
+
+def paper_costs(
+    options: SweepOptions, device: str | None = None, gpus: int | None = None
+) -> Iterator[str]:
+    """A line for each paper and one for all, for people."""
+    from harness.sweeps.printed_plan import time_line
+
+    yield "All tables at the full size of their corpora, the papers' values on the final seeds:"
+    for cost in paper_plans(options, device, gpus):
+        name = f"{cost.paper}, {cost.tables} tables" if cost.paper else "in all"
+        yield f"{name}: {cost.plan.to_run} trials to run. {time_line(cost.plan)}"

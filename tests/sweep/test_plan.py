@@ -1,0 +1,147 @@
+"""A plan sums what its real trials do, gives a range where scores decide, and prices any device."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness
+from harness.errors import UserError
+from harness.sweeps import devices
+from harness.sweeps.operations import parts_of_trial
+from harness.sweeps.plan import Plan
+from harness.trials.trial import Trial
+
+HEAD = """
+setting: {setting}
+suite: graded
+select: {{metric: graded-dev}}
+search: {{seeds: [1]}}
+final: {{seeds: [0, 1]}}
+encoders: [tiny-bert]
+methods:
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Any:
+    """plan(methods, ...): the plan of a space with these lines about methods."""
+
+    def make(methods: str, setting: str = "unsup", **options: Any) -> Plan:
+        path = tmp_path / "space.yaml"
+        path.write_text(HEAD.format(setting=setting) + methods, encoding="utf-8")
+        return harness.plan(path, store=tmp_path / "store", **options)
+
+    return make
+
+
+SENTENCES = 6000
+"""Lines of the embedded corpus"""
+
+
+def test_steps_are_those_of_every_configuration(plan: Any) -> None:
+    made = plan(
+        "  simcse:\n    set: {sentences: graded-sentences}\n"
+        "    rounds:\n      - batch_size: [16, 64]\n        epochs: [1, 2]\n"
+    )
+    steps = [-(-SENTENCES // size) * epochs for size in (16, 64) for epochs in (1, 2)]
+    searched, final = made.lines
+    assert searched.whole.steps == devices.Bounds(sum(steps), sum(steps))
+    assert (searched.steps.least, searched.steps.most) == (min(steps), max(steps))
+    # Which of them gets the final seeds is not known yet.
+    assert (final.whole.steps.least, final.whole.steps.most) == (2 * min(steps), 2 * max(steps))
+    assert not final.decided
+    assert made.steps == searched.whole.steps + final.whole.steps
+
+
+def test_what_lies_between_the_best_two_has_a_range_of_trials(plan: Any) -> None:
+    made = plan(
+        "  simcse:\n    set: {sentences: graded-sentences, max_steps: 3}\n    rounds:\n"
+        "      - temperature: [0.1, 0.2, 0.4]\n"
+        "      - temperature: {between: best_two, step: 0.05}\n"
+    )
+    line = made.lines[1]
+    assert line.trials is None
+    assert line.at_most == 7, "0.1 to 0.4"
+    assert (line.whole.steps.least, line.whole.steps.most) == (3 * 3, 3 * 7)
+
+
+def test_a_sampler_spans_its_ranges(plan: Any) -> None:
+    made = plan(
+        "  simcse:\n    set: {sentences: graded-sentences}\n"
+        "    ranges: {batch_size: {low: 10, high: 100}, temperature: {low: 0.01, high: 0.1}}\n"
+        "    sampler: {name: random, configurations: 5}\n"
+    )
+    steps = made.lines[0].steps
+    assert (steps.least, steps.most) == (SENTENCES / 100, SENTENCES / 10)
+    assert made.lines[0].whole.steps.most == 5 * steps.most
+
+
+def test_a_first_stage_is_paid_once(plan: Any) -> None:
+    """Trials that differ in its length run the longest one, as the sweep does."""
+    made = plan(
+        "  diffaug:\n    set: {sentences: graded-sentences, triplets: graded-triplets, "
+        "max_steps: 4}\n    grid: {stage1_steps: [10, 20, 30]}\n",
+        "semisup",
+    )
+    assert made.lines[0].whole.steps.most == 30 + 3 * 4
+    assert made.lines[0].steps.most == 34
+
+
+def test_views_and_frozen_parts_cost_what_they_do() -> None:
+    def batch(name: str, **values: Any) -> float:
+        own = {"encoder": "tiny-bert", "suite": "graded", "max_steps": 1, **values}
+        [part] = [part for part in parts_of_trial(Trial(name, own, 0)) or () if part.steps]
+        return part.operations
+
+    texts = {"sentences": "graded-sentences", "triplets": "graded-triplets", "batch_size": 64}
+    views, triplets = batch("simcse", **texts), batch("simcse", **texts, setting="sup")
+    assert triplets > 1.3 * views, "three texts and not two"
+    frozen = batch("dcpcse", **texts, prompt_length=1)
+    assert 0.55 * views < frozen < 0.75 * views, "no gradients of weights"
+    with_generator = batch("d2cse", **texts, prompt_length=1, generator="tiny-bert")
+    without = batch("d2cse", **texts, prompt_length=1, generator="tiny-bert",
+                    static_corruption=True)  # fmt: skip
+    assert with_generator > 1.2 * without
+
+
+def test_a_frozen_encoder_reads_dev_once() -> None:
+    """An evaluation along CLSR's training costs its two layers, and not the encoder."""
+    own = {"encoder": "tiny-bert", "suite": "graded", "pairs": "graded-triplets", "batch_size": 50}
+
+    def operations(interval: int) -> float:
+        values = {**own, "max_steps": 100, "evaluation_interval": interval}
+        [part] = [part for part in parts_of_trial(Trial("clsr", values, 0)) or () if part.steps]
+        return part.operations
+
+    network = 2 * (128 * 768 + 768 * 768)
+    assert operations(10) - operations(100) == pytest.approx(9 * 800 * network)
+
+
+def test_any_device_is_priced_and_the_load_does_not_matter(
+    plan: Any,
+) -> None:
+    methods = "  simcse:\n    set: {sentences: graded-sentences}\n"
+    base = {"encoders": ["bert-base-uncased"]}
+    seconds = {name: plan(methods, device=name, **base).seconds for name in ("h100", "t4", "cpu")}
+    assert seconds["h100"].middle < seconds["t4"].middle < seconds["cpu"].middle
+    assert plan(methods, device="cpu", **base).seconds == seconds["cpu"]
+    eight = plan(methods, device="h100", gpus=8, **base)
+    assert (eight.slots, eight.seconds) == (8, seconds["h100"])
+    assert eight.other is not None
+    assert eight.other.name == "cpu", "this machine stands beside it"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"device": "h10"}, '--device h10: there is no such device; did you mean "h100"'),
+        ({"device": "h100", "gpus": 0}, "--gpus 0: write a whole number, at least 1"),
+        ({"gpus": 2}, "--gpus 2 needs a GPU: name one with --device"),
+        ({"device": "cpu", "gpus": 2}, "--gpus 2 needs a GPU"),
+        ({"papers": True}, "no space and no table is named beside it"),
+    ],
+)
+def test_what_no_plan_can_have(plan: Any, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence.replace("?", r"\?")):
+        plan("  pooling:\n", **options)
