@@ -97,10 +97,9 @@ def test_both_commands_do_all_of_their_own_set_up(clone: Path) -> None:
     ]
     assert len(rows) == 2, quickstart.stdout
     assert all("±" in row for row in rows)
-    # With one configuration of each, the table has no column of what was searched.
     head, *own = names_of(table_of(quickstart.stdout))
     shown, *printed = names_of(readme_table())
-    assert head == [heading for heading in shown if heading != "configuration"]
+    assert head == shown
     assert sorted(row[1:] for row in own) == sorted(row[1:] for row in printed)
     assert len(list((clone / "results" / "trials").glob("*.parquet"))) == 3 + 5
     assert quickstart.stdout.endswith(". .venv/bin/activate\n")

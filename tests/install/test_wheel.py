@@ -166,7 +166,7 @@ def test_it_lists_its_methods_and_spaces(installed: Installed) -> None:
 def test_a_sweep_of_a_space_that_is_named_ends_with_a_row(installed: Installed) -> None:
     arguments = ["--set", "max_steps=2", "--seeds", "0", "--configurations", "1", *ONE_AT_A_TIME]
     printed = installed.harness("sweep", "simcse", "quickstart", *arguments)
-    assert re.search(r"^\d +simcse +unsup +tiny-bert .* 1 .*\d\.\d\d", printed, re.MULTILINE), printed
+    assert re.search(r"^\d +simcse +unsup +tiny-bert .* 1 .*\d\.\d", printed, re.M), printed
     assert list((installed.folder / "results" / "trials").glob("*.parquet"))
 
 
