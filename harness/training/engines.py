@@ -5,6 +5,7 @@ ZeRO shards the optimiser's state, gradients and weights over the ranks.
 """
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -184,8 +185,14 @@ def library() -> Any:
     """DeepSpeed. Raises UserError when it is not installed."""
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else it says that it looked for others
-    with extra("deepspeed", "the engine"):
-        import deepspeed
+    # Its autotuner, which nobody calls here, would import mlflow for a second of a processor.
+    hidden = sys.modules.setdefault("mlflow", None) is None  # type: ignore[arg-type]
+    try:
+        with extra("deepspeed", "the engine"):
+            import deepspeed
+    finally:
+        if hidden:
+            del sys.modules["mlflow"]
     # It calls torch by names that torch will change; a user can do nothing about it.
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     # It asks the environment which GPU of the machine is this process's.

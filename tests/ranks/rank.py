@@ -4,6 +4,7 @@
 which rank 0 leaves what was computed.
 """
 
+import gc
 import json
 import os
 import sys
@@ -70,8 +71,11 @@ def main() -> None:
     everything: dict[str, dict[str, Computed]] = {}
     for run, cases in told["runs"].items():
         meeting = f"file://{told['folder']}/{run}"
+        everything[run] = {}
         with Place(**told["place"], address=meeting).taken():
-            everything[run] = {case: compute(*given) for case, given in cases.items()}
+            for case, given in cases.items():
+                everything[run][case] = compute(*given)
+                gc.freeze()  # DeepSpeed collects garbage at every start, and its engines remain
     if told["place"]["number"] == 0:
         torch.save(everything, told["results"])
 
