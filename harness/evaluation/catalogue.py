@@ -154,6 +154,8 @@ CARDS: Mapping[str, SuiteCard] = {
 
 A published table is that of the first suite with its headings, so SentEval's classifier, which the
 papers used, goes before ours."""
+CHOOSING = {card.dev: name for name, card in CARDS.items() if card.dev}
+"""Dev score that can choose a configuration -> the shipped suite that has it"""
 STAND_INS: Mapping[str, str] = {"transfer-senteval": "transfer"}
 """Suite of published tables -> the one whose scores stand there, marked, until it is measured"""
 

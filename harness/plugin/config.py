@@ -181,6 +181,11 @@ class MethodConfig(DecoderConfig):
     )
     setting: Setting = "unsup"
     suite: str = Field("sts", description="the evaluation suite that measures the method")
+    selected_by: str | None = Field(
+        None,
+        description="dev score of another shipped suite, such as transfer-senteval-dev, by which "
+        "configurations are compared; checkpoints are chosen by that of `suite`; null: both are",
+    )
     transfer_classifier: Literal["minimum", "senteval"] = Field(
         "minimum",
         description="of the suite transfer: fitted to its minimum, or SentEval's early-stopped one",
@@ -211,7 +216,10 @@ class MethodConfig(DecoderConfig):
 
     def deciding(self) -> dict[str, Any]:
         """Field -> value as JSON holds it, without fields that change no result."""
-        return self.model_dump(mode="json", exclude=set(EngineConfig.COMPUTED))
+        values = self.model_dump(mode="json", exclude=set(EngineConfig.COMPUTED))
+        if self.selected_by is None:  # trials from before this field keep their keys
+            del values["selected_by"]
+        return values
 
     def computed_by(self) -> dict[str, Any]:
         """The fields that `deciding` leaves out, with their values."""
