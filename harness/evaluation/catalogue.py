@@ -154,8 +154,6 @@ CARDS: Mapping[str, SuiteCard] = {
 
 A published table is that of the first suite with its headings, so SentEval's classifier, which the
 papers used, goes before ours."""
-CHOOSING = {card.dev: name for name, card in CARDS.items() if card.dev}
-"""Dev score that can choose a configuration -> the shipped suite that has it"""
 STAND_INS: Mapping[str, str] = {"transfer-senteval": "transfer"}
 """Suite of published tables -> the one whose scores stand there, marked, until it is measured"""
 
@@ -176,6 +174,9 @@ DISPLAY: Mapping[str, str] = {
     SENTEVAL_DEV: "transfer dev",
 }
 """Metric -> its name as papers print it; other metrics are printed under their own name"""
+
+CHOOSING = {card.dev: name for name, card in CARDS.items() if card.dev}
+"""Dev score that can choose a configuration -> the shipped suite that has it"""
 
 
 @dataclass(frozen=True)

@@ -180,12 +180,12 @@ class MethodConfig(DecoderConfig):
         description="name of a model on the Hugging Face Hub, also NAME@REVISION, or a folder",
     )
     setting: Setting = "unsup"
-    suite: str = Field("sts", description="the evaluation suite that measures the method")
     selected_by: str | None = Field(
         None,
         description="dev score of another shipped suite, such as transfer-senteval-dev, by which "
         "configurations are compared; checkpoints are chosen by that of `suite`; null: both are",
     )
+    suite: str = Field("sts", description="the evaluation suite that measures the method")
     transfer_classifier: Literal["minimum", "senteval"] = Field(
         "minimum",
         description="of the suite transfer: fitted to its minimum, or SentEval's early-stopped one",

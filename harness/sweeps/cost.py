@@ -16,11 +16,12 @@ from harness.data.hub import model_shape
 from harness.data.revisions import repository_of
 from harness.data.weight_contents import layer_parameter_count
 from harness.errors import NotHere
+from harness.evaluation.suites import suite
 from harness.plugin.config import TrainingConfig
 from harness.plugin.declared import Declared
 from harness.plugin.stage import Stage
 from harness.sweeps.machines import this_machine
-from harness.trials.trial import Trial, suites_of
+from harness.trials.trial import Trial
 
 TOKENS_PER_SENTENCE = 24
 """Mean number of tokens of a sentence, about as in Wiki1M (cut at 32 tokens) and in the STS sets"""
@@ -50,14 +51,13 @@ def estimated_seconds(declared: Declared, steps: int, *, tested: bool) -> float 
         parameters = layer_parameters(config.encoder)
     except (NotHere, KeyError):  # some families have other names for their sizes
         return None
-    measured, *others = suites_of(config)
+    measured = suite(config.suite)
     evaluations = 1
     if isinstance(config, TrainingConfig):
         for stage in declared.stages:
             evaluations += (declared.steps_of(stage) or 0) // declared.evaluation_interval(stage)
     sentences = measured.sentences_dev * evaluations
     sentences += measured.sentences_test if tested else 0
-    sentences += sum(each.sentences_dev for each in others)  # once, behind the training
     # A forward pass multiplies and adds once per weight and token; a backward pass does it twice.
     evaluation = 2 * parameters * TOKENS_PER_SENTENCE * sentences / speed("fp32")
     if not declared.stages or not isinstance(config, TrainingConfig):
