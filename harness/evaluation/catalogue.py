@@ -159,6 +159,9 @@ DISPLAY: Mapping[str, str] = {
 }
 """Metric -> its name as papers print it; other metrics are printed under their own name"""
 
+CHOOSING = {card.dev: name for name, card in CARDS.items() if card.dev}
+"""Dev score that can choose a configuration -> the shipped suite that has it"""
+
 
 @dataclass(frozen=True)
 class Metric:

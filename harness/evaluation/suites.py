@@ -22,7 +22,7 @@ from harness.data.shapes import split_name
 from harness.data.user_modules import UserCode, user_code
 from harness.errors import UserError, explained, suggest
 from harness.evaluation.bootstrap import of_mean
-from harness.evaluation.catalogue import CARDS, SUITE_MODULES
+from harness.evaluation.catalogue import CARDS, CHOOSING, SUITE_MODULES, metric_named
 from harness.evaluation.catalogue import SuiteCard as SuiteCard
 from harness.evaluation.scores import Scores as Scores
 from harness.files import digest_files
@@ -297,6 +297,28 @@ def suite(name: str) -> Suite:
         return _own(suite_code(here(script)))
     check_name(name)
     return _suites(importlib.import_module(SUITE_MODULES[name]))[name]
+
+
+def choosing(measured: Suite, metric: str | None) -> Suite:
+    """The suite by whose dev score configurations are compared.
+
+    measured: the suite of the trials, whose dev score chooses checkpoints. metric: the dev score of
+    any shipped suite; None: that of `measured`. Raises UserError for a test score and for another
+    name.
+    """
+    if metric in (None, measured.card.dev):
+        return measured
+    if metric in CHOOSING:
+        return suite(CHOOSING[metric])
+    test = metric_named(str(metric))
+    if metric in (*measured.tests, measured.card.average) or (test and test.split == "test"):
+        own = measured if metric in measured.data or test is None else suite(test.suite)
+        raise UserError(
+            f'"{metric}" is a test score, and test scores never select; '
+            f'use "{own.card.dev or measured.dev}"'
+        )
+    valid = dict.fromkeys([measured.dev, *CHOOSING])
+    raise UserError(f'there is no dev score "{metric}"{suggest(str(metric), valid)}')
 
 
 def check_name(name: str) -> None:

@@ -182,6 +182,11 @@ class MethodConfig(DecoderConfig):
         description="name of a model on the Hugging Face Hub, also NAME@REVISION, or a folder",
     )
     setting: Setting = "unsup"
+    selected_by: str | None = Field(
+        None,
+        description="dev score of another shipped suite, such as transfer-senteval-dev, by which "
+        "configurations are compared; checkpoints are chosen by that of `suite`; null: both are",
+    )
     suite: str = Field("sts", description="the evaluation suite that measures the method")
     # Once a choice of its own. Every key has it, so it stays, and follows from the suite.
     transfer_classifier: Literal["minimum", "senteval"] = Field(
@@ -213,7 +218,10 @@ class MethodConfig(DecoderConfig):
 
     def deciding(self) -> dict[str, Any]:
         """Field -> value as JSON holds it, without fields that change no result."""
-        return self.model_dump(mode="json", exclude=set(EngineConfig.COMPUTED))
+        values = self.model_dump(mode="json", exclude=set(EngineConfig.COMPUTED))
+        if self.selected_by is None:  # trials from before this field keep their keys
+            del values["selected_by"]
+        return values
 
     def computed_by(self) -> dict[str, Any]:
         """The fields that `deciding` leaves out, with their values."""

@@ -47,7 +47,7 @@ from harness.training.seeds import seed_everything
 from harness.trials.record import Record
 from harness.trials.running import noted
 from harness.trials.store_folders import pairs_file
-from harness.trials.trial import Trial, describe, facts_of, failed, key
+from harness.trials.trial import Trial, describe, facts_of, failed, key, suites_of
 from harness.trials.workers import Launch, together
 
 _logger = logging.getLogger(__name__)
@@ -104,10 +104,12 @@ def run_trial(
     Raises TrialFailure when the trial cannot go on, and Interrupted when it gave way. The arguments
     are those of `attempt`.
     """
-    measured = suite(trial.config.suite)
+    measured, *others = suites_of(trial.config)
     final = trial.role == "final"
-    for task in (measured.dev, *(measured.tests if final else ())):
-        # A damaged file should stop the trial before the training, not after it.
+    # A damaged file should stop the trial before the training, not after it.
+    for each in (measured, *others):
+        each.load(each.dev)
+    for task in measured.tests if final else ():
         measured.load(task)
     with peak_memory(device()) as memory:
         method, kit = built(trial)
@@ -124,6 +126,8 @@ def run_trial(
                 dev = measured.score_dev(embedder)
         kept = keep(method, kit, weights, trial) if final else None
         with readable(method):
+            # The suite's own dev has chosen the checkpoint; this score compares configurations.
+            chosen_by = {each.dev: each.score_dev(embedder) for each in others}
             scores = measured.score_test(embedder) if final else Scores({})
         if weights is not None:
             keep_pairs(scores.pairs, pairs_file(weights, measured.name))
@@ -132,8 +136,8 @@ def run_trial(
         describe(trial),
         status="pruned" if outcome.pruned else "finished",
         reason=why,
-        dev_before=before,
-        dev={measured.dev: dev},
+        dev_before=None if others else before,
+        dev={measured.dev: dev, **chosen_by},
         test=scores.metrics,
         details=scores.details,
         uncertainty=scores.uncertainty,
@@ -323,9 +327,11 @@ def check_runnable(trial: Trial) -> None:
     key(trial)  # it reads every model and every data file, so it finds the missing ones
     for name in declared.models:
         check_loadable(name)
-    measured = suite(declared.config.suite)
+    measured, *others = suites_of(declared.config)
     for task in (measured.dev, *measured.tests):
         measured.load(task)
+    for each in others:
+        each.load(each.dev)
     kit, encoder = Kit(declared, device()), declared.config.encoder
     if encoder in declared.models:
         check_embedded(encoder, kit.tokenizer, int(model_shape(encoder)["vocab_size"]))

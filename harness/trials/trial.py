@@ -12,7 +12,7 @@ from typing import Any, Literal
 from harness import PROTOCOL, __version__
 from harness.data.hub import model_folder
 from harness.data.revisions import commits_of, parts_of, resolve_as, resolved_here, short_name
-from harness.evaluation.suites import Suite, suite
+from harness.evaluation.suites import Suite, choosing, suite
 from harness.files import digest_of
 from harness.plugin import registry
 from harness.plugin.config import EngineConfig, MethodConfig, label_share
@@ -144,8 +144,18 @@ def key(trial: Trial, *, download: bool = True) -> str:
 
 def data_digest(declared: Declared, *, download: bool = True) -> str:
     """The digest of the training corpora, the suite's data, and the code of a user's suite."""
-    measured = suite(declared.config.suite)
-    return declared.data_digest(measured.files(), download=download) + measured.code_digest
+    suites = suites_of(declared.config)
+    files = [path for measured in suites for path in measured.files()]
+    return declared.data_digest(files, download=download) + suites[0].code_digest
+
+
+def suites_of(config: MethodConfig) -> list[Suite]:
+    """The suite that measures a trial, and behind it the one that chooses, where it is another.
+
+    Raises UserError for an unknown suite, and where no dev score is called `selected_by`.
+    """
+    measured = suite(config.suite)
+    return list(dict.fromkeys([measured, choosing(measured, config.selected_by)]))
 
 
 def failed(trial: Trial, reason: str, *, here: bool = True) -> Record:
@@ -170,7 +180,7 @@ def describe(trial: Trial, *, here: bool = True) -> Record:
 
         threads, device = torch.get_num_threads(), _device_name()
     declared, config = trial.declared, trial.config
-    measured = suite(config.suite)
+    measured, *others = suites_of(config)
     packages = {name: version(name) for name in _PACKAGES}
     return Record(
         key=key(trial),
@@ -183,7 +193,7 @@ def describe(trial: Trial, *, here: bool = True) -> Record:
         seed=trial.seed,
         suite=measured.name,
         suite_card=measured.card.dumped(),
-        selected_by=measured.card.dev,
+        selected_by=[measured, *others][-1].card.dev,
         configuration=config.deciding(),
         engine=config.computed_by(),
         plugin=_path_of(trial),
@@ -207,7 +217,7 @@ def revisions(trial: Trial, measured: Suite) -> dict[str, str]:
     measured: the suite that gives the scores. Raises UserError when something is not at hand.
     """
     declared = trial.declared
-    suites = [suite(declared.config.suite), measured]
+    suites = [*suites_of(declared.config), measured]
     paths = [*map(model_folder, declared.models), *declared.corpus_files(), *declared.files]
     commits = commits_of([*paths, *(path for one in suites for path in one.files())])
     for one in suites:

@@ -14,7 +14,16 @@ import pytest
 from harness.trials.store import Store
 from tests.cli.conftest import sets
 
-SHIPPED_SPACES = ("fractions", "large", "quickstart", "semisup", "sup", "tpe", "unsup")
+SHIPPED_SPACES = (
+    "fractions",
+    "large",
+    "quickstart",
+    "semisup",
+    "sup",
+    "tpe",
+    "transfer",
+    "unsup",
+)
 ABLATIONS = (
     "clsr-table2", "clsr-table4", "d2cse-table6", "dcpcse-figure2", "dcpcse-table2",
     "diffaug-figure3", "diffaug-figure4", "diffaug-figure5", "diffaug-table3", "diffaug-table4",

@@ -74,7 +74,7 @@ def test_the_search_spaces_of_their_page_are_some(tmp_path: Path) -> None:
     path.write_text(example("docs/search-spaces.md", "yaml"), encoding="utf-8")
     space, _ = load_space(path)
     assert list(space.methods) == ["simcse", "d2cse", "promptbert", "clsr", "mine"]
-    for number in (1, 2):
+    for number in (1, 2, 3):
         part = example("docs/search-spaces.md", "yaml", number)
         path.write_text("encoders: [bert-base-uncased]\n" + part, encoding="utf-8")
         load_space(path)

@@ -10,12 +10,11 @@ from harness import PROTOCOL, __version__
 from harness.data.corpora import source
 from harness.data.hub import model_digest
 from harness.errors import UserError, reason, shortened
-from harness.evaluation.suites import suite
 from harness.files import PACKAGE, digest_files
 from harness.plugin import registry
 from harness.sweeps.workers.files import LocalFiles, on_every_machine, receive
 from harness.sweeps.workers.worker import trial_settings  # with all that a trial needs
-from harness.trials.trial import Trial, arrived
+from harness.trials.trial import Trial, arrived, suites_of
 
 ANSWER_SECONDS = 900.0
 """A machine starts a worker for its answer, and may download models and data before it"""
@@ -41,12 +40,12 @@ def digests_of(trial: Trial) -> Digests:
 
     Raises UserError when a model or a file is missing.
     """
-    declared, measured = trial.declared, trial.config.suite
+    declared = trial.declared
     corpora = {name: source(name).paths() for name in declared.corpora.values()}
     return {
         f'the source of "{declared.name}"': declared.source_digest,
         f'the files of "{declared.name}"': digest_files(declared.files),
-        f'the suite "{measured}"': suite(measured).digest(),
+        **{f'the suite "{each.name}"': each.digest() for each in suites_of(trial.config)},
         **{f'the model "{name}"': model_digest(name) for name in declared.models},
         **{f'the corpus "{name}"': digest_files(paths) for name, paths in corpora.items()},
     }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.resolution import with_own_corpus
 from harness.sweeps.spaces.axes import MOST_TRIALS, Values, bound
@@ -19,6 +20,7 @@ from harness.sweeps.spaces.space import (
     TrainedEncoder,
     replaced_names,
     rounds,
+    selector,
 )
 from harness.sweeps.spaces.values import check_command_line, check_shared, check_values, read_values
 
@@ -127,6 +129,9 @@ class _Searches:
             values = with_own_corpus(plugin, layer, given | own)
             given |= values
         overrides = replace(overrides, values=values)  # the last layer, with the method's names
+        # A suite of the command line may have the score itself.
+        if (metric := selector(space)) and metric != suite(str(given["suite"])).card.dev:
+            given["selected_by"] = metric
         fixed = {key: value for key, value in (given | own).items() if key in fields}
         free = [overrides.without(axes) for axes in rounds(part)]
         # It refuses a bad value now, before anything runs.

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 from harness.data.revisions import parts_of, short_name, trained_name
-from harness.evaluation.suites import suite
 from harness.files import digest_of
 from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
@@ -22,7 +21,7 @@ from harness.sweeps.spaces.axes import (
     most_configurations,
 )
 from harness.sweeps.spaces.space import Pruner, Repeats, Sampler
-from harness.trials.trial import Role, Trial, key, named
+from harness.trials.trial import Role, Trial, key, named, suites_of
 
 LENGTHS = {"epochs", "max_steps"}
 """Fields of which the one that ends the training first decides"""
@@ -85,7 +84,7 @@ class Search:
     @property
     def metric(self) -> str:
         """The dev score that selects."""
-        return suite(self.config.suite).dev
+        return suites_of(self.config)[-1].dev
 
     @property
     def label(self) -> str:

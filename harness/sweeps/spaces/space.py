@@ -18,7 +18,7 @@ from pydantic import (
 from harness.data.corpora import SOURCES
 from harness.data.shapes import CorpusName
 from harness.errors import UserError, suggest
-from harness.evaluation.suites import suite
+from harness.evaluation.suites import choosing, suite
 from harness.plugin.config import Setting
 from harness.sweeps.spaces.axes import (
     MOST,
@@ -268,22 +268,29 @@ def load_space(path: Path) -> tuple[Space, Document]:
 
 def _check_selector(space: Space, document: Document) -> None:
     try:
-        measured = suite(space.suite)
-        dev = measured.dev
+        dev = suite(space.suite).dev
     except UserError as error:
         raise document.error(("suite",), str(error)) from None
-    metric = space.select.metric
     location: Location = ("select", "metric") if "select" in document.content else ("suite",)
-    if metric == DEV:
-        return
-    if metric in (*measured.tests, measured.card.average):
+    if location == ("suite",) and space.select.metric not in (DEV, dev):
+        # The default is the dev score of `sts`, which nobody has asked for here.
         raise document.error(
-            location, f'"{metric}" is a test score, and test scores never select; use "{dev}"'
+            location, f'suite {space.suite} has no dev score "{space.select.metric}"; valid: {dev}'
         )
-    if metric != dev:
-        raise document.error(
-            location, f'suite {space.suite} has no dev score "{metric}"; valid: {dev}'
-        )
+    try:
+        selector(space)
+    except UserError as error:
+        raise document.error(location, str(error)) from None
+
+
+def selector(space: Space) -> str | None:
+    """The dev score of another suite by which a space selects; None: that of its own suite.
+
+    Raises UserError for a test score, and for a score that no suite has.
+    """
+    measured, metric = suite(space.suite), space.select.metric
+    other = metric != DEV and choosing(measured, metric) is not measured
+    return metric if other else None
 
 
 def _check_pruner(space: Space, document: Document) -> None:
@@ -291,6 +298,12 @@ def _check_pruner(space: Space, document: Document) -> None:
     if pruner is not None and space.select.cost:
         raise document.error(
             ("pruner",), "a pruner looks at dev alone, and this space selects by cost, too"
+        )
+    if pruner is not None and not isinstance(pruner, Wilcoxon) and (other := selector(space)):
+        raise document.error(
+            ("pruner",),
+            f"{pruner.name} looks at the dev score of the suite while a trial trains, and this "
+            f"space selects by {other}; leave out the pruner, or use wilcoxon",
         )
     if isinstance(pruner, Wilcoxon) and repeats <= pruner.least_seeds:
         raise document.error(

@@ -21,6 +21,7 @@ OF_THE_SPACE = {
     "encoder": "write `encoders:` for the whole space, or for one method",
     "setting": "write `setting:` for the whole space, or for one method",
     "suite": "write `suite:` for the whole space",
+    "selected_by": "write `select: {metric: ...}` for the whole space",
 }
 """Field that is not searched -> where it is set instead"""
 REPEAT_KEYS = {"seed": "seeds", "subset": "subsets"}
