@@ -43,7 +43,7 @@ class Table:
     sheets: "Sequence[tables.Table]"
 
     def render(self, format: str, width: int = LINE, *, bold: bool = False) -> bytes:
-        """The tables as `terminal`, `markdown`, `latex`, `csv` or `json`.
+        """The tables as `terminal`, `markdown`, `latex`, `csv`, `json` or `parquet`.
 
         width: characters in a line for a terminal, in which the best scores may be bold.
         """

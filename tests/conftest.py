@@ -15,6 +15,9 @@ from typing import Any
 # network.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# A terminal's size is not the tests': what they read is as wide as in a pipe.
+os.environ.pop("COLUMNS", None)
+os.environ.pop("LINES", None)
 
 import pytest
 

@@ -19,7 +19,7 @@ from harness.inputs import finite, kind_of
 if TYPE_CHECKING:
     from harness.report.tables import Table
 
-TableFormat = Literal["terminal", "markdown", "latex", "csv", "json"]
+TableFormat = Literal["terminal", "markdown", "latex", "csv", "json", "parquet"]
 
 
 def table(
@@ -81,6 +81,8 @@ def table(
     # time to look through them.
     gc.disable()
 
+    if format == "parquet" and output is None:
+        raise UserError("--format parquet is not for the screen; name a file with --output")
     if output is not None and (kind := kind_of(output)) not in ("a file", "nothing"):
         raise UserError(f"{output} is {kind} and cannot be written; choose another file")
     if tolerance is not None and not (strict and paper):

@@ -1,4 +1,4 @@
-"""Renders tables as bytes: for the terminal, as Markdown, LaTeX, CSV or JSON; HTML for notebooks.
+"""Renders tables as bytes: terminal, Markdown, LaTeX, CSV, JSON, Parquet; HTML for notebooks.
 
 The same tables give the same bytes.
 """
@@ -13,6 +13,7 @@ from html import escape
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from harness.errors import visible
 from harness.report.cells import Bold
@@ -291,6 +292,13 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _parquet(tables: Sequence[Table]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(_records(tables), sink)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
 def _records(tables: Sequence[Table]) -> pa.Table:
     return pa.concat_tables([table.records for table in tables])
 
@@ -300,4 +308,5 @@ _FORMATS: Mapping[str, Callable[[Sequence[Table]], bytes]] = {
     "csv": _csv,
     "latex": lambda tables: "\n".join(map(latex_text, tables)).encode(),
     "json": _json,
+    "parquet": _parquet,
 }

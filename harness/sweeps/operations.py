@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import NotHere
-from harness.evaluation.suites import suite
 from harness.files import digest_of
 from harness.plugin.config import TrainingConfig
 from harness.plugin.declared import Declared
@@ -21,7 +20,7 @@ from harness.plugin.operations import (
 )
 from harness.plugin.passes import Pass, Passes, texts_of
 from harness.plugin.stage import Stage
-from harness.trials.trial import Trial
+from harness.trials.trial import Trial, suites_of
 
 EVALUATED = 12.3
 """Mean word pieces of a distinct sentence of the STS sets: 373,000 tokens in 26,083 rows"""
@@ -50,7 +49,8 @@ def parts_of_trial(trial: Trial) -> list[Part] | None:
     Raises NotHere and KeyError when the sizes of a model are not known.
     """
     declared, passes = trial.declared, passes_of(trial.declared)
-    measured, config = suite(declared.config.suite), declared.config
+    config = declared.config
+    measured, *others = suites_of(config)
     sentences = lengths_of([[EVALUATED * share for share in SPREAD]])
 
     def embedded(count: float, *, again: bool = False) -> float:
@@ -76,7 +76,8 @@ def parts_of_trial(trial: Trial) -> list[Part] | None:
         layers = stage.accumulation * layers_of(passes, stage)
         found.append(Part(operations, 0.0, steps, layers, least, _shared(trial, stage)))
     tests = embedded(measured.sentences_test) if trial.role == "final" else 0.0
-    return [*found, Part(0.0, dev + tests)]
+    chosen_by = embedded(sum(each.sentences_dev for each in others))  # once, behind the training
+    return [*found, Part(0.0, dev + chosen_by + tests)]
 
 
 def _shared(trial: Trial, stage: Stage) -> str:

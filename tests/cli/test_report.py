@@ -206,6 +206,7 @@ def test_figures_answer_to_keyboard_and_pointer(
     assert curves.locator(".panel-head span").all_text_contents() == ["dev", "loss contrastive"]
     assert curves.locator(".plot").last.locator("polyline.line").count() == 8
     curves.locator("summary").click()
+    curves.locator("tbody tr").first.wait_for()  # the table is written when it is opened
     assert curves.locator("tbody tr").count() == 48  # 8 trials, 3 steps, 2 curves
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from harness.cli.table import table
@@ -23,7 +24,7 @@ from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
 
-FORMATS = ("terminal", "markdown", "latex", "csv", "json")
+FORMATS = ("terminal", "markdown", "latex", "csv", "json", "parquet")
 
 
 @pytest.fixture
@@ -168,6 +169,8 @@ def test_the_verb_prints(filled: Store, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_verb_writes_a_file(filled: Store, tmp_path: Path) -> None:
+    table(store=filled.folder, format="parquet", output=tmp_path / "table.parquet")
+    assert pq.read_table(tmp_path / "table.parquet").num_rows == 2 * 11
     table(store=filled.folder, format="csv", output=tmp_path / "table.csv")
     rows = list(csv.DictReader((tmp_path / "table.csv").open(encoding="utf-8")))
     assert len(rows) == 2 * 11
@@ -231,7 +234,7 @@ def test_the_terminal_shows_what_it_would_obey() -> None:
     assert "\\x1b]0;y\\x07" in text
 
 
-def test_json_has_the_score_of_each_trial(filled: Store) -> None:
+def test_json_and_parquet_have_the_score_of_each_trial(filled: Store) -> None:
     sheets = store_tables(filled.read(), filled.folder)
     (table_,) = json.loads(rendered(sheets, "json", 140))
     (average,) = (
@@ -239,6 +242,13 @@ def test_json_has_the_score_of_each_trial(filled: Store) -> None:
     )
     assert [trial["value"] for trial in average["trials"]] == [74.2, 75.1, 76.9]
     assert [trial["seed"] for trial in average["trials"]] == [0, 1, 2]
+    records = pq.read_table(pa.BufferReader(rendered(sheets, "parquet", 140)))
+    assert records.to_pylist() == table_["records"]
+
+
+def test_an_empty_store_is_an_empty_parquet_table(store: Store) -> None:
+    content = rendered(store_tables(store.read(), store.folder), "parquet", 140)
+    assert pq.read_table(pa.BufferReader(content)).num_rows == 0
 
 
 def test_json_has_no_value_that_is_not_json(store: Store, add_trial: AddTrial) -> None:
