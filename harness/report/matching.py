@@ -42,6 +42,8 @@ class Wanted:
     encoder: str
     configuration: tuple[tuple[str, Any], ...]
     """Hyperparameters with the values that the trials must have; the others are free"""
+    searched: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    """Free hyperparameters with the values that a sweep tries, of which the dev score chooses"""
     defaults: tuple[tuple[str, Any], ...] = ()
     """Hyperparameters with the defaults that the trials must not have changed"""
     published_encoder: str | None = None
@@ -98,10 +100,24 @@ def wanted_for(
         run.method,
         setting,
         chosen,
-        tuple(sorted(configuration.items())),
+        *_searched_apart(configuration),
         tuple({**ALL_LABELS, **defaults}.items()),
         None if model == published else published,
         run.needs.get(row.variant or "", ""),
+    )
+
+
+def _searched_apart(
+    configuration: Mapping[str, Any],
+) -> tuple[tuple[tuple[str, Any], ...], tuple[tuple[str, tuple[Any, ...]], ...]]:
+    """The values that trials must have, and apart from them the lists among which a sweep chooses.
+
+    Both are sorted by their names.
+    """
+    values = sorted(configuration.items())
+    return (
+        tuple((name, value) for name, value in values if not isinstance(value, list)),
+        tuple((name, tuple(value)) for name, value in values if isinstance(value, list)),
     )
 
 

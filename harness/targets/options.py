@@ -79,10 +79,9 @@ class SweepOptions:
         for option, value in (
             ("--configurations", self.configurations), ("--budget", self.budget),
         ):  # fmt: skip
-            if value is not None and (self.published or self.of_table):
+            if value is not None and self.published:
                 raise UserError(
-                    f"{option} has no meaning with --published or --paper: published values "
-                    f"are not searched"
+                    f"{option} has no meaning with --published: published values are not searched"
                 )
 
     def _check_target(self) -> None:

@@ -42,7 +42,7 @@ def paper_plans(
                     continue
                 target = replace(options, paper=paper, table=int(number))
                 found = target.searches(lambda _: None)
-                own |= {repr((search.method, search.config)): search for search in found}
+                own |= {repr((each.method, each.config, each.rounds)): each for each in found}
                 count += 1
             yield PaperCost(paper, count, _plan(own, options, device, gpus))
             together |= own

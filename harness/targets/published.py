@@ -44,8 +44,11 @@ def table_searches(
 ) -> list[Search]:
     """The searches of what a table still lacks: published values on the final seeds.
 
-    Raises UserError for an unknown method, and for values that the methods refuse. notice: hears
-    of a row whose method cannot run here, which is left out.
+    Where the paper has searched a value and does not print it, dev chooses it first.
+
+    Raises UserError for an unknown method, for values that the methods refuse, and for a limit of
+    the configurations of a table that searches nothing. notice: hears of a row whose method cannot
+    run here, which is left out.
     """
     if "encoder" in overrides.values:
         raise UserError(
@@ -70,7 +73,12 @@ def table_searches(
         except _LeftOut as left_out:
             notice(f"Left out: {wanted}: {left_out}")
         else:
-            searches.setdefault(repr((search.method, search.config)), search)
+            searches.setdefault(repr((search.method, search.config, search.rounds)), search)
+    if overrides.configurations and missing and not any(each.rounds for each in searches.values()):
+        raise UserError(
+            "--configurations limits a search, and nothing of this table is searched: "
+            "it has its published values"
+        )
     return list(searches.values())
 
 
@@ -90,7 +98,7 @@ def _search(method: str, wanted: Wanted, overrides: Overrides) -> Search:
         published_search(method, variant, values, overrides if wanted.needs else PLAIN)
     except UserError as error:
         raise _LeftOut(str(error)) from None
-    return published_search(method, variant, values, overrides)
+    return published_search(method, variant, values, overrides, dict(wanted.searched))
 
 
 def runnable(searches: list[Search], notice: Notice) -> list[Search]:

@@ -1,6 +1,7 @@
 """Every shipped search space can be planned; each ablation plans the cells of its table."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from harness.report.published import load_systems
 from harness.sweeps.spaces.named_spaces import shipped_spaces
 from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.space import load_space
+from harness.targets.options import SweepOptions
 
 CELLS = {
     "clsr-table2": 10,  # 5 sizes of the batch, on two corpora
@@ -22,15 +24,15 @@ CELLS = {
     "diffaug-figure3": 1,
     "diffaug-figure4": 6,
     "diffaug-figure5": 12,
-    "diffaug-table3": 11,  # without the synonyms, and with three rates of prefix-tuning
+    "diffaug-table3": 9,  # without the synonyms
     "diffaug-table4": 3,
     "diffaug-table6": 9,
     "diffaug-table8": 5,
-    "diffcse-table15": 10,
-    "diffcse-table3": 5,  # without the four rows that need running text
-    "diffcse-table4": 4,
-    "diffcse-table5": 4,
-    "diffcse-table6": 8,
+    "diffcse-table15": 10 + 3,  # some columns of DiffCSE's transfer tasks are other trainings
+    "diffcse-table3": 5 + 4,  # without the four rows that need running text
+    "diffcse-table4": 4 + 4,
+    "diffcse-table5": 4 + 2,
+    "diffcse-table6": 8 + 7,
     "diffcse-table7": 6,
     "diffcse-table8": 8,
 }
@@ -66,6 +68,45 @@ def test_the_first_line_says_what_it_is(harness: Any) -> None:
             assert what.lower().startswith(f"{paper}, {place.removesuffix(number)} {number}: ")
 
 
+def trials_of(options: SweepOptions) -> set[tuple[str, str, int, str]]:
+    """The trials that are known before anything has run, by all that decides their results."""
+    searches = options.searches(lambda _: None)
+    return {
+        (trial.declared.name, repr(sorted(trial.config.deciding().items())), trial.seed, trial.role)
+        for search in searches
+        for trial in (*search.known_trials(), *search.trials([search.fixed], "final"))
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in CELLS if "table" in name])
+def test_a_table_and_its_space_run_the_same_trials(name: str, tmp_path: Path) -> None:
+    paper, _, number = name.partition("-table")
+    store = tmp_path / "store"
+    by_space = trials_of(SweepOptions(space=name, store=store))
+    assert by_space
+    assert by_space == trials_of(SweepOptions(paper=paper, table=int(number), store=store))
+
+
+@pytest.mark.parametrize("number", [2, 6, 7])
+def test_the_weight_of_joint_baselines_is_searched_in_every_table(number: int) -> None:
+    """DiffAug, appendix C: the paper tried several, and prints none."""
+    options = SweepOptions(paper="diffaug", table=number, methods=["simcse", "promptbert"])
+    joint = [
+        search
+        for search in options.searches(lambda _: None)
+        if search.config.setting == "semisup"
+        and search.config.deciding()["schedule"] in ("joint", "sup-joint")
+    ]
+    assert joint
+    weights = [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
+    for search in joint:
+        tried = [values["auxiliary_weight"] for values in search.configurations(0, [])]
+        assert tried == weights
+        assert search.repeats["search"].seeds == [42]
+    fixed = replace(options, values={"auxiliary_weight": "0.5"}).searches(lambda _: None)
+    assert not any(search.rounds for search in fixed)
+
+
 def test_schedules_without_the_weight_need_no_search() -> None:
     """Table 6 of DiffAug: its weight is searched for each schedule that has it."""
     found = searches(*load_space(shipped_spaces()["diffaug-table6"]), Overrides())
@@ -94,7 +135,8 @@ def test_edits_in_the_contrastive_loss_train_as_simcse_does() -> None:
     assert len(augmented) == 6 + 6
     assert [training("diffcse", values) for values in augmented] == [simcse] * 12
     equivariance = [values for values in edited if values["objective"] == "detection"]
-    assert [training("diffcse", values)[0] for values in equivariance] == [7e-6] * 3
+    rates = [training("diffcse", values)[0] for values in equivariance]
+    assert rates == [7e-6] * 3 + [2e-6] * 3
 
 
 def test_a_path_in_the_checkout_means_the_shipped_ablation(

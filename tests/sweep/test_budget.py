@@ -123,7 +123,6 @@ def test_a_limit_without_a_search_is_refused(space: Callable[[str], list[Search]
         ({"space": "unsup", "budget": "20 minutes"}, "--budget 20 minutes: write a duration"),
         ({"space": "unsup", "budget": "0m"}, "--budget 0m: write a duration of at least one"),
         ({"space": "unsup", "budget": "1h", "published": True}, "--budget has no meaning with"),
-        ({"paper": "clsr", "table": 1, "budget": "1h"}, "--budget has no meaning with --publish"),
     ],
 )
 def test_wrong_limits_are_refused(options: dict[str, Any], sentence: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from harness.errors import UserError
 from harness.plugin import registry
 from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
@@ -87,6 +88,24 @@ def test_a_variant_has_its_own_search(found: Found) -> None:
     tried = [[values["batch_size"] for values in searched(each)] for each in searches]
     assert tried == [[8, 16], [8, 16]]
     assert len({each.id for each in searches}) == 2
+
+
+def test_a_variant_may_have_a_grid_of_its_own(found: Found) -> None:
+    text = SCHEDULES.replace("learning_rate: 1e-4", "grid: {learning_rate: [1e-4, 1e-3]}")
+    joint, first = found(text)
+    assert not joint.rounds
+    assert [values["learning_rate"] for values in searched(first)] == [1e-4, 1e-3]
+    _, fixed = found(text, values={"learning_rate": 0.5})
+    assert not fixed.rounds
+    for wrong, part in (
+        (SCHEDULES.replace("1e-4", "1e-4, grid: {learning_rate: [1, 2]}"), "is searched as well"),
+        (text + "    grid: {batch_size: [8]}\n", "exclude each other"),
+        (text.replace("{learning_rate: [1e-4, 1e-3]}", "{}"), "the grid is empty"),
+        (text.replace("[1e-4, 1e-3]", "[1e-4, -1]"), "greater than 0"),
+        (text.replace("grid: {learning_rate", "grid: {learning_rat"), 'mean "learning_rate"'),
+    ):
+        with pytest.raises(UserError, match=rf"line 1[0-9].*{part}"):
+            found(wrong)
 
 
 def test_the_command_line_goes_before_a_variant(found: Found) -> None:

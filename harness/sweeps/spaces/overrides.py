@@ -1,6 +1,6 @@
 """The searches of a search space, after the command line has narrowed it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -13,6 +13,7 @@ from harness.sweeps.spaces.document import Document
 from harness.sweeps.spaces.methods import encoders_of, locators_of, pretrained, trainers_of
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.space import (
+    SEARCH_REPEATS,
     MethodSpace,
     Repeats,
     Sampler,
@@ -106,7 +107,7 @@ class _Searches:
         settings = part.setting or self.space.setting
         settings = [values["setting"]] if "setting" in values else settings
         encoders = encoders_of(part, self.space, wanted)
-        for setting, encoder, variant in product(settings, encoders, part.variants or {"": {}}):
+        for setting, encoder, variant in product(settings, encoders, part.variants or [""]):
             search = self._search(name, variant, setting, pretrained(encoder))
             if isinstance(encoder, TrainedEncoder):
                 # The variants of the other method would each train another encoder.
@@ -122,7 +123,7 @@ class _Searches:
         part, locator = space.methods.get(name) or MethodSpace(), self.locators[name]
         plugin = registry.load(locator)
         fields = plugin.config_type.model_fields
-        varied = (part.variants or {}).get(variant, {})
+        varied = part.variants[variant].values if part.variants else {}
         own = {"setting": setting, "encoder": encoder}
         given: Values = {"suite": space.suite}
         for layer in (space.set, part.set, varied, overrides.values):  # the later wins
@@ -133,7 +134,7 @@ class _Searches:
         if (metric := selector(space)) and metric != suite(str(given["suite"])).card.dev:
             given["selected_by"] = metric
         fixed = {key: value for key, value in (given | own).items() if key in fields}
-        free = [overrides.without(axes) for axes in rounds(part)]
+        free = [overrides.without(axes) for axes in rounds(part, variant)]
         # It refuses a bad value now, before anything runs.
         ranges = bound(plugin, fixed, overrides.without(part.ranges or {}))
         return Search(
@@ -170,11 +171,16 @@ PLAIN = Overrides()
 
 
 def published_search(
-    method: str, variant: str, values: Values, overrides: Overrides = PLAIN
+    method: str,
+    variant: str,
+    values: Values,
+    overrides: Overrides = PLAIN,
+    axes: Mapping[str, Sequence[Any]] | None = None,
 ) -> Search:
     """The search of a method's published values, and of the `values` in which it differs.
 
     overrides: their values go before these, and their seeds and subsets before the usual ones.
+    axes: the values of what the paper has searched.
     Raises UserError for a value that the method refuses, and for an unknown corpus.
     """
     plugin = registry.load(method)
@@ -184,15 +190,16 @@ def published_search(
     repeats = Repeats(
         seeds=list(overrides.seeds or FINAL_SEEDS), subsets=list(overrides.subsets or FINAL_SUBSETS)
     )
+    free = overrides.without(axes or {})
     search = Search(
         method=method,
         variant=variant,
         fixed={**values, **changed},
-        rounds=(),
+        rounds=({name: list(tried) for name, tried in free.items()},) if free else (),
         ranges={},
         sampler=None,
-        repeats={"search": repeats, "final": repeats},
-        limit=None,
+        repeats={"search": SEARCH_REPEATS if free else repeats, "final": repeats},
+        limit=overrides.configurations,
     )
     search.declared.check()
     return search

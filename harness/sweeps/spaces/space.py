@@ -1,13 +1,14 @@
 """A search space: the file that says which configurations are tried, and how one is chosen."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
+    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -163,6 +164,19 @@ Encoders = Annotated[
 ]
 
 
+class Variant(SpacePart):
+    """The values that make a variant, by hyperparameter, and a grid of its own."""
+
+    model_config = ConfigDict(extra="allow")
+
+    grid: Round | None = None
+
+    @property
+    def values(self) -> Values:
+        """The values without the grid."""
+        return dict(self.model_extra or {})
+
+
 class MethodSpace(SpacePart):
     """The configurations of one method that are tried.
 
@@ -175,8 +189,8 @@ class MethodSpace(SpacePart):
     encoders: Encoders | None = None
     """None: those of the space"""
     set: Values = Field(default_factory=dict)
-    variants: dict[str, Values] | None = Field(None, min_length=1)
-    """Name -> the values that make the variant; they go before those of `set`"""
+    variants: dict[str, Variant] | None = Field(None, min_length=1)
+    """Name -> the values that make the variant, which go before those of `set`, and its `grid`"""
     grid: Round | None = None
     rounds: list[Round] | None = Field(None, min_length=1)
     ranges: dict[str, Choice] | None = Field(None, min_length=1)
@@ -233,13 +247,17 @@ class Repeats(SpacePart):
     subsets: Numbers = Field(default_factory=lambda: [0])
 
 
+SEARCH_REPEATS = Repeats(seeds=[42])
+"""Seeds and subsets on which a configuration is tried, where nothing else is said"""
+
+
 class Space(SpacePart):
     """The content of a search-space file."""
 
     setting: Settings = Field(default=["unsup"])
     suite: str = "sts"
     select: Select = Select()
-    search: Repeats = Repeats(seeds=[42])
+    search: Repeats = SEARCH_REPEATS
     final: Repeats = Repeats(seeds=[0, 1, 2])
     pruner: Pruner | None = None
     encoders: Encoders
@@ -328,10 +346,20 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
         raise document.error(
             location, f"{' and '.join(kinds)} exclude each other; keep one of them"
         )
-    if part.grid is not None and not part.grid:
-        raise document.error(
-            (*location, "grid"), "the grid is empty; name a hyperparameter, or leave grid out"
-        )
+    grids = {(*location, "grid"): part.grid}
+    for variant, own in (part.variants or {}).items():
+        grids[*location, "variants", variant, "grid"] = own.grid
+        if own.grid is not None and kinds:
+            raise document.error(
+                (*location, "variants", variant, "grid"),
+                f"{kinds[0]} of the method and the grid of a variant exclude each other; "
+                f"keep one of them",
+            )
+    for where, grid in grids.items():
+        if grid is not None and not grid:
+            raise document.error(
+                where, "the grid is empty; name a hyperparameter, or leave grid out"
+            )
     if (part.ranges is None) != (part.sampler is None):
         raise document.error(location, "ranges need a sampler, and a sampler needs ranges")
     if wrong := condition_problem(part.ranges or {}):
@@ -339,30 +367,47 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
         raise document.error((*location, "ranges", key), problem)
     _check_variants(part, (*location, "variants"), document)
     ends: dict[str, Ends | None] = {}
-    for number, axes in enumerate(rounds(part)):
-        where = (*location, "grid") if part.grid is not None else (*location, "rounds", number)
+    before: Round = {}
+    for where, axes in located_rounds(part, location):
         if not axes:
             raise document.error(where, "the round is empty; name a hyperparameter")
-        before = rounds(part)[number - 1] if number else {}
-        if found := size_problem(axes, {key: ends[key] for key in before}):
-            key, problem = found
+        if wrong := size_problem(axes, {key: ends[key] for key in before}):
+            key, problem = wrong
             raise document.error((*where, key), problem)
-        ends |= {key: joined_ends(ends.get(key, ()), axis) for key, axis in axes.items()}
+        if where[2] == "rounds":
+            ends |= {key: joined_ends(ends.get(key, ()), axis) for key, axis in axes.items()}
+            before = axes
 
 
 def _check_variants(part: MethodSpace, location: Location, document: Document) -> None:
-    searched = {key for axes in rounds(part) for key in axes} | set(part.ranges or {})
-    for name, values in (part.variants or {}).items():
-        if both := sorted(searched & values.keys()):
+    for name, variant in (part.variants or {}).items():
+        searched = {key for axes in rounds(part, name) for key in axes} | {*(part.ranges or {})}
+        if both := sorted(searched & variant.values.keys()):
             raise document.error(
                 (*location, name, both[0]),
                 f"{both[0]} is searched as well; leave it out of the variant or of the search",
             )
 
 
-def rounds(part: MethodSpace) -> list[Round]:
-    """The rounds of a method: a grid is one round; a single configuration and ranges have none."""
-    return part.rounds or ([part.grid] if part.grid else [])
+def rounds(part: MethodSpace, variant: str) -> list[Round]:
+    """The rounds of a variant of a method; "": of the method itself.
+
+    A grid is one round; a single configuration and ranges have none.
+    """
+    own = part.variants[variant].grid if part.variants else None
+    grid = own or part.grid
+    return part.rounds or ([grid] if grid else [])
+
+
+def located_rounds(part: MethodSpace, method: Location) -> Iterator[tuple[Location, Round]]:
+    """The rounds of a method and of its variants, each with its place in the file."""
+    if part.grid is not None:
+        yield (*method, "grid"), part.grid
+    for number, axes in enumerate(part.rounds or ()):
+        yield (*method, "rounds", number), axes
+    for name, variant in (part.variants or {}).items():
+        if variant.grid is not None:
+            yield (*method, "variants", name, "grid"), variant.grid
 
 
 def replaced_names(value: Any, corpora: Mapping[str, CorpusName]) -> Any:

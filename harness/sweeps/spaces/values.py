@@ -15,7 +15,7 @@ from harness.plugin.resolution import CORPUS, corpus_fields, resolve
 from harness.sweeps.spaces.axes import Between, SamplerRange, SamplerValues, Span, Values, is_whole
 from harness.sweeps.spaces.document import BadYaml, Document, Location, read_value
 from harness.sweeps.spaces.methods import located, pretrained
-from harness.sweeps.spaces.space import MethodSpace, Space, rounds
+from harness.sweeps.spaces.space import MethodSpace, Space, located_rounds
 
 OF_THE_SPACE = {
     "encoder": "write `encoders:` for the whole space, or for one method",
@@ -72,21 +72,23 @@ def check_values(plugin: Plugin, name: str, space: Space, document: Document) ->
     fields = plugin.config_type.model_fields
     shared = {key: value for key, value in space.set.items() if key in fields}
     fixed = _located(("set",), shared) | _located((*where, "set"), part.set)
-    variants = [
-        _located((*where, "variants", variant), values)
-        for variant, values in (part.variants or {}).items()
-    ]
+    variants = {
+        variant: _located((*where, "variants", variant), written.values)
+        for variant, written in (part.variants or {}).items()
+    }
     axes = dict(_axes(where, part, plugin.config_type))
-    for location in (*fixed, *(place for variant in variants for place in variant), *axes):
+    for location in (*fixed, *(place for own in variants.values() for place in own), *axes):
         _check_key(plugin, location, document)
     encoder = pretrained((part.encoders or space.encoders)[0])
     for setting in part.setting or space.setting:
         base: Values = {"setting": setting, "suite": space.suite, "encoder": encoder}
         resolve(plugin, base, document.where(where))
         base |= _check_together(plugin, base, fixed, document)
-        for variant in variants or [{}]:
-            whole = base | _check_together(plugin, base, variant, document)
+        for variant, own in (variants or {"": {}}).items():
+            whole = base | _check_together(plugin, base, own, document)
             for location, values in axes.items():
+                if location[2] == "variants" and location[3] != variant:
+                    continue
                 for value in values:
                     # One value at a time, so that the message names the line of this value.
                     resolve(plugin, {**whole, str(location[-1]): value}, document.where(location))
@@ -147,8 +149,7 @@ def _axes(
     where: Location, part: MethodSpace, config: type[MethodConfig]
 ) -> Iterable[tuple[Location, list[Any]]]:
     """The place of every axis of a method's part of the file, and the values of the axis."""
-    for number, axes in enumerate(rounds(part)):
-        place: Location = (*where, "grid") if part.grid else (*where, "rounds", number)
+    for place, axes in located_rounds(part, where):
         for key, axis in axes.items():
             yield (*place, key), _known_values(axis)
     for key, span in (part.ranges or {}).items():

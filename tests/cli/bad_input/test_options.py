@@ -84,7 +84,10 @@ def test_usage(arguments: list[str], part: str, refused: Refused) -> None:
         (["unsup", *PAPER, "2"], "unsup has no place beside it"),
         (["my.yaml", *PAPER, "2"], "my.yaml has no place beside it"),
         (["simcs", *PAPER, "2"], 'did you mean "simcse"?'),
-        ([*PAPER, "2", "--configurations", "2"], "are not searched"),
+        (
+            ["--paper", "clsr", "--table", "4", "--configurations", "2"],
+            "nothing of this table is searched",
+        ),
         ([*PAPER, "2", "--set", "alpha=1"], 'has a hyperparameter "alpha"'),
         ([*PAPER, "2", "--set", "subset=1"], "use --subsets"),
         ([*PAPER, "6", "--set", "batch_size=0"], "batch_size = 0"),
