@@ -9,6 +9,8 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,22 @@ def mirrors() -> list[Path]:
     return [Path(named).resolve(), EMBEDDED] if named else [EMBEDDED]
 
 
+_asked = ContextVar("asked", default=True)
+
+
+@contextmanager
+def hub_asked(download: bool) -> Iterator[None]:
+    """Within it, `data_file` asks the Hub only where `download` is set.
+
+    For code of others that opens data, such as the `files` of a suite: a plan downloads nothing.
+    """
+    token = _asked.set(_asked.get() and download)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
 def data_file(repository: str, name: str, *, download: bool = True) -> Path:
     """The path of the file `name` of a data set.
 
@@ -181,7 +199,7 @@ def data_file(repository: str, name: str, *, download: bool = True) -> Path:
         elsewhere = list(folder.glob(f"**/{Path(name).name}"))
         if len(elsewhere) == 1:
             return regular_file(elsewhere[0], f'data file "{repository}/{name}": ')
-    return _from_hub("datasets", repository, (name,), download) / name
+    return _from_hub("datasets", repository, (name,), download and _asked.get()) / name
 
 
 def model_folder(name: str, *, download: bool = True) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness import PROTOCOL, __version__
-from harness.data.hub import model_folder
+from harness.data.hub import hub_asked, model_folder
 from harness.data.revisions import commits_of, parts_of, resolve_as, resolved_here, short_name
 from harness.evaluation.suites import Suite, choosing, suite
 from harness.files import digest_of
@@ -145,7 +145,8 @@ def key(trial: Trial, *, download: bool = True) -> str:
 def data_digest(declared: Declared, *, download: bool = True) -> str:
     """The digest of the training corpora, the suite's data, and the code of a user's suite."""
     suites = suites_of(declared.config)
-    files = [path for measured in suites for path in measured.files()]
+    with hub_asked(download):
+        files = [path for measured in suites for path in measured.files()]
     return declared.data_digest(files, download=download) + suites[0].code_digest
 
 

@@ -145,3 +145,20 @@ def test_any_device_is_priced_and_the_load_does_not_matter(
 def test_what_no_plan_can_have(plan: Any, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence.replace("?", r"\?")):
         plan("  pooling:\n", **options)
+
+
+def test_a_plan_asks_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not here is said; nothing is downloaded, and nobody waits for a network."""
+    asked: list[object] = []
+
+    def ask(host: object, *_: object, **__: object) -> list[Any]:
+        asked.append(host)
+        raise OSError("there is no network")
+
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("socket.getaddrinfo", ask)
+    made = harness.plan("unsup", "simcse", store=tmp_path / "store")
+    assert any("senteval.tar" in missing for missing in made.missing)
+    assert not asked
