@@ -23,7 +23,9 @@ class Passes(plugin.Passes[Config]):
         return [self._pass(1, one=True)]
 
     def _pass(self, rows: float, *, one: bool) -> Pass:
-        deep = self.config.prompts == "deep"
-        around = SPECIAL_TOKENS if deep else template_tokens(self.config.template)
-        prefix = self.config.prompt_length if deep else 0
-        return Pass(rows, one=one, around=around, prefix=prefix)
+        length = self.config.prompt_length
+        if self.config.in_layers:
+            return Pass(rows, one=one, prefix=length)
+        if self.config.prompts == "input-layer":
+            return Pass(rows, one=one, around=SPECIAL_TOKENS + length)
+        return Pass(rows, one=one, around=template_tokens(self.config.template))
