@@ -4,8 +4,6 @@ DCPCSE and D2CSE use the deep ones, SCPCSE the shallow ones (dcpcse.md, sections
 that layers share and those at the input alone are of DCPCSE's second version (section 1.5).
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
@@ -69,42 +67,33 @@ class DeepPrompts(nn.Module):
 
 
 class ShallowPrompts(nn.Module):
-    """Trained word vectors in the place of pieces of a template."""
+    """Trained word vectors in the place of the pieces of a hard prompt, or in front of a text.
+
+    [CLS], [SEP] and the mask keep their own embeddings. The vectors, (prompt pieces, H), start as
+    copies of the word embeddings of the pieces, and those in front of a text from N(0, 0.02).
+    """
 
     position_offset = 0
     """The prompts are part of the text, so its positions do not shift"""
 
-    def __init__(self, template: Template, places: Sequence[int], start: Tensor) -> None:
-        """template: around each sentence. places: of its pieces that give way to vectors.
+    def __init__(self, encoder: Encoder, template: Template, *, front: int = 0) -> None:
+        """template: the hard prompt, with [CLS] as its first and [SEP] as its last piece.
 
-        start: the first values of the vectors, (prompt pieces, H).
+        front: so many pieces, with which the template begins before [CLS], give way to the vectors;
+        0: the pieces of the hard prompt do.
         """
         super().__init__()
-        self.template, self.places = template, list(places)
-        self.vectors = nn.Parameter(start)
-
-    @classmethod
-    def of_words(cls, encoder: Encoder, template: Template) -> "ShallowPrompts":
-        """The prompts of SCPCSE: vectors that start as the word embeddings of a hard prompt.
-
-        [CLS], [SEP] and the mask keep their own embeddings. template: the hard prompt, with [CLS]
-        as its first and [SEP] as its last piece.
-        """
+        self.template = template
         pieces = (*template.begin, *template.end)
         inner = range(1, len(pieces) - 1)  # between [CLS] and [SEP]
-        places = [place for place in inner if pieces[place] != template.mask_id]
+        prompt = [place for place in inner if pieces[place] != template.mask_id]
+        self.places = list(range(front)) or prompt
         words = encoder.model.get_input_embeddings().weight
         # Copies: the embeddings themselves are frozen, and the text may hold the same pieces.
-        return cls(template, places, words[[pieces[place] for place in places]].detach().clone())
-
-    @classmethod
-    def in_front(cls, encoder: Encoder, template: Template, length: int) -> "ShallowPrompts":
-        """Prompts at the input layer only: the first `length` pieces of a template.
-
-        The vectors start from N(0, 0.02), as deep prompts do.
-        """
-        start = torch.empty(length, encoder.model.get_input_embeddings().weight.shape[1])
-        return cls(template, range(length), nn.init.normal_(start, std=0.02))
+        start = words[[pieces[place] for place in self.places]]
+        self.vectors = nn.Parameter(start.detach().clone())
+        if front:
+            nn.init.normal_(self.vectors, std=0.02)
 
     def forward(self, attention_mask: Tensor) -> WordVectors:
         """The same vectors for every row, each at the place of its piece in the row.

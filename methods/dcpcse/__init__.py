@@ -87,6 +87,11 @@ class Config(plugin.TrainingConfig):
         """Whether the prompts are keys and values of the layers, and not word vectors."""
         return self.prompts not in AS_WORDS
 
+    @property
+    def front(self) -> int:
+        """The word vectors in front of [CLS]."""
+        return self.prompt_length if self.prompts == "input-layer" else 0
+
     @field_validator("hinge_weight")
     @classmethod
     def _with_hard_negatives(cls, weight: float, info: ValidationInfo) -> float:

@@ -34,8 +34,7 @@ class Method(Declaration, plugin.Method[Config]):
             return hard_prompt(tokenizer, config.template)
         plain = Template.plain(tokenizer)
         # Trained vectors stand in the place of the padding.
-        front = config.prompt_length if config.prompts == "input-layer" else 0
-        return replace(plain, begin=(tokenizer.pad_token_id,) * front + plain.begin)
+        return replace(plain, begin=(tokenizer.pad_token_id,) * config.front + plain.begin)
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
@@ -48,12 +47,8 @@ class Method(Declaration, plugin.Method[Config]):
                 shift=config.position_shift,
                 shared=config.prompts == "layer-shared",
             )
-        elif config.prompts == "input-layer":
-            self.prompts = ShallowPrompts.in_front(
-                self.encoder, self.template, config.prompt_length
-            )
         else:
-            self.prompts = ShallowPrompts.of_words(self.encoder, self.template)
+            self.prompts = ShallowPrompts(self.encoder, self.template, front=config.front)
         self.head = TanhHead(self.encoder.hidden_size)
         if config.mlm:
             self.masker = Masker(self.tokenizer, config.masking_ratio)
@@ -99,6 +94,6 @@ class Method(Declaration, plugin.Method[Config]):
         if self.config.prompts == "shallow":
             where = self.template.mask_positions(batch.attention_mask)
             return self.encoder.at(batch, where, **prompts)
-        if self.config.in_layers or self.encoder.family.decoder:
-            return self.encoder.cls(batch, **prompts)
-        return self.encoder.at(batch, self.config.prompt_length, **prompts)  # behind the prompts
+        if self.config.front and not self.encoder.family.decoder:
+            return self.encoder.at(batch, self.config.front, **prompts)
+        return self.encoder.cls(batch, **prompts)

@@ -23,9 +23,7 @@ class Passes(plugin.Passes[Config]):
         return [self._pass(1, one=True)]
 
     def _pass(self, rows: float, *, one: bool) -> Pass:
-        length = self.config.prompt_length
-        if self.config.in_layers:
-            return Pass(rows, one=one, prefix=length)
-        if self.config.prompts == "input-layer":
-            return Pass(rows, one=one, around=SPECIAL_TOKENS + length)
-        return Pass(rows, one=one, around=template_tokens(self.config.template))
+        shallow, front = self.config.prompts == "shallow", self.config.front
+        around = template_tokens(self.config.template) if shallow else SPECIAL_TOKENS + front
+        prefix = self.config.prompt_length if self.config.in_layers else 0
+        return Pass(rows, one=one, around=around, prefix=prefix)
