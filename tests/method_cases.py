@@ -34,6 +34,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("promptbert", {"setting": "semisup", "denoising": "released"}),
     ("dcpcse", {"mlm": True, "masking_ratio": 0.5}),
     ("dcpcse", {"prompts": "shallow"}),
+    ("dcpcse", {"prompts": "layer-shared", "setting": "sup", "hinge_weight": 10.0}),
+    ("dcpcse", {"prompts": "input-layer"}),
     ("d2cse", {}),
     ("d2cse", {"cls_prompt": True, "rtd_reduction": "mean_nonpad"}),
     ("d2cse", {"setting": "sup", "discriminator": "copy", "rtd_reduction": "sum"}),

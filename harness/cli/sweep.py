@@ -68,7 +68,9 @@ def reproduce(
     ],
     number: Annotated[
         int | None,
-        typer.Option("--table", metavar="N", min=1, help="Only the table N. Default: all tables."),
+        typer.Option(
+            "--table", metavar="N", min=1, help="Only the table N. Default: all of the paper."
+        ),
     ] = None,
     encoder: Annotated[
         str | None,
@@ -86,11 +88,8 @@ def reproduce(
 
     Example: harness reproduce diffaug --table 6 --dry-run
     """
-    tables = load_paper(paper)
-    numbers = [number] if number is not None else [
-        int(each) for each, name in tables.numbers.items()
-        if tables.tables[name].kind != "hyperparameters"
-    ]  # fmt: skip
+    fillable = load_paper(paper).fillable
+    numbers = fillable if number is None else [number]
     encoders = (encoder,) if encoder else ()
     targets = [replace(options, paper=paper, table=each, encoders=encoders) for each in numbers]
 

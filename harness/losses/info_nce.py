@@ -23,15 +23,19 @@ def info_nce(
     logit of an anchor's own hard negative (a log weight; simcse.md, section 2.2).
     """
     candidates = positives if hard_negatives is None else torch.cat([positives, hard_negatives])
+    targets = torch.arange(len(anchors), device=anchors.device)
+    logits = cosines(anchors, candidates) / temperature
+    if hard_negatives is not None and hard_negative_weight:
+        own = functional.one_hot(targets + len(anchors), len(candidates))
+        logits = logits + hard_negative_weight * own
+    return functional.cross_entropy(logits, targets)
+
+
+def cosines(anchors: Tensor, candidates: Tensor) -> Tensor:
+    """The cosine of every anchor with every candidate: (N, width), (M, width) -> (N, M)."""
     # Autocast would multiply in bf16, in which cosines near 1 have steps of 0.004.
     with torch.autocast(anchors.device.type, enabled=False):
         precise = torch.promote_types(anchors.dtype, torch.float32)
         left = functional.normalize(anchors.to(precise), dim=1)
         right = functional.normalize(candidates.to(precise), dim=1)
-        similarity = left @ right.T
-    targets = torch.arange(len(anchors), device=anchors.device)
-    logits = similarity / temperature
-    if hard_negatives is not None and hard_negative_weight:
-        own = functional.one_hot(targets + len(anchors), len(candidates))
-        logits = logits + hard_negative_weight * own
-    return functional.cross_entropy(logits, targets)
+        return left @ right.T

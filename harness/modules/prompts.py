@@ -1,6 +1,7 @@
 """Continuous prompts: trained keys and values in every layer, or trained word vectors.
 
-DCPCSE and D2CSE use the deep ones, SCPCSE the shallow ones (dcpcse.md, sections 1.1 and 3).
+DCPCSE and D2CSE use the deep ones, SCPCSE the shallow ones (dcpcse.md, sections 1.1 and 3); those
+that layers share and those at the input alone are of DCPCSE's second version (section 1.5).
 """
 
 import torch
@@ -17,14 +18,18 @@ from harness.encoders.reach import KeyValues, Reach, WordVectors
 class DeepPrompts(nn.Module):
     """A table of key/value pairs for every layer, as in P-tuning v2.
 
-    The table has the shape (length, 2 * layers * width) and starts from N(0, 0.02). The width is
-    that of all heads of keys: H, and less where heads of queries share them.
+    The table has the shape (length, 2 * layers * width), or (length, 2 * width) where the layers
+    share one pair for each position. It starts from N(0, 0.02). The width is that of all heads of
+    keys: H, and less where heads of queries share them.
     """
 
-    def __init__(self, encoder: Encoder, length: int, *, shift: bool = True) -> None:
+    def __init__(
+        self, encoder: Encoder, length: int, *, shift: bool = True, shared: bool = False
+    ) -> None:
         """length: prompt positions in a layer. shift: whether the text starts behind them.
 
-        Raises UserError for an encoder that has no place for them.
+        shared: whether all layers have the same pairs. Raises UserError for an encoder that has no
+        place for them.
         """
         super().__init__()
         encoder.family.need_prefix("deep prompts")
@@ -33,7 +38,9 @@ class DeepPrompts(nn.Module):
         self.layers, self.heads, size = key_shape(encoder.model.config)
         self.dropout = encoder.family.dropout
         # Keys and values of all layers are one tensor, as in the released code.
-        self.table = nn.Parameter(torch.empty(length, 2 * self.layers * self.heads * size))
+        self.copies = self.layers if shared else 1
+        pairs = self.layers // self.copies
+        self.table = nn.Parameter(torch.empty(length, 2 * pairs * self.heads * size))
         nn.init.normal_(self.table, std=0.02)
 
     @property
@@ -44,10 +51,11 @@ class DeepPrompts(nn.Module):
     def forward(self, rows: int) -> KeyValues:
         """The prompts of `rows` rows. In training every row has a dropout mask of its own.
 
-        Slot 2m of a position is the key of layer m, slot 2m+1 its value.
+        Slot 2m of a position is the key of layer m, slot 2m+1 its value. Each layer has its own
+        mask, also where the pairs are shared.
         """
         # Dropout comes after the expansion, so that the two views of a sentence get two masks.
-        table = self.table.expand(rows, *self.table.shape)
+        table = self.table.repeat(1, self.copies).expand(rows, -1, -1)
         dropped = plain_attention.dropped(table, self.dropout, training=self.training)
         by_slot = dropped.view(rows, self.length, 2 * self.layers, self.heads, -1)
         slots: tuple[Tensor, ...] = by_slot.permute(2, 0, 3, 1, 4).unbind(0)
@@ -59,26 +67,33 @@ class DeepPrompts(nn.Module):
 
 
 class ShallowPrompts(nn.Module):
-    """Trained word vectors in the place of the pieces of a hard prompt.
+    """Trained word vectors in the place of the pieces of a hard prompt, or in front of a text.
 
     [CLS], [SEP] and the mask keep their own embeddings. The vectors, (prompt pieces, H), start as
-    copies of the word embeddings of the pieces.
+    copies of the word embeddings of the pieces, and those in front of a text from N(0, 0.02).
     """
 
     position_offset = 0
     """The prompts are part of the text, so its positions do not shift"""
 
-    def __init__(self, encoder: Encoder, template: Template) -> None:
-        """template: the hard prompt, with [CLS] as its first and [SEP] as its last piece."""
+    def __init__(self, encoder: Encoder, template: Template, *, front: int = 0) -> None:
+        """template: the hard prompt, with [CLS] as its first and [SEP] as its last piece.
+
+        front: so many pieces, with which the template begins before [CLS], give way to the vectors;
+        0: the pieces of the hard prompt do.
+        """
         super().__init__()
         self.template = template
         pieces = (*template.begin, *template.end)
         inner = range(1, len(pieces) - 1)  # between [CLS] and [SEP]
-        self.places = [place for place in inner if pieces[place] != template.mask_id]
+        prompt = [place for place in inner if pieces[place] != template.mask_id]
+        self.places = list(range(front)) or prompt
         words = encoder.model.get_input_embeddings().weight
         # Copies: the embeddings themselves are frozen, and the text may hold the same pieces.
         start = words[[pieces[place] for place in self.places]]
         self.vectors = nn.Parameter(start.detach().clone())
+        if front:
+            nn.init.normal_(self.vectors, std=0.02)
 
     def forward(self, attention_mask: Tensor) -> WordVectors:
         """The same vectors for every row, each at the place of its piece in the row.

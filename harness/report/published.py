@@ -95,6 +95,7 @@ class ReportedTable(ReportedPart):
     query: str | None = None
     gold: str | None = None
     in_paper: bool = True
+    """Whether the paper itself has it, and not another version of the paper or another text"""
 
     @property
     def kind(self) -> TableKind:
@@ -135,13 +136,23 @@ class Paper(BaseModel):
 
     @property
     def shown(self) -> dict[str, ReportedTable]:
-        """The tables of the paper itself, which `harness table --paper` prints with our numbers."""
-        return {name: table for name, table in self.tables.items() if table.in_paper}
+        """The tables that `harness table --paper` prints with our numbers: those with a number."""
+        names = {name: name.removeprefix("table") for name in self.tables}
+        return {name: self.tables[name] for name, number in names.items() if number.isdecimal()}
 
     @property
     def numbers(self) -> dict[str, str]:
         """The number of each table -> its name, such as `table2`."""
         return {name.removeprefix("table"): name for name in self.shown}
+
+    @property
+    def fillable(self) -> list[int]:
+        """The numbers of the tables of the paper itself that trials can fill."""
+        return [
+            int(number)
+            for number, name in self.numbers.items()
+            if self.tables[name].in_paper and self.tables[name].kind != "hyperparameters"
+        ]
 
     @model_validator(mode="after")
     def _rows_say_what_is_run(self) -> Self:

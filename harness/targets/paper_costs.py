@@ -35,18 +35,13 @@ def paper_plans(
     together, tables = dict[str, Search](), 0
     with published_sizes():
         for paper in papers():
-            own, count = dict[str, Search](), 0
-            read = load_paper(paper)
-            for number, name in read.numbers.items():
-                if read.tables[name].kind == "hyperparameters":
-                    continue
-                target = replace(options, paper=paper, table=int(number))
-                found = target.searches(lambda _: None)
+            own, numbers = dict[str, Search](), load_paper(paper).fillable
+            for number in numbers:
+                found = replace(options, paper=paper, table=number).searches(lambda _: None)
                 own |= {repr((each.method, each.config, each.rounds)): each for each in found}
-                count += 1
-            yield PaperCost(paper, count, _plan(own, options, device, gpus))
+            yield PaperCost(paper, len(numbers), _plan(own, options, device, gpus))
             together |= own
-            tables += count
+            tables += len(numbers)
         yield PaperCost("", tables, _plan(together, options, device, gpus))
 
 

@@ -1,7 +1,8 @@
 """DCPCSE: contrastive learning of continuous prompts on a frozen encoder.
 
 Jiang and Wang, arXiv 2203.06875v1; dcpcse.md. With shallow prompts it is SCPCSE (section 3.3 of
-the paper).
+the paper). The hinge loss, and prompts that layers share or that stand at the input alone, are of
+its second version, PromCSE (dcpcse.md, sections 1.5 and 2).
 """
 
 from collections.abc import Collection, Mapping
@@ -15,6 +16,8 @@ from harness.plugin import LossWeight, Stage
 
 MASKED_LANGUAGE = {"masked_language_weight", "masking_ratio", "freeze_lm_head"}
 """The fields of the masked-LM loss"""
+AS_WORDS = ("input-layer", "shallow")
+"""The prompts that are word vectors"""
 SHALLOW = {"learning_rate": 1e-3, "batch_size": 256, "epochs": 5, "mlm": False}
 """The values of SCPCSE, for every encoder (dcpcse.md, section 3)"""
 
@@ -25,12 +28,13 @@ class Config(plugin.TrainingConfig):
     setting: Literal["unsup", "sup"] = "unsup"
     learning_rate: float = Field(3e-2, gt=0, description="of every trainable tensor")
     batch_size: int = Field(256, ge=2)
-    prompts: Literal["deep", "shallow"] = Field(
+    prompts: Literal["deep", "layer-shared", "input-layer", "shallow"] = Field(
         "deep",
-        description="deep: keys and values in every layer; "
+        description="deep: keys and values of every layer; layer-shared: the same ones in all "
+        "layers; input-layer: word vectors in front of the text (both PromCSE); "
         "shallow: word vectors of a template (SCPCSE)",
     )
-    prompt_length: int = Field(16, ge=1, description="deep prompt positions per layer")
+    prompt_length: int = Field(16, ge=1, description="prompt positions, of a layer or of the input")
     position_shift: bool = Field(
         True, description="the positions of the text start behind the deep prompts, as released"
     )
@@ -40,6 +44,10 @@ class Config(plugin.TrainingConfig):
     hard_negative_weight: float = Field(
         0.0, description="log weight of an anchor's own hard negative (supervised)"
     )
+    hinge_weight: float = Field(
+        0.0, ge=0, description="of PromCSE's energy-based hinge loss (supervised); released: 10"
+    )
+    hinge_margin: float = Field(0.2, gt=0, description="of the hinge loss, on the scale of cosines")
     mlm: bool = Field(False, description="with the masked-LM loss, whose weight decays")
     masked_language_weight: float = Field(
         0.1, ge=0, description="before the first step; 0.95 times as much after every 100 steps"
@@ -66,14 +74,36 @@ class Config(plugin.TrainingConfig):
 
     @property
     def unused(self) -> Collection[str]:
-        prompts = {"prompt_length", "position_shift"} if self.prompts == "shallow" else {"template"}
-        return prompts if self.mlm else prompts | MASKED_LANGUAGE
+        return {
+            *(("prompt_length",) if self.prompts == "shallow" else ("template",)),
+            *(() if self.in_layers else ("position_shift",)),
+            *(() if self.setting == "sup" else ("hard_negative_weight",)),
+            *(() if self.hinge_weight else ("hinge_margin",)),
+            *(() if self.mlm else MASKED_LANGUAGE),
+        }
+
+    @property
+    def in_layers(self) -> bool:
+        """Whether the prompts are keys and values of the layers, and not word vectors."""
+        return self.prompts not in AS_WORDS
+
+    @property
+    def front(self) -> int:
+        """The word vectors in front of [CLS]."""
+        return self.prompt_length if self.prompts == "input-layer" else 0
+
+    @field_validator("hinge_weight")
+    @classmethod
+    def _with_hard_negatives(cls, weight: float, info: ValidationInfo) -> float:
+        if weight and info.data.get("setting") == "unsup":
+            raise ValueError("the hinge loss needs hard negatives: add setting=sup")
+        return weight
 
     @field_validator("mlm")
     @classmethod
-    def _deep_only(cls, mlm: bool, info: ValidationInfo) -> bool:
-        if mlm and info.data.get("prompts") == "shallow":
-            raise ValueError("shallow prompts have no masked-LM loss, deep ones do")
+    def _in_layers_only(cls, mlm: bool, info: ValidationInfo) -> bool:
+        if mlm and (prompts := info.data.get("prompts")) in AS_WORDS:
+            raise ValueError(f"{prompts} prompts have no masked-LM loss, deep ones do")
         return mlm
 
 
@@ -91,6 +121,8 @@ class Declaration(plugin.Declaration[Config]):
             trained.append("vocabulary.*")
         streams = {"contrastive": config.batch_size}
         losses: dict[str, LossWeight] = {"contrastive": 1.0}
+        if config.hinge_weight:
+            losses["hinge"] = config.hinge_weight
         if config.mlm:
             losses["masked_language"] = decaying(config.masked_language_weight)
         return [config.stage("prompts", trains=trained, streams=streams, losses=losses)]

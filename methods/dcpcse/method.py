@@ -1,6 +1,7 @@
 """The computations of DCPCSE; `__init__.py` declares the method."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from harness import plugin
 from harness.data.templates import hard_prompt
 from harness.data.tokens import Template
 from harness.encoders.reach import Reach
+from harness.losses.energy_hinge import energy_hinge
 from harness.losses.info_nce import info_nce
 from harness.losses.masked_language import masked_pass_loss
 from harness.modules.heads import TanhHead
@@ -28,20 +30,25 @@ class Method(Declaration, plugin.Method[Config]):
 
     @classmethod
     def training_template(cls, config: Config, tokenizer: Any) -> Template:
-        if config.prompts == "deep":
-            return Template.plain(tokenizer)
-        return hard_prompt(tokenizer, config.template)
+        if config.prompts == "shallow":
+            return hard_prompt(tokenizer, config.template)
+        plain = Template.plain(tokenizer)
+        # Trained vectors stand in the place of the padding.
+        return replace(plain, begin=(tokenizer.pad_token_id,) * config.front + plain.begin)
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
         self.encoder = kit.encoder()
         self.prompts: DeepPrompts | ShallowPrompts
-        if config.prompts == "deep":
+        if config.in_layers:
             self.prompts = DeepPrompts(
-                self.encoder, config.prompt_length, shift=config.position_shift
+                self.encoder,
+                config.prompt_length,
+                shift=config.position_shift,
+                shared=config.prompts == "layer-shared",
             )
         else:
-            self.prompts = ShallowPrompts(self.encoder, self.template)
+            self.prompts = ShallowPrompts(self.encoder, self.template, front=config.front)
         self.head = TanhHead(self.encoder.hidden_size)
         if config.mlm:
             self.masker = Masker(self.tokenizer, config.masking_ratio)
@@ -49,7 +56,7 @@ class Method(Declaration, plugin.Method[Config]):
 
     @property
     def training_pieces(self) -> int:
-        """The limit is for [CLS] X [SEP]; a shallow prompt's template comes on top."""
+        """The limit is for [CLS] X [SEP]; what stands around them comes on top."""
         return self.config.max_length - 2
 
     @property
@@ -61,13 +68,16 @@ class Method(Declaration, plugin.Method[Config]):
         if self.config.setting == "unsup":
             texts = texts.repeated(2)  # two views, (2 * items) rows
         prompts = self.prompts.reach(texts)
+        views = texts.split(self.head(self._states(texts, prompts)))
         found = {
             "contrastive": info_nce(  # l_CL, section 2.2 of the paper
-                *texts.split(self.head(self._states(texts, prompts))),
+                *views,
                 temperature=self.config.temperature,
                 hard_negative_weight=self.config.hard_negative_weight,
             )
         }
+        if self.config.hinge_weight:
+            found["hinge"] = energy_hinge(*views, margin=self.config.hinge_margin)
         if self.config.mlm:
             # l_MLM, section 2.2: a second pass with the same prompts, dropout mask included.
             encode = partial(self.encoder, **prompts)
@@ -81,6 +91,9 @@ class Method(Declaration, plugin.Method[Config]):
 
     def _states(self, batch: TextBatch, prompts: Reach) -> Tensor:
         """The state at [CLS], or at the mask of shallow prompts, (rows, H)."""
-        if isinstance(self.prompts, DeepPrompts):
-            return self.encoder.cls(batch, **prompts)
-        return self.encoder.at(batch, self.template.mask_positions(batch.attention_mask), **prompts)
+        if self.config.prompts == "shallow":
+            where = self.template.mask_positions(batch.attention_mask)
+            return self.encoder.at(batch, where, **prompts)
+        if self.config.front and not self.encoder.family.decoder:
+            return self.encoder.at(batch, self.config.front, **prompts)
+        return self.encoder.cls(batch, **prompts)

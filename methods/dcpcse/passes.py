@@ -23,7 +23,7 @@ class Passes(plugin.Passes[Config]):
         return [self._pass(1, one=True)]
 
     def _pass(self, rows: float, *, one: bool) -> Pass:
-        deep = self.config.prompts == "deep"
-        around = SPECIAL_TOKENS if deep else template_tokens(self.config.template)
-        prefix = self.config.prompt_length if deep else 0
+        shallow, front = self.config.prompts == "shallow", self.config.front
+        around = template_tokens(self.config.template) if shallow else SPECIAL_TOKENS + front
+        prefix = self.config.prompt_length if self.config.in_layers else 0
         return Pass(rows, one=one, around=around, prefix=prefix)

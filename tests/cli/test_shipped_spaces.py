@@ -21,6 +21,7 @@ CELLS = {
     "d2cse-table6": 4 * 2 * 2,
     "dcpcse-figure2": 20,
     "dcpcse-table2": 2 * 2,
+    "dcpcse-table6": 4,
     "diffaug-figure3": 1,
     "diffaug-figure4": 6,
     "diffaug-figure5": 12,

@@ -17,6 +17,7 @@ from tests.cli.conftest import sets
 SHIPPED_SPACES = (
     "fractions",
     "large",
+    "promcse",
     "quickstart",
     "semisup",
     "sup",
@@ -26,9 +27,9 @@ SHIPPED_SPACES = (
 )
 ABLATIONS = (
     "clsr-table2", "clsr-table4", "d2cse-table6", "dcpcse-figure2", "dcpcse-table2",
-    "diffaug-figure3", "diffaug-figure4", "diffaug-figure5", "diffaug-table3", "diffaug-table4",
-    "diffaug-table6", "diffaug-table8", "diffcse-table15", "diffcse-table3", "diffcse-table4",
-    "diffcse-table5", "diffcse-table6", "diffcse-table7", "diffcse-table8",
+    "dcpcse-table6", "diffaug-figure3", "diffaug-figure4", "diffaug-figure5", "diffaug-table3",
+    "diffaug-table4", "diffaug-table6", "diffaug-table8", "diffcse-table15", "diffcse-table3",
+    "diffcse-table4", "diffcse-table5", "diffcse-table6", "diffcse-table7", "diffcse-table8",
 )  # fmt: skip
 """The ablation tables and figures of the five papers"""
 POOLING = ["pooling", "--encoder", "tiny-bert", "--set", "suite=graded"]

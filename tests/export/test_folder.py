@@ -47,6 +47,8 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("promptbert", {"setting": "sup"}),
     ("dcpcse", {"mlm": True}),
     ("dcpcse", {"prompts": "shallow"}),
+    ("dcpcse", {"prompts": "layer-shared"}),
+    ("dcpcse", {"prompts": "input-layer", "setting": "sup", "hinge_weight": 10.0}),
     ("d2cse", {"cls_prompt": True}),
     ("d2cse", {"static_corruption": True, "discriminator": "copy"}),
     ("diffcse", {"objective": "corrective"}),

@@ -28,6 +28,8 @@ CASES = [
     ("consert sup", {"first_view": "adversarial"}),
     ("dcpcse unsup", {"mlm": True}),
     ("dcpcse sup", {"prompts": "shallow", "template": TEMPLATE}),
+    ("dcpcse sup", {"prompts": "layer-shared", "hinge_weight": 10.0}),
+    ("dcpcse unsup", {"prompts": "input-layer"}),
     ("d2cse unsup", {"discriminator": "copy"}),
     ("d2cse unsup", {"discriminator": "plain", "rtd_reduction": "sum"}),
     ("diffcse unsup", {"objective": "negatives"}),

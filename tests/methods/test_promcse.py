@@ -1,0 +1,201 @@
+"""The options of DCPCSE's second version, PromCSE, against dcpcse.md, sections 1.5 and 2.
+
+The reference is a plain loop over rows of a model of transformers, in float64.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import DynamicCache
+
+import harness
+from harness.data.batching import TextBatch
+from harness.errors import UserError
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
+from harness.training.loop import Trainer
+from tests.families import FAMILIES
+from tests.methods.test_dcpcse import LENGTH, WIDTH, build, plain_model, rows, still
+
+KitFor = Callable[..., Kit]
+LAYERS, HEADS = 2, 4
+TYPES = ["deep", "layer-shared", "input-layer"]
+STEPS, RATE = 3, 0.01
+__all__ = ["still"]
+
+
+def sentence_vector(model: Any, prompts: str, table: Tensor, ids: Tensor) -> Tensor:
+    """The last state at [CLS] of one sentence, (H,), with a table of prompts of this type."""
+    if prompts == "input-layer":
+        words = model.get_input_embeddings().weight[ids]
+        mask = torch.ones(1, LENGTH + len(ids))
+        embedded = torch.cat([table, words])[None]
+        found = model(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
+        return found[0, LENGTH]
+    pairs = table.view(LENGTH, -1, 2, HEADS, WIDTH // HEADS)  # prompts, layers or 1, slots, heads
+    cache = DynamicCache()
+    for layer in range(LAYERS):
+        own = pairs[:, layer if prompts == "deep" else 0]
+        key, value = (own[:, slot].permute(1, 0, 2)[None] for slot in range(2))
+        cache.update(key, value, layer)
+    mask = torch.ones(1, LENGTH + len(ids), dtype=torch.long)
+    states = model(input_ids=ids[None], attention_mask=mask, past_key_values=cache)
+    return states.last_hidden_state[0, 0]
+
+
+def loss_of(vectors: Tensor, config: Any) -> Tensor:
+    """The contrastive and the hinge loss of triplets, (3 * items, H), one cosine at a time."""
+    anchors, positives, negatives = (vectors[view::3] for view in range(3))
+    total = torch.zeros((), dtype=torch.float64)
+    for row, anchor in enumerate(anchors):
+        cosines = [
+            functional.cosine_similarity(anchor, other, dim=0) for other in [*positives, *negatives]
+        ]
+        logits = torch.stack(cosines) / config.temperature
+        total = total + torch.logsumexp(logits, 0) - logits[row]
+        others = torch.stack([each for place, each in enumerate(cosines) if place != row])
+        hinge = (config.hinge_margin - cosines[row] + others.max()).clamp(min=0)
+        total = total + config.hinge_weight * hinge
+    return total / len(anchors)
+
+
+def trained(kit: Kit, method: Any) -> list[tuple[TextBatch, float]]:
+    """The batches with which the method was trained, and the loss of each of them."""
+    steps, losses = [], method.losses
+
+    def recorded(batch: Any, stage: Any) -> Any:
+        found = losses(batch, stage)
+        total = sum(stage.losses[name] * loss.item() for name, loss in found.items())
+        steps.append((batch["contrastive"], total))
+        return found
+
+    method.losses = recorded
+    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
+    return steps
+
+
+@pytest.mark.slow
+@FAMILIES
+@pytest.mark.parametrize("prompts", TYPES)
+def test_three_steps(
+    kit_for: KitFor, still: Callable[[str], str], family: str, prompts: str
+) -> None:
+    """Prompts and head after three steps with both losses: AdamW, linear decay, clipping at 1."""
+    kit = kit_for(
+        "dcpcse", setting="sup", encoder=still(family), prompts=prompts, prompt_length=LENGTH,
+        hinge_weight=10.0, hinge_margin=0.3, temperature=0.3, learning_rate=RATE,
+        max_steps=STEPS, batch_size=4, precision="fp32",
+    )  # fmt: skip
+    method = build(kit)
+    [table] = method.prompts.parameters()
+    parts = [table, method.head.linear.weight, method.head.linear.bias]
+    copies = [part.detach().double().requires_grad_() for part in parts]
+    starts = [part.detach().clone() for part in parts]
+    model, front = plain_model(kit), LENGTH if prompts == "input-layer" else 0
+    optimiser = torch.optim.AdamW(copies, lr=RATE, weight_decay=0)
+    steps = trained(kit, method)
+    assert len(steps) == STEPS
+    for step, (batch, ours) in enumerate(steps):
+        optimiser.param_groups[0]["lr"] = RATE * (1 - step / STEPS)
+        states = [sentence_vector(model, prompts, copies[0], ids[front:]) for ids in rows(batch)]
+        loss = loss_of(torch.tanh(functional.linear(torch.stack(states), *copies[1:])), kit.config)
+        assert ours == pytest.approx(loss.item(), rel=1e-4)
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(copies, 1.0)
+        optimiser.step()
+    for part, copy, start in zip(parts, copies, starts, strict=True):
+        assert (part - start).abs().mean() > RATE
+        difference = (part.detach() - copy.detach()).abs()
+        # AdamW divides by the size of a gradient, so one that is nearly 0 may be rounding alone.
+        assert difference.mean() < RATE / 100
+        assert difference.max() < RATE / 10
+
+
+@FAMILIES
+@pytest.mark.parametrize("prompts", TYPES)
+def test_test_time_vectors(
+    kit_for: KitFor, request: pytest.FixtureRequest, family: str, prompts: str
+) -> None:
+    """Rows of several lengths, without labels: the state at [CLS], without a head."""
+    encoder = str(request.getfixturevalue(family))
+    kit = kit_for("dcpcse", encoder=encoder, prompts=prompts, prompt_length=LENGTH)
+    method = build(kit).eval()
+    [table] = method.prompts.parameters()
+    begin, end = method.template.begin, method.template.end
+    texts = [torch.tensor([*begin, *range(7, 7 + count), *end]) for count in (1, 6, 3)]
+    padded = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=0)
+    lengths = torch.tensor([len(text) for text in texts])
+    mask = (torch.arange(padded.shape[1]) < lengths[:, None]).long()
+    found = method.embed(TextBatch(padded, mask, torch.arange(3))).detach()
+    model, front = plain_model(kit), LENGTH if prompts == "input-layer" else 0
+    for vector, ids in zip(found, texts, strict=True):
+        expected = sentence_vector(model, prompts, table.detach().double(), ids[front:])
+        np.testing.assert_allclose(vector.numpy(), expected.detach().numpy(), atol=1e-5)
+
+
+@FAMILIES
+def test_each_row_and_layer_has_its_own_dropout_of_shared_prompts(kit_for: KitFor) -> None:
+    method = build(kit_for("dcpcse", prompts="layer-shared", prompt_length=LENGTH))
+    drawn = method.prompts(400)
+    for keys in (*drawn.keys, *drawn.values):
+        assert abs((keys == 0).double().mean().item() - 0.1) < 0.01
+        assert not torch.equal(keys[0] == 0, keys[1] == 0)
+    assert not torch.equal(drawn.keys[0] == 0, drawn.keys[1] == 0)
+    drawn = method.eval().prompts(2)
+    assert torch.equal(drawn.keys[0], drawn.keys[1])
+    assert torch.equal(drawn.values[0], drawn.values[1])
+    assert not torch.equal(drawn.keys[0], drawn.values[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("values", "prompts"),
+    [
+        ({}, 2 * LAYERS * WIDTH * LENGTH),
+        ({"prompts": "layer-shared"}, 2 * WIDTH * LENGTH),
+        ({"prompts": "input-layer"}, WIDTH * LENGTH),
+        ({"setting": "sup", "hinge_weight": 10.0}, 2 * LAYERS * WIDTH * LENGTH),
+    ],
+)
+def test_a_run(tiny_encoder: Path, tmp_path: Path, values: dict[str, Any], prompts: int) -> None:
+    """From the values to a record, in this process; the head counts as added, too."""
+    record = harness.run(
+        "dcpcse", store=tmp_path / "trials", encoder=str(tiny_encoder), prompt_length=LENGTH,
+        suite="graded", sentences="graded-sentences", triplets="graded-triplets", batch_size=8,
+        max_steps=4, evaluation_interval=2, **values,
+    )  # fmt: skip
+    assert (record.status, record.steps) == ("finished", 4)
+    assert record.parameters_added == prompts + WIDTH * WIDTH + WIDTH
+    assert record.test
+
+
+def test_hinge_loss_is_a_loss_of_its_own_with_its_weight() -> None:
+    plugin = registry.load("dcpcse")
+
+    def losses(**values: Any) -> dict[str, Any]:
+        [stage] = plugin.declaration.stages(resolve(plugin, {"setting": "sup", **values}))
+        return dict(stage.losses)
+
+    assert losses() == {"contrastive": 1.0}
+    assert losses(hinge_weight=10) == {"contrastive": 1.0, "hinge": 10.0}
+
+
+def test_what_is_void_is_refused_or_counts_as_its_default() -> None:
+    plugin = registry.load("dcpcse")
+    with pytest.raises(UserError, match=r"hinge_weight = 10: .*hard negatives: add setting=sup"):
+        resolve(plugin, {"hinge_weight": 10})
+    with pytest.raises(UserError, match="input-layer prompts have no masked-LM loss"):
+        resolve(plugin, {"prompts": "input-layer", "mlm": True})
+    for void in ({"hinge_margin": 0.7}, {"hard_negative_weight": 2.0}):
+        assert resolve(plugin, void) == resolve(plugin, {})
+    front = {"prompts": "input-layer"}
+    assert resolve(plugin, {**front, "position_shift": False}) == resolve(plugin, front)
+    assert resolve(plugin, {**front, "prompt_length": 3}) != resolve(plugin, front)
