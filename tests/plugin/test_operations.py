@@ -38,6 +38,8 @@ CASES = [
     ("diffcse unsup", {"edit": "insert", "rtd_reduction": "mean_nonpad"}),
     ("diffaug semisup", {"augmentation": "lora"}),
     ("flow unsup", {"vector_dropout": False}),
+    ("simcse sup", {"gradient_checkpointing": True}),
+    ("diffcse unsup", {"gradient_checkpointing": True}),
 ]
 SIZES = {
     "num_hidden_layers": 4, "hidden_size": 128, "intermediate_size": 512,
