@@ -34,7 +34,7 @@ SMALL = {
     "suite": "graded", "precision": "fp32", "batch_size": 8, "stage1_steps": 1, "accumulation": 1,
     "vectors": DATA / "vectors.txt", "stage1_batch_size": 4, "auxiliary_batch_size": 4,
     "classification_batch_size": 4,
-    "prompt_length": 2, "prefix_length": 2, "max_length": 12,
+    "prompt_length": 2, "max_length": 12,
 }  # fmt: skip
 """Hyperparameter -> a value that makes a step quick"""
 ITEMS = 12

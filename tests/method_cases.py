@@ -67,7 +67,7 @@ def values_of(
         "batch_size": 50, "stage1_batch_size": 20, "auxiliary_batch_size": 20, "epochs": 1,
         "pairs": str(triplets if name == "clsr" else pairs), "corpus": str(triplets),
         "scored_pairs": f"{pairs}?first=premise&second=hypothesis&score=label",
-        "encoder": encoder, "stage1_steps": 3, "prompt_length": 3, "prefix_length": 3,
+        "encoder": encoder, "stage1_steps": 3, "prompt_length": 3,
     }  # fmt: skip
     return {field: value for field, value in wanted.items() if field in fields} | options
 

@@ -212,7 +212,7 @@ class MethodConfig(DecoderConfig):
         equal and have one key.
 
         Example:
-            return {"rank"} if self.augmentation == "prefix" else {"prefix_length"}
+            return {"rank"} if self.augmentation == "prefix" else {"prompt_length"}
         """
         return ()
 

@@ -51,7 +51,7 @@ def _added_share(row: Row) -> float | None:
     layers, hidden = shape
     # A prefix has a key and a value in each layer; the others have two matrices at two places.
     prefix = values["augmentation"] == "prefix"
-    one = 2 * values["prefix_length"] if prefix else 2 * 2 * values["rank"]
+    one = 2 * values["prompt_length"] if prefix else 2 * 2 * values["rank"]
     return float(100 * 2 * one * layers * hidden / (total - added))
 
 

@@ -89,12 +89,15 @@ PER_CYCLE = {"avx512f": 64, "avx2": 32}
 multiplies and adds so many numbers at once; 8 where there is neither"""
 ROUNDED_TIMES = {"amx_bf16": 32, "avx512_bf16": 2}
 """Capability of a CPU -> its products in bf16 in the time of one in float32, by its width"""
-CPU_SHARES = {128: (0.25, 0.18), 384: (0.52, 0.46), 768: (0.55, 0.5)}
+CPU_SHARES = {128: (0.28, 0.2), 384: (0.6, 0.52), 768: (0.6, 0.52)}
 """Width of an encoder -> shares of the peak in float32 and in bf16 that trials reach"""
+CPU_EVALUATION = 1.75
+"""So many times the share in float32 is reached in evaluations, which need no gradients"""
 AMX_SHARE = 0.1
 """Share of what AMX could do that a training reaches"""
-CPU_STEP, CPU_TRIAL = 0.03, 0.7
-"""Seconds of a step and of a trial beside the work, on one core"""
+CPU_STEP, CPU_STAGE, CPU_TRIAL = 0.03, 1.5, 0.7
+"""Seconds of a step, of a stage (its first steps are slow) and of a trial beside the work, on one
+core"""
 SPEED_UP = 0.85
 """So many times as fast are n cores as one: n to the power of this (two: 1.8)"""
 CLOCK = 2.5e9
@@ -175,15 +178,17 @@ def seconds_of(trial: Trial, parts: Iterable[Part], device: Device, cores: float
     whole = 0.0
     for part in parts:
         rounded = 0.0 if precision == "fp32" else part.operations
-        exact = part.operations - rounded + part.exact
+        exact = part.operations - rounded
         if device.is_gpu:
             work = rounded / device.rounded / _gpu_share(items, width)
-            work += exact / device.exact / _gpu_share(512, width)
+            work += (exact + part.exact) / device.exact / _gpu_share(512, width)
             whole += max(work, (GPU_STEP + GPU_LAYER * part.layers) * part.steps)
         else:
             in_float32, in_bf16 = _cpu_shares(width, device)
+            exact += part.exact / CPU_EVALUATION
             work = rounded / device.rounded / in_bf16 + exact / device.exact / in_float32
-            whole += work / max(1.0, cores) ** SPEED_UP + CPU_STEP * part.steps
+            beside_it = CPU_STEP * part.steps + CPU_STAGE * (part.steps > 0)
+            whole += work / max(1.0, cores) ** SPEED_UP + beside_it
     unsure = GPU_UNSURE if device.is_gpu else CPU_UNSURE
     return Bounds(whole / unsure, whole * unsure)
 

@@ -20,7 +20,7 @@ STAGE_2_TRAINS = {
     "augmentation": ("augmentation.*",),
 }
 """What trains besides head and classifier"""
-OF_PREFIXES = ("prefix_length", "share_network", "position_shift")
+OF_PREFIXES = ("prompt_length", "share_network", "position_shift")
 OF_OTHERS = ("rank", "lora_scale", "combination")
 """Fields of adapters and LoRA"""
 OF_STAGE_1 = ("stage1_learning_rate", "stage1_batch_size", "stage1_decay_steps", "stage1_clip")
@@ -59,7 +59,7 @@ class Config(plugin.TrainingConfig):
         "all",
         description="what trains with the head: encoder = prefix-fix, augmentation = prefix-tuning",
     )
-    prefix_length: int = Field(8, ge=1, description="rows of one module; there are two")
+    prompt_length: int = Field(8, ge=1, description="rows of one module; there are two")
     position_shift: bool = Field(
         True,
         description="the positions of the text start behind the rows of both modules, as released",

@@ -50,7 +50,7 @@ class Method(Declaration, plugin.Method[Config]):
         if config.augmentation == "prefix":
             return PrefixModules(
                 self.encoder,
-                config.prefix_length,
+                config.prompt_length,
                 share_network=config.share_network,
                 shift=config.position_shift,
             )

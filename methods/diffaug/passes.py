@@ -22,7 +22,7 @@ class Passes(plugin.Passes[Config]):
 
     def embedding(self) -> Work:
         around = template_tokens(self.config.template)
-        prefix = 2 * self.config.prefix_length if self.config.augmentation == "prefix" else 0
+        prefix = 2 * self.config.prompt_length if self.config.augmentation == "prefix" else 0
         return [Pass(one=True, around=around, prefix=prefix)]
 
     def _pass(self, rows: float, stream: str, *, bare: bool = False) -> Pass:
@@ -33,7 +33,7 @@ class Passes(plugin.Passes[Config]):
             stream,
             one=True,
             around=template_tokens(config.template),
-            prefix=modules * config.prefix_length if prefixes else 0,
+            prefix=modules * config.prompt_length if prefixes else 0,
             # Two sets at two places of a layer, each of two matrices (diffaug.md, section 1).
             beside=0 if prefixes else 8 * config.rank * self.shape.hidden,
             folds=config.augmentation != "lora",

@@ -27,7 +27,7 @@ KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]
 LENGTH = 2
 SMALL = {
-    "prefix_length": LENGTH,
+    "prompt_length": LENGTH,
     "template": "the {s} a [MASK] .",
     "stage1_steps": 3,
     "max_steps": 3,

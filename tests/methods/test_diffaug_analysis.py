@@ -22,7 +22,7 @@ def parts(
 ) -> tuple[Kit, Any]:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     kit = kit_for(
-        "diffaug", prefix_length=LENGTH, template="the {s} a [MASK] .", share_network=False
+        "diffaug", prompt_length=LENGTH, template="the {s} a [MASK] .", share_network=False
     )
     torch.manual_seed(0)
     method = kit.build()

@@ -59,16 +59,16 @@ def test_the_values_are_those_of_the_search_space(name: str) -> None:
 def test_a_line_of_means_beside_the_papers_point(store: Store, add_trial: AddTrial) -> None:
     for length, scores in ((4, [84.0, 86.0]), (8, [85.0, 88.0, 86.0])):
         for seed, dev in enumerate(scores):
-            values = {"auxiliary_weight": 0, "prefix_length": length, "label_fraction": 1}
+            values = {"auxiliary_weight": 0, "prompt_length": length, "label_fraction": 1}
             add_trial(values, seed=seed, dev={"stsb-dev": dev}, **PREFIXES)
     # Neither an ablation, nor another weight, nor a share of the labels belongs to the figure.
-    adapters = {"auxiliary_weight": 0, "prefix_length": 8, "augmentation": "adapter"}
+    adapters = {"auxiliary_weight": 0, "prompt_length": 8, "augmentation": "adapter"}
     add_trial(adapters, dev={"stsb-dev": 99.0}, **PREFIXES)
-    add_trial({"auxiliary_weight": 0.1, "prefix_length": 16}, dev={"stsb-dev": 99.0}, **PREFIXES)
-    share = {"auxiliary_weight": 0, "prefix_length": 16, "label_fraction": 0.1}
+    add_trial({"auxiliary_weight": 0.1, "prompt_length": 16}, dev={"stsb-dev": 99.0}, **PREFIXES)
+    share = {"auxiliary_weight": 0, "prompt_length": 16, "label_fraction": 0.1}
     add_trial(share, dev={"stsb-dev": 99.0}, **PREFIXES)
     [figure], notes = store_figure("diffaug-figure4", store, None)
-    check_drawn(figure, "bert-base-uncased", "prefix length")
+    check_drawn(figure, "bert-base-uncased", "prompt length")
     rows = figure.rows
     assert [values_of(row, "source", "at", "value", "n") for row in rows] == [
         ("ours", 4.0, 85.0, 2), ("ours", 8.0, pytest.approx(259 / 3), 3),
@@ -78,7 +78,7 @@ def test_a_line_of_means_beside_the_papers_point(store: Store, add_trial: AddTri
     assert rows[1]["std"] == pytest.approx((7 / 3) ** 0.5)
     assert "bars: sample standard deviation over the seeds (n = 2, 3)" in figure.caption
     assert notes == [
-        "the store lacks prefix_length 1, 2, 16, 32 of diffaug on bert-base-uncased; run: "
+        "the store lacks prompt_length 1, 2, 16, 32 of diffaug on bert-base-uncased; run: "
         f"harness sweep diffaug-figure4 --store {store.place}"
     ]
 
@@ -86,7 +86,7 @@ def test_a_line_of_means_beside_the_papers_point(store: Store, add_trial: AddTri
 def test_the_cross_entropy_is_that_of_the_end_of_stage_one(
     store: Store, add_trial: AddTrial
 ) -> None:
-    values = {"auxiliary_weight": 0, "prefix_length": 8, "stage1_steps": 500, "label_fraction": 1}
+    values = {"auxiliary_weight": 0, "prompt_length": 8, "stage1_steps": 500, "label_fraction": 1}
     for seed, ends in enumerate((0.5, 0.7)):
         points = [
             ("augmentation", 250, 0.9),

@@ -110,7 +110,7 @@ def test_dev_decides_though_another_group_was_measured(
         ({"learning_rate": "3e-5"}, True),  # YAML 1.1 reads it as a text
         ({"learning_rate": 1e-5}, False),
         ({"auxiliary_weight": 0.5}, True),  # without labels it counts for nothing
-        ({"prefix_length": 4}, True),  # another method's
+        ({"rank": 4}, True),  # another method's
     ],
 )
 def test_given_values_are_read_as_the_method_reads_them(

@@ -126,7 +126,7 @@ def test_every_remark_is_about_a_row_that_is_there() -> None:
 def test_added_parameters_are_those_of_the_paper(paper: Paper, add_trial: AddTrial) -> None:
     """294,912 of 109,482,240 for the prefixes, 0 for dropout: no heads, no networks of training."""
     sizes = {"parameters_total": 109_482_240 + 15_372_290, "parameters_added": 15_372_290}
-    prefix = {"augmentation": "prefix", "prefix_length": 8, "rank": 4, "views": "different",
+    prefix = {"augmentation": "prefix", "prompt_length": 8, "rank": 4, "views": "different",
               "second_stage": "all", "auxiliary_weight": 0.0, "analysis": False}  # fmt: skip
     add_trial(prefix, method="diffaug", setting="semisup", dev={"stsb-dev": 86.0}, **sizes)
     adapter = prefix | {"augmentation": "adapter", "rank": 64}

@@ -76,11 +76,10 @@ def published_points(paper: str, figure: str) -> tuple[PublishedPoint, ...]:
 ON_BERT = "bert-base-uncased"
 """The encoder of all these figures in the papers"""
 AXES = {
-    "prefix_length": "prefix length",
     "stage1_steps": "steps of stage 1",
     "prompt_length": "prompt length",
 }
-"""Hyperparameter -> the words of the papers' axes"""
+"""Hyperparameter -> its words along an axis"""
 CROSS_ENTROPY = "cross entropy of stage 1"
 LINES = ("diffaug-figure4", "diffaug-figure5", "dcpcse-figure2")
 """Names of the figures with a curve, and of the search spaces that fill them; their trials and
