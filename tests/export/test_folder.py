@@ -42,6 +42,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("sbert", {}),
     ("scored_pairs", {}),
     ("ct", {"negatives": 4}),
+    ("rankcse", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
@@ -59,7 +60,17 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("pooling", {"pooling": "cls"}),
     ("pooling", {"pooling": "first-last"}),
 ]
-PLAIN = {"simcse", "esimcse", "consert", "sbert", "scored_pairs", "ct", "diffcse", "clsr"}
+PLAIN = {
+    "simcse",
+    "esimcse",
+    "consert",
+    "sbert",
+    "scored_pairs",
+    "ct",
+    "rankcse",
+    "diffcse",
+    "clsr",
+}
 """Methods that are a transformer, a pooling and perhaps dense layers in the end"""
 TEXTS = [
     "the small dog sees a red house.",
