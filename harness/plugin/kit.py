@@ -115,7 +115,7 @@ class Kit:
         name: a model that `models()` has, as a configuration names its encoder; None: the encoder.
         Another model reads the same word pieces, and gets no low-rank changes. dropout: 0 to 1, in
         every layer; None: `encoder_dropout` of the configuration, or another model's own. Raises
-        UserError when `models()` does not have it, and when it has another tokenizer.
+        UserError when `models()` does not have it, and when it cannot read the same rows.
         """
         config = self.config
         loading: Loading = {
@@ -132,13 +132,19 @@ class Kit:
             return Encoder(name or config.encoder, **loading)
         if name is None and dropout is None:
             loading["dropout"] = config.encoder_dropout
-        return Encoder(
+        encoder = Encoder(
             name or config.encoder,
             checkpointing=config.gradient_checkpointing,
             chunk_size=config.chunk_size,
             low_rank=config.low_rank if name is None else None,
             **loading,
         )
+        if name is not None and encoder.longest < config.max_length:
+            raise UserError(
+                f'encoder "{name}" has room for {encoder.longest} tokens, and max_length is '
+                f"{config.max_length}; lower it"
+            )
+        return encoder
 
     @property
     def as_stored(self) -> bool:
@@ -146,9 +152,9 @@ class Kit:
         return getattr(self.config, "precision", None) != "fp32"
 
     def _check_reads(self, name: str, role: str) -> None:
-        """Raise UserError unless a further model is declared, and reads the same word pieces.
+        """Raise UserError unless a further model is declared, and has the encoder's tokenizer.
 
-        role: what it is for, in the message.
+        role: of the model, in the message.
         """
         encoder = self.config.encoder
         self.declared.check_named(name)
