@@ -45,8 +45,8 @@ class EmbeddingKit(Kit):
         return self.needed_artefact(name) if name in needed else _NoContent()
 
     def needed_artefact(self, name: str) -> Mapping[str, np.ndarray]:
-        """The arrays of an artefact that embedding needs."""
-        return super().artefact(name)
+        """The arrays of an artefact that embedding needs, made from the corpus if need be."""
+        return Kit(self.declared, self.device, self.tokenizer).artefact(name)
 
     def tokens(self, corpus: str, template: Template | None = None) -> Tokens:
         """A corpus of two items without text."""
