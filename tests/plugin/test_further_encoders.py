@@ -69,7 +69,7 @@ class Method(plugin.Method[Config]):
         self.follow.requires_grad_(False)
 
     def losses(self, batch, stage):
-        texts = batch["views"]
+        texts = batch["views"].repeated(2)
         first, second = self.encoder.cls(texts), self.map(self.second.cls(texts))
         with torch.no_grad():
             target = self.teacher.cls(texts)
@@ -84,9 +84,9 @@ class Passes(plugin.Passes[Config]):
     def step(self, stage):
         config = self.config
         return [
-            Pass(one=True),
-            Pass(module="second", model=config.second, one=True),
-            Pass(module="teacher", model=config.teacher, one=True, backward=False),
+            Pass(2, one=True),
+            Pass(2, module="second", model=config.second, one=True),
+            Pass(2, module="teacher", model=config.teacher, one=True, backward=False),
         ]
 '''
 Models = dict[str, str]
