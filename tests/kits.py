@@ -241,6 +241,8 @@ def kit_for(request: pytest.FixtureRequest, family: str, sentences: Path, triple
         small = {
             "encoder": encoder,
             "generator": values.get("encoder", encoder),
+            "teacher": encoder,
+            "second_teacher": encoder,
             "sentences": str(sentences),
             "triplets": str(triplets),
             "precision": "fp32",

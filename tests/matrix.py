@@ -79,7 +79,8 @@ def column(folder: Path, corpora: Mapping[str, str]) -> dict[str, str]:
 
 def cell(name: str, setting: str, folder: Path, corpora: Mapping[str, str]) -> str:
     """Train and embed; where the model's own dropout does not do, with another one."""
-    given: dict[str, Any] = {"encoder": str(folder), "generator": str(folder), **corpora}
+    models = dict.fromkeys(("encoder", "generator", "teacher", "second_teacher"), str(folder))
+    given: dict[str, Any] = {**models, **corpora}
     if name == "clsr":
         given["pairs"] = corpora["triplets"]
     try:

@@ -28,6 +28,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("scored_pairs", {}),
     ("scored_pairs", {"objective": "cosent"}),
     ("ct", {"negatives": 4}),
+    ("rankcse", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
@@ -68,6 +69,7 @@ def values_of(
         "pairs": str(triplets if name == "clsr" else pairs), "corpus": str(triplets),
         "scored_pairs": f"{pairs}?first=premise&second=hypothesis&score=label",
         "encoder": encoder, "stage1_steps": 3, "prompt_length": 3,
+        "teacher": encoder, "second_teacher": encoder,
     }  # fmt: skip
     return {field: value for field, value in wanted.items() if field in fields} | options
 

@@ -123,7 +123,8 @@ class Encoder(nn.Module):
         """
         where, self._wanted = self._wanted, None
         states = self._shared_out(self._states, batch, reach, where)[0]
-        if self.training and batch.copies > 1 and self.checks_views:
+        trains = self.training and torch.is_grad_enabled()  # the views of a frozen one may be equal
+        if trains and batch.copies > 1 and self.checks_views:
             check_views(self.name, states, batch, reach)
             self.checks_views = False
         return states

@@ -11,7 +11,7 @@ from harness.errors import UserError, headline, shortened
 from harness.files import content_digest
 from harness.inputs import is_file
 from harness.plugin import registry
-from harness.trials.lookup import provide
+from harness.trials.lookup import provide_models
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import FACTS, Trial, data_digest
@@ -130,7 +130,7 @@ def _built(
         registry.load(name)
     with names_of_records():
         trial = Trial(str(registry.locate(name)), facts["configuration"], facts["seed"])
-        provide(store, trial.config.encoder)
+        provide_models(store, trial)
         _check_same(trial, facts)
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()

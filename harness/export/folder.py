@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from torch import nn
 
 from harness import __version__
 from harness.data.hub import model_folder
+from harness.encoders.backbone import Encoder
 from harness.encoders.masked_lm import Generator
 from harness.errors import UserError, extra
 from harness.evaluation.embedder import Embedder
@@ -25,6 +27,7 @@ from harness.plugin.rebuilt import (
     ARTEFACT_FOLDER,
     DESCRIPTION,
     ENCODER,
+    FURTHER,
     MODEL_WEIGHTS,
     MODULE,
     RebuiltMethod,
@@ -135,9 +138,13 @@ def _write_rebuilt(
     described = {**without_folders(dict(facts)), "harness": __version__, "dimension": width}
     _write_json(folder / DESCRIPTION, {"harness": described})
     _write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": MODULE}])
-    if method.config.encoder in kit.declared.models:
-        copy_tokenizer(method.config.encoder, folder / ENCODER)
-    weights = _weights(method)
+    encoders = {part.name for part in method.modules() if isinstance(part, Encoder)}
+    for number, name in enumerate(kit.declared.models):
+        if name == method.config.encoder:
+            copy_tokenizer(name, folder / ENCODER)
+        elif name in encoders:
+            copy_tokenizer(name, folder / FURTHER / str(number))
+    weights = _weights(method, kit)
     if weights:
         save_file(weights, folder / MODEL_WEIGHTS, {"format": "pt"})
     for artefact in kit.declared.artefacts:
@@ -147,14 +154,32 @@ def _write_rebuilt(
             save_arrays(arrays, folder / ARTEFACT_FOLDER / f"{artefact.name}.safetensors")
 
 
-def _weights(method: nn.Module) -> dict[str, Any]:
-    """All parameters, buffers and extra state, without those of a generator."""
-    generators = [name for name, part in method.named_modules() if isinstance(part, Generator)]
+def _weights(method: Method[Any], kit: Kit) -> dict[str, Any]:
+    """All parameters, buffers and extra state, without generators and encoders that are not used.
+
+    An encoder is used when a part of it computes while a sentence is embedded.
+    """
+    left = dict[str, nn.Module]()
+    for path, part in method.named_modules():
+        if isinstance(part, Generator | Encoder):
+            left[path] = part
+    hooks = [
+        part.register_forward_pre_hook(partial(_keep, left, path))
+        for path, whole in left.items()
+        for part in whole.modules()
+    ]
+    Embedder(method, kit)(PROBES[:1])
+    for hook in hooks:
+        hook.remove()
     return {
         name: value.detach().cpu().contiguous().clone()
         for name, value in method.state_dict().items()
-        if not any(name.startswith(f"{each}.") for each in generators)
+        if not any(name.startswith(f"{path}.") for path in left)
     }
+
+
+def _keep(left: dict[str, nn.Module], path: str, *_: Any) -> None:
+    left.pop(path, None)
 
 
 def _write_json(path: Path, content: Any) -> None:

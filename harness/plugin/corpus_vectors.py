@@ -1,4 +1,4 @@
-"""Sentence vectors of a pretrained encoder that never changes, for a whole corpus at once."""
+"""Sentence vectors of an encoder that never changes, for a whole corpus at once."""
 
 from collections.abc import Iterator
 
@@ -8,17 +8,23 @@ from torch import Tensor
 
 from harness.choices import Pooling
 from harness.data.batching import TextBatch, pad
-from harness.data.tokens import Template
+from harness.data.tokens import Template, Tokens, load_tokenizer, tokenised
 from harness.device import token_groups
+from harness.encoders.backbone import Encoder
 from harness.encoders.pooling import pooled
 from harness.plugin.kit import Kit
 
 
-def corpus_vectors(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> np.ndarray:
-    """The vectors of every text of a corpus, (items, columns, width) float32."""
+def corpus_vectors(
+    kit: Kit, corpus: str, pooling: Pooling, max_length: int, model: str | None = None
+) -> np.ndarray:
+    """The vectors of every text of a corpus, (items, columns, width) float32.
+
+    model: another encoder than that of the configuration, which reads by its own tokenizer.
+    """
     tokens = kit.tokens(corpus)
     vectors: np.ndarray | None = None
-    for places, found in vector_groups(kit, corpus, pooling, max_length):
+    for places, found in vector_groups(kit, corpus, pooling, max_length, model):
         if vectors is None:  # the first group tells the width
             vectors = np.empty((len(tokens) * tokens.columns, found.shape[1]), np.float32)
         vectors[places] = found.cpu().numpy()
@@ -28,16 +34,22 @@ def corpus_vectors(kit: Kit, corpus: str, pooling: Pooling, max_length: int) -> 
 
 @torch.inference_mode()
 def vector_groups(
-    kit: Kit, corpus: str, pooling: Pooling, max_length: int
+    kit: Kit, corpus: str, pooling: Pooling, max_length: int, model: str | None = None
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
-    """Every text of a corpus through the pretrained encoder, in groups of similar length.
+    """Every text of a corpus through a frozen encoder, in groups of similar length.
 
     Yields (places, vectors): place = item * columns + column, and vectors are (group, width)
     float32 on the kit's device. There is no dropout. Texts longer than `max_length` tokens,
-    special ones included, are cut on the right.
+    special ones included, are cut on the right. model: as in `corpus_vectors`.
     """
-    encoder = kit.encoder().to(kit.device).eval()
-    tokens, template = kit.tokens(corpus), Template.plain(kit.tokenizer)
+    if model is None:
+        encoder, tokenizer, tokens = kit.encoder(), kit.tokenizer, kit.tokens(corpus)
+    else:
+        decoding, ends = kit.config.decoding, kit.config.ends_sentences
+        tokenizer = load_tokenizer(model, ends=ends)
+        tokens = Tokens.of(tokenised(corpus, tokenizer).read(), tokenizer.pad_token_id)
+        encoder = Encoder(model, decoding=decoding, as_stored=kit.as_stored, device=kit.device)
+    encoder, template = encoder.to(kit.device).eval(), Template.plain(tokenizer)
     limit = min(max_length, encoder.longest) - len(template)
     columns = tokens.columns
     by_column = [np.diff(starts) for starts in tokens.starts]

@@ -104,6 +104,14 @@ class Declared:
         """The files of the corpora, in their order. Raises UserError when one is missing."""
         return [path for corpus in self.sources for path in corpus.paths(download=download)]
 
+    def check_named(self, model: str) -> None:
+        """Raise UserError for a model that is loaded and not declared, so that no key has it."""
+        if model not in self.models:
+            raise UserError(
+                f'method {self.name}: it loads "{model}", which models() does not have, so that no '
+                f"key would know it; add it there"
+            )
+
     def model_digests(self, *, download: bool = True) -> list[str]:
         """The digest of every pretrained model. Raises UserError when one is missing."""
         return [model_digest(name, download=download) for name in self.models]

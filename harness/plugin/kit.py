@@ -1,4 +1,4 @@
-"""The kit that a method is built from: encoder, tokenizer, frozen helpers, and artefacts."""
+"""The kit that a method is built from: encoders, tokenizer, a generator, and artefacts."""
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -12,15 +12,23 @@ from torch import nn
 from harness import PROTOCOL
 from harness.arrays import SharedArrays
 from harness.data.corpora import source
-from harness.data.hub import model_shape
+from harness.data.hub import model_digest, model_shape
 from harness.data.items import label_subset
 from harness.data.revisions import short_name
 from harness.data.templates import require_mask
-from harness.data.tokens import Template, Tokens, check_same_tokenizer, load_tokenizer, tokenised
+from harness.data.tokens import (
+    Template,
+    Tokens,
+    check_embedded,
+    check_same_tokenizer,
+    load_tokenizer,
+    tokenised,
+)
 from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
 from harness.encoders.low_rank import MARK
 from harness.encoders.masked_lm import Generator, VocabularyHead
+from harness.encoders.pretrained import Loading
 from harness.errors import UserError
 from harness.files import cache_folder, digest_of
 from harness.plugin.config import DECODER_FIELDS, MethodConfig, TrainingConfig, label_share
@@ -101,32 +109,58 @@ class Kit:
         config = self.config
         return self._tokenizer or load_tokenizer(config.encoder, ends=config.ends_sentences)
 
-    def encoder(self, *, dropout: float | None = None) -> Encoder:
-        """The encoder of the configuration. The stages say which of its weights train.
+    def encoder(self, name: str | None = None, *, dropout: float | None = None) -> Encoder:
+        """The encoder of the configuration, or another model. The stages say which weights train.
 
-        dropout: 0 to 1, in every layer; None: `encoder_dropout` of the configuration.
+        name: a model that `models()` has, as a configuration names its encoder; None: the encoder.
+        Another model reads the same word pieces, and gets no low-rank changes. dropout: 0 to 1, in
+        every layer; None: `encoder_dropout` of the configuration, or another model's own. Raises
+        UserError when `models()` does not have it, and when it cannot read the same rows.
         """
         config = self.config
+        loading: Loading = {
+            "dropout": dropout,
+            "decoding": config.decoding,
+            "as_stored": self.as_stored,
+            "device": self.build_device,
+            "empty": self.empty,
+        }
+        if name is not None:
+            self._check_reads(name, "encoder")
+            check_embedded(name, self.tokenizer, int(model_shape(name)["vocab_size"]))
         if not isinstance(config, TrainingConfig):
-            return Encoder(
-                config.encoder,
-                dropout=dropout,
-                decoding=config.decoding,
-                as_stored=True,
-                device=self.device,
-                empty=self.empty,
-            )
-        return Encoder(
-            config.encoder,
-            dropout=config.encoder_dropout if dropout is None else dropout,
+            return Encoder(name or config.encoder, **loading)
+        if name is None and dropout is None:
+            loading["dropout"] = config.encoder_dropout
+        encoder = Encoder(
+            name or config.encoder,
             checkpointing=config.gradient_checkpointing,
             chunk_size=config.chunk_size,
-            low_rank=config.low_rank,
-            decoding=config.decoding,
-            as_stored=config.precision != "fp32",
-            device=self.build_device,
-            empty=self.empty,
+            low_rank=config.low_rank if name is None else None,
+            **loading,
         )
+        if name is not None and encoder.longest < config.max_length:
+            raise UserError(
+                f'encoder "{name}" has room for {encoder.longest} tokens, and max_length is '
+                f"{config.max_length}; lower it"
+            )
+        return encoder
+
+    @property
+    def as_stored(self) -> bool:
+        """Whether a frozen encoder that is stored in bf16 stays so: float32 is not asked for."""
+        return getattr(self.config, "precision", None) != "fp32"
+
+    def _check_reads(self, name: str, role: str) -> None:
+        """Raise UserError unless a further model is declared, and has the encoder's tokenizer.
+
+        role: of the model, in the message.
+        """
+        encoder = self.config.encoder
+        self.declared.check_named(name)
+        if name != encoder:
+            whose = (f'{role} "{name}"', f'encoder "{encoder}"')
+            check_same_tokenizer(load_tokenizer(name), self.tokenizer, whose)
 
     def vocabulary_head(self) -> VocabularyHead:
         """The masked-LM head of the encoder's checkpoint, with weights of its own.
@@ -143,12 +177,10 @@ class Kit:
         dropout: whether its dropout is on while the method trains. Raises UserError when the model
         has another tokenizer or no masked-LM head, and without a token that can mask.
         """
-        encoder = self.config.encoder
-        model = Generator(name, int(model_shape(encoder)["vocab_size"]), dropout=dropout)
+        vocabulary = int(model_shape(self.config.encoder)["vocab_size"])
+        model = Generator(name, vocabulary, dropout=dropout)
         require_mask(self.tokenizer, "replacing masked words")
-        if name != encoder:
-            whose = (f'generator "{name}"', f'encoder "{encoder}"')
-            check_same_tokenizer(load_tokenizer(name), self.tokenizer, whose)
+        self._check_reads(name, "generator")
         return model
 
     def tokens(self, corpus: str, template: Template | None = None) -> Tokens:
@@ -196,9 +228,8 @@ class Kit:
         # The plugin's source is part of the digest, so a changed `build` builds again.
         fields = (*artefact.fields, *DECODER_FIELDS)  # they change what an encoder gives
         values: dict[str, Any] = {field: getattr(self.config, field) for field in fields}
-        # An encoder that is stored in bf16 stays in bf16, unless float32 is asked for.
-        values["as_stored"] = getattr(self.config, "precision", None) != "fp32"
-        digest = digest_of([self.identity(), values])
+        values["as_stored"] = self.as_stored
+        digest = digest_of([self.identity(artefact.models), values])
         folder = cache_folder() / "artefacts" / f"{self.declared.name}-{name}-{digest}"
 
         def build() -> Mapping[str, np.ndarray]:
@@ -206,7 +237,8 @@ class Kit:
             with random_state_kept(self.device), alone():
                 return artefact.build(self)
 
-        title = f"{name} of {self.declared.name} for {short_name(self.config.encoder)}"
+        of = ", ".join(map(short_name, artefact.models or (self.config.encoder,)))
+        title = f"{name} of {self.declared.name} for {of}"
         return SharedArrays(folder, f"the artefact {title}", build)
 
     def shared(self) -> list[list[SharedArrays]]:
@@ -229,12 +261,17 @@ class Kit:
             for arrays in group:
                 arrays.read()
 
-    def identity(self) -> list[Any]:
-        """Digests of what an artefact depends on besides the configuration."""
+    def identity(self, models: tuple[str, ...] | None = None) -> list[Any]:
+        """Digests of what an artefact depends on besides the configuration.
+
+        models: those of which it is made; None: all of the method.
+        """
         declared = self.declared
         readings = [corpus.reading for corpus in declared.sources]
-        models, data = declared.model_digests(), declared.data_digest()
-        return [declared.source_digest, models, data, readings, PROTOCOL]
+        for name in models or ():
+            declared.check_named(name)
+        digests = [model_digest(name) for name in (declared.models if models is None else models)]
+        return [declared.source_digest, digests, declared.data_digest(), readings, PROTOCOL]
 
 
 def kept_weights(method: nn.Module) -> Iterator[str]:

@@ -24,6 +24,7 @@ from harness.data.batching import TextBatch, pad
 from harness.data.tokens import Template, Tokens
 from harness.data.user_modules import names_of_records
 from harness.device import device
+from harness.encoders.backbone import Encoder
 from harness.errors import UserError, explained
 from harness.inputs import read_text
 from harness.plugin import registry
@@ -44,8 +45,8 @@ class EmbeddingKit(Kit):
         return self.needed_artefact(name) if name in needed else _NoContent()
 
     def needed_artefact(self, name: str) -> Mapping[str, np.ndarray]:
-        """The arrays of an artefact that embedding needs."""
-        return super().artefact(name)
+        """The arrays of an artefact that embedding needs, made from the corpus if need be."""
+        return Kit(self.declared, self.device, self.tokenizer).artefact(name)
 
     def tokens(self, corpus: str, template: Template | None = None) -> Tokens:
         """A corpus of two items without text."""
@@ -80,11 +81,12 @@ if TYPE_CHECKING:
 
 MODULE = "harness.plugin.rebuilt.RebuiltMethod"
 """The name of the class in modules.json; folders outside have it, so it stays"""
-DESCRIPTION, MODEL_WEIGHTS, ENCODER, ARTEFACT_FOLDER = (
-    "config.json", "model.safetensors", "encoder", "artefacts",
+DESCRIPTION, MODEL_WEIGHTS, ENCODER, FURTHER, ARTEFACT_FOLDER = (
+    "config.json", "model.safetensors", "encoder", "encoders", "artefacts",
 )  # fmt: skip
-"""The files and folders of an exported method: what it is, all of its weights, configuration and
-tokenizer of the encoder, and the arrays that embedding needs"""
+"""The files and folders of an exported method: what it is, the weights that embedding needs,
+configuration and tokenizer of the encoder and, by their number in `models()`, of further ones, and
+the arrays that embedding needs"""
 _logger = logging.getLogger(__name__)
 
 
@@ -190,7 +192,17 @@ class _RebuildingKit(EmbeddingKit):
 
     empty = True
     folder = Path()
-    """Tokenizer of the exported method"""
+    """Folder of the exported method"""
+
+    def encoder(self, name: str | None = None, *, dropout: float | None = None) -> Encoder:
+        """An encoder by its configuration in the folder, which names no other folder."""
+        if name is not None:
+            further = self.folder / FURTHER / str(self.declared.models.index(name))
+            name = str(further if further.is_dir() else self.folder / ENCODER)
+        return super().encoder(name, dropout=dropout)
+
+    def _check_reads(self, name: str, role: str) -> None:
+        """Do nothing, since it was checked before the export."""
 
     def needed_artefact(self, name: str) -> Mapping[str, np.ndarray]:
         path = self.folder / ARTEFACT_FOLDER / f"{name}.safetensors"
@@ -216,6 +228,11 @@ def _method(folder: Path, description: Mapping[str, Any]) -> Method[Any]:
     method: Method[Any] = kit.build()
     try:
         weights = load_file(folder / MODEL_WEIGHTS) if (folder / MODEL_WEIGHTS).is_file() else {}
+        for path, part in [*method.named_modules()]:
+            if isinstance(part, Encoder) and not any(
+                each.startswith(f"{path}.") for each in weights
+            ):
+                part.model = nn.Identity()  # embedding does not need it
         # The stored tensors themselves, because an encoder may be in bf16.
         method.load_state_dict(weights, strict=True, assign=True)
     except (SafetensorError, OSError, RuntimeError) as error:

@@ -27,6 +27,9 @@ class Artefact:
     """Kit -> named arrays"""
     embeds: bool = True
     """Whether `embed` needs it; what only training needs stays behind when a model is exported"""
+    models: tuple[str, ...] | None = None
+    """The models of which it is made, so that trials of any encoder share it, such as the vectors
+    of a frozen teacher; None: all models of the method"""
 
 
 OptimiserName = Literal["adamw", "adamw-uncorrected", "adamw-released", "lars", "rmsprop"]

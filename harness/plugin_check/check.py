@@ -111,6 +111,11 @@ def _faults(plugin: Plugin, values: Mapping[str, Any], lines: PluginLines) -> It
         sentence = f"the defaults are refused by their own configuration: {error}"
         yield Fault(sentence, lines.of_class(plugin.config_type.__name__))
         return
+    others, fault = result_or_fault(lines, "models()", lambda: _other_models(plugin, config))
+    if fault:
+        yield fault
+        return
+    config = resolve(plugin, _tiny(values, fields) | others)
     seed_everything(0)
     kit = Kit(plugin.declare(config), torch.device("cpu"))
     stages, fault = result_or_fault(lines, "stages()", lambda: kit.declared.stages)
@@ -136,6 +141,12 @@ def _tiny(values: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any
         for key, value in values.items()
         if key in fields and (key == "setting" or len(get_args(fields[key].annotation)) != 1)
     }
+
+
+def _other_models(plugin: Plugin, config: MethodConfig) -> dict[str, Any]:
+    """Field -> the encoder, for fields that name further models: nothing is downloaded."""
+    others = [name for name in plugin.declare(config).models if name != config.encoder]
+    return {name: config.encoder for name, value in config if value in others}
 
 
 def _evaluation_faults(method: Method[Any], kit: Kit, lines: PluginLines) -> Iterator[Fault]:

@@ -26,7 +26,7 @@ from harness.sweeps.pool import (
 from harness.training.interruption import ended_by_sigterm, outside
 from harness.training.memory import own_garbage
 from harness.training.progress import Progress
-from harness.trials.lookup import provide
+from harness.trials.lookup import provide_models
 from harness.trials.output import kept_output
 from harness.trials.record import Record
 from harness.trials.run import attempt
@@ -92,7 +92,7 @@ class LocalPool:
         assert job.part
         why = None
         try:
-            provide(self.store, job.trial.config.encoder)
+            provide_models(self.store, job.trial)
             with postponing():
                 job.part.make(lambda _: None, sorted(job.asked))
         except (TrialFailure, UserError, OSError) as error:
@@ -114,7 +114,7 @@ class LocalPool:
 
         def run() -> Record:
             try:
-                provide(self.store, trial.config.encoder)
+                provide_models(self.store, trial)
             except UserError as why:  # the trial that trains the encoder has failed
                 return failed(trial, str(why))
             with own_garbage(), self.store.logging(key) as log, kept_output(log), postponing():

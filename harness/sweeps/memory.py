@@ -1,7 +1,8 @@
 """The least memory that each worker of a trial needs, known before it runs, and whether it fits."""
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import ceil
@@ -13,6 +14,8 @@ from harness.data.weight_contents import parameter_count, stored_in_bf16
 from harness.errors import NotHere, UserError
 from harness.plugin.config import EngineConfig, TrainingConfig
 from harness.plugin.declared import Declared
+from harness.plugin.operations import passes_of
+from harness.plugin.passes import Pass
 from harness.plugin.stage import Stage
 from harness.sweeps.machines import Machine
 from harness.trials.trial import Trial
@@ -38,9 +41,9 @@ class LeastMemory:
     """Least bytes of each worker of a trial in a step: the larger of the two."""
 
     weights: int
-    """The encoder's weights, and where they train, their gradients and the optimiser's state"""
+    """The weights of the models, and of those that train, gradients and the optimiser's state"""
     batch: int = 0
-    """The encoder's weights and the similarities of one batch"""
+    """The weights of the models and the similarities of one batch"""
     items: int = 0
     """Items of the batch"""
 
@@ -57,7 +60,8 @@ def least_memory(declared: Declared, engine: EngineConfig | None = None) -> list
     encoder is not on this machine and its size is not known.
 
     It is a lower bound, because it counts only what is certainly there at one moment. A method
-    loads the models that it declares; a pooler, which no method reads, is not counted.
+    loads its encoder and the other models through which it passes batches (harness.plugin.passes),
+    each of which counts where its size is known; a pooler, which no method reads, does not.
     When the optimiser does a step, every weight that trains has a gradient and a state of one
     number (LARS) or two (AdamW). When the loss `contrastive` is computed, which compares every item
     of a batch with every other, there are the weights, a float32 matrix of similarities, and the
@@ -139,8 +143,25 @@ def _trains_encoder(declared: Declared, stage: Stage) -> bool:
     return any(fnmatchcase("encoder.model", pattern) for pattern in stage.trains)
 
 
+def _further(declared: Declared, stage: Stage) -> Iterator[tuple[int, bool]]:
+    """Bytes of every further model through which the stage passes batches, and whether it trains.
+
+    A model whose size is not known is left out.
+    """
+    with suppress(NotHere, KeyError):
+        passes = passes_of(declared)
+        work = [part for part in passes.step(stage) if isinstance(part, Pass) and part.model]
+        for module, name in {part.module: part.model for part in work}.items():
+            with suppress(NotHere):
+                count, stored = _stored(name)
+                trains = passes.trains(stage, module)
+                yield count * (FLOAT32 if trains else stored), trains
+
+
 def _of_stage(declared: Declared, stage: Stage, weights: int, engine: EngineConfig) -> LeastMemory:
     trained = weights if _trains_encoder(declared, stage) else 0
+    for size, trains in _further(declared, stage):
+        weights, trained = weights + size, trained + size * trains
     states = 1 if stage.optimisation.optimiser == "lars" else 2
     # The shares that a worker keeps on its own device, as the table above says.
     kept, gradients, kept_states = 1.0, 1.0, 1.0
@@ -197,14 +218,14 @@ def check_fits(trial: Trial, room: Room | None) -> None:
     for least in least_memory(trial.declared):
         if least.weights > room.size:
             raise UserError(
-                f"{trial.label} cannot run: the weights of its encoder and what their training "
+                f"{trial.label} cannot run: the weights of its models and what their training "
                 f"needs take {least.weights / _GIB:.1f} GiB{in_each}, {has}; "
                 f"{_remedy(trial.declared, room)}"
             )
         if least.batch > room.size:
             raise UserError(
                 f"{trial.label} cannot run: the similarities of a batch of {least.items} items "
-                f"and the encoder take {least.batch / _GIB:.1f} GiB{in_each}, {has}; choose a "
+                f"and the models take {least.batch / _GIB:.1f} GiB{in_each}, {has}; choose a "
                 f"smaller batch_size"
             )
 

@@ -93,13 +93,14 @@ def _artefact(declared: Declared, passes: Passes[Any], name: str) -> Part:
     corpus, work = passes.artefact(name)
     if not work:
         return Part(0.0)
-    fields = next(each.fields for each in declared.artefacts if each.name == name)
+    artefact = next(each for each in declared.artefacts if each.name == name)
     columns = corpus_lengths(corpus)
     stream = next(key for key, value in declared.corpora.items() if value == corpus)
     texts = (declared.items(stream) or 0) * texts_of(corpus)
     operations = text_operations(passes, work, texts, lengths_of(columns))
-    values = [getattr(declared.config, field, None) for field in fields]
-    shared = [declared.source_digest, name, corpus, declared.config.encoder, repr(values)]
+    values = [getattr(declared.config, field, None) for field in artefact.fields]
+    models = artefact.models or declared.config.encoder
+    shared = [declared.source_digest, name, corpus, models, repr(values)]
     return Part(operations, shared=digest_of(shared))
 
 

@@ -108,13 +108,12 @@ class TrialRuns:
         trial = job.trial
 
         def needs() -> Sequence[asyncio.Task[Any]]:
-            """The tasks for which the trial waits: the training of its encoder, then parts."""
-            start = trial.start
-            if start in self.expected:
-                self._begun(start, self.expected[start], lane)
-            if start in self.reports and not self.reports[start].done():
-                return [self.reports[start]]
-            return self._missing(job.key, trial)
+            """The tasks for which the trial waits: the training of its encoders, then parts."""
+            for start in trial.starts:
+                if start in self.expected:
+                    self._begun(start, self.expected[start], lane)
+            trained = [self.reports[start] for start in trial.starts if start in self.reports]
+            return [task for task in trained if not task.done()] or self._missing(job.key, trial)
 
         def progressed(report: Report) -> bool:
             self._others.there(job.key)

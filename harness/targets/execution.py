@@ -15,7 +15,7 @@ from harness.sweeps.spaces.search import Search
 from harness.targets.options import SweepOptions, seconds_of, use_cluster
 from harness.targets.published import Model, Notice, Suites, printed_suites
 from harness.training.progress import Progress
-from harness.trials.lookup import model, provide
+from harness.trials.lookup import model, provide_models
 from harness.trials.output import kept_output
 from harness.trials.record import Record
 from harness.trials.store import Store
@@ -98,7 +98,7 @@ def stored_record(trial: Trial, store: Store) -> Record | None:
     record = store.get(key(trial))
     if record is not None and record.finished:
         return record
-    provide(store, trial.config.encoder)
+    provide_models(store, trial)
     trial.declared.check()
     return None
 

@@ -118,7 +118,7 @@ def _stored(store: Store, record: Record, method: str | None) -> MeasuredModel:
     with names_of_records():
         source = str(registry.locate(plugin))
         trial = Trial(source, record.configuration, record.seed, record.role, record.search)
-        provide(store, trial.config.encoder)
+        provide_models(store, trial)
         same = key(trial) == record.key
     if not same:
         raise UserError(
@@ -139,6 +139,15 @@ _TAKEN_FROM = "weights-digest"
 """The file beside an encoder with the digest of the weights that it was taken from"""
 IN_A_METHOD = "encoder.model."
 """Prefix of the pretrained model's parameter names in the state of a method"""
+
+
+def provide_models(store: Store, trial: Trial) -> None:
+    """Put the encoders of a trial that other trials of the store have trained into the cache.
+
+    Raises UserError as `provide`.
+    """
+    for name in trial.declared.models:
+        provide(store, name)
 
 
 def provide(store: Store, encoder: str) -> None:

@@ -74,9 +74,9 @@ class Trial:
         return self.declared.config
 
     @property
-    def start(self) -> str | None:
-        """The key of the trial that has trained the encoder; None: the encoder is pretrained."""
-        return parts_of(self.config.encoder)[1]
+    def starts(self) -> list[str]:
+        """The keys of the trials that have trained its models; none for pretrained ones."""
+        return [trial for _, trial in map(parts_of, self.declared.models) if trial is not None]
 
     @property
     def workers(self) -> int:

@@ -22,7 +22,7 @@ from harness.export.folder import encoder, write_folder
 from harness.manifests import MANIFEST, seal
 from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.plugin.rebuilt import RebuiltMethod
+from harness.plugin.rebuilt import EmbeddingKit, RebuiltMethod
 from harness.training.saved_state import SavedState
 from tests.kits import WORDS
 from tests.method_cases import values_of
@@ -42,6 +42,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("sbert", {}),
     ("scored_pairs", {}),
     ("ct", {"negatives": 4}),
+    ("rankcse", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
@@ -61,7 +62,17 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("pooling", {"pooling": "cls"}),
     ("pooling", {"pooling": "first-last"}),
 ]
-PLAIN = {"simcse", "esimcse", "consert", "sbert", "scored_pairs", "ct", "diffcse", "clsr"}
+PLAIN = {
+    "simcse",
+    "esimcse",
+    "consert",
+    "sbert",
+    "scored_pairs",
+    "ct",
+    "rankcse",
+    "diffcse",
+    "clsr",
+}
 """Methods that are a transformer, a pooling and perhaps dense layers in the end"""
 TEXTS = [
     "the small dog sees a red house.",
@@ -122,6 +133,20 @@ def test_every_method(
 ) -> None:
     kit = kit_for(name, **values_of(name, options, str(tiny_encoder), triplets, pairs))
     assert exported(kit, tmp_path / "model") == is_plain(name, options)
+
+
+def test_a_map_that_is_not_in_the_cache_is_that_of_its_corpus(
+    kit_for: KitFor, sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a corpus it would be made of nothing, and left in the cache for the next trials."""
+    kit = kit_for("whitening", dimensions=7, corpus=str(sentences))
+    [artefact] = kit.declared.artefacts
+    expected = kit.artefact(artefact.name)
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cold"))
+    found = EmbeddingKit(kit.declared, kit.device).artefact(artefact.name)
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
 
 
 def test_all_methods_are_here() -> None:

@@ -49,7 +49,8 @@ VALUES: dict[str, Any] = {
     "precision": "fp32", "batch_size": BATCH, "stage1_batch_size": BATCH, "accumulation": 1,
     "auxiliary_batch_size": BATCH, "sentences": "graded-sentences", "triplets": "graded-triplets",
     "pairs": "graded-pairs", "corpus": "graded-pairs", "scored_pairs": "graded-scored-pairs",
-    "suite": "graded", "second_template": TEMPLATE,
+    "suite": "graded", "second_template": TEMPLATE, "teacher": "tiny-bert",
+    "second_teacher": None,
 }  # fmt: skip
 
 

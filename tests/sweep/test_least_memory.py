@@ -57,9 +57,12 @@ def test_a_batch_is_not_larger_than_its_corpus() -> None:
 
 
 def test_frozen_weights_have_no_gradient() -> None:
-    given = trial("d2cse", sentences="graded-sentences", generator="tiny-bert")
-    [least] = least_memory(given.declared)
-    assert least.weights == WEIGHTS
+    """The encoder and the generator; a generator that has written before is not loaded."""
+    for static, models in ((False, 2), (True, 1)):
+        values = {"generator": "tiny-bert", "static_corruption": static}
+        given = trial("d2cse", sentences="graded-sentences", **values)
+        [least] = least_memory(given.declared)
+        assert least.weights == models * WEIGHTS
 
 
 @pytest.mark.parametrize(
@@ -156,7 +159,7 @@ def test_a_trial_that_cannot_fit_is_told_the_first_stage_that_would(
 ) -> None:
     """With four workers, zero 1, 2 and 3 need 2.5, 1.75 and 1 times the bytes of the weights."""
     said = refused(simcse(engine="ddp", workers=4), share)
-    assert said.startswith("simcse unsup tiny-bert seed 0 cannot run: the weights of its encoder")
+    assert said.startswith("simcse unsup tiny-bert seed 0 cannot run: the weights of its models")
     assert " in each of its 4 workers, and the largest GPU (A) has " in said
     assert remedy in said
 
@@ -181,7 +184,7 @@ def test_a_batch_that_cannot_fit_is_refused_with_its_items(monkeypatch: Any) -> 
     monkeypatch.setattr("harness.sweeps.memory.least_memory", lambda _: [least])
     check_fits(simcse(), Room("the largest machine has", 9 * 2**30))
     said = refused(simcse(), 8 * 2**30 / WEIGHTS)
-    assert "the similarities of a batch of 512 items and the encoder take 9.0 GiB, and" in said
+    assert "the similarities of a batch of 512 items and the models take 9.0 GiB, and" in said
     assert "(A) has 8.0 GiB; choose a smaller batch_size" in said
 
 

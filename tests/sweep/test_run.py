@@ -204,7 +204,7 @@ def test_a_search_starts_from_the_encoder_that_another_one_trains(sweep_of: Swee
     order = played.play()
     assert order == ["simcse search", "simcse search", "simcse final", "esimcse final"]
     final, trained = played.pool.begun[2:]
-    assert trained.trial.start == final.key
+    assert trained.trial.starts == [final.key]
 
 
 @pytest.mark.slow

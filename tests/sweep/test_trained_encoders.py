@@ -61,7 +61,7 @@ def test_the_key_contains_what_the_trial_starts_from(found: Found) -> None:
         on_trained = trained.on_encoder_of(trainer)
         assert on_trained.ready
         [trial] = on_trained.trials([on_trained.fixed], "final")
-        assert trial.start == key(trainer)
+        assert trial.starts == [key(trainer)]
         assert trial.label == f"pooling unsup tiny-bert@{key(trainer)[:10]} seed 3"
         keys.append(key(trial))
     assert len({*keys, key(plain.trials([plain.fixed], "final")[0])}) == 3

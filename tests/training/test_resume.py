@@ -45,6 +45,8 @@ SMALL = {
     "auxiliary_batch_size": 8,
     "classification_batch_size": 8,
     "classification_max_steps": 4,
+    "teacher": "tiny-bert",
+    "second_teacher": "tiny-bert",
 }
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("simcse", {"setting": "semisup", "schedule": "sup-unsup"}),  # a run of its own

@@ -121,7 +121,12 @@ def test_a_step_waits_for_nothing(
 ) -> None:
     kit = kit_on_device(kit_for, name, setting, triplets, pairs, **values)
     method = kit.build().to(kit.device)
-    for table in [each for each in vars(method).values() if isinstance(each, VectorTable)]:
+    held = [
+        each
+        for value in vars(method).values()
+        for each in (value, *(value if isinstance(value, list) else ()))
+    ]
+    for table in [each for each in held if isinstance(each, VectorTable)]:
         # As on a GPU, where it fits.
         table.on_device = torch.tensor(table.on_disk, device=kit.device)
     for stage in kit.declared.stages:

@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from harness.errors import WorkerLost
 from harness.sweeps.workers.files import receive
 from harness.trials.follower import follow
-from harness.trials.lookup import provide
+from harness.trials.lookup import provide_models
 from harness.trials.remote_store import store_at
 from harness.trials.trial import Trial, arrived, portable
 from harness.trials.workers import END_SECONDS, Launch, Others, Place, on_loopback
@@ -30,7 +30,7 @@ class Rank:
         if files:
             receive(**files)
         self.trial = arrived(trial)
-        provide(store_at(store), self.trial.config.encoder)
+        provide_models(store_at(store), self.trial)
 
     def follow(self, rank: Place) -> None:
         """Be the rank until the trial ends. Raises whatever ends it before its time."""

@@ -12,7 +12,7 @@ from harness.evaluation.suites import suite
 from harness.sweeps.workers.files import receive
 from harness.sweeps.workers.limits import stopped, watched, with_log
 from harness.trials.evaluate import Measurement, evaluations
-from harness.trials.lookup import MeasuredModel, provide
+from harness.trials.lookup import MeasuredModel, provide_models
 from harness.trials.record import Record
 from harness.trials.remote_store import store_at
 from harness.trials.store import Store
@@ -51,7 +51,7 @@ def _records(settings: Mapping[str, Any], store: Store) -> list[Record]:
     if settings["files"]:
         receive(**settings["files"])
     trial = arrived(settings["trial"])
-    provide(store, trial.config.encoder)
+    provide_models(store, trial)
     model = MeasuredModel(settings["name"], trial, settings["record"])
     wanted = [(suite(name), tests) for name, tests in settings["suites"].items()]
     suites = [each if tests else each.dev_alone for each, tests in wanted]

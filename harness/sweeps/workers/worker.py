@@ -24,7 +24,7 @@ from harness.sweeps.workers.limits import limited, stop_note, stopped, watched
 from harness.sweeps.workers.rank_actors import in_this_group
 from harness.training.memory import give_back, own_garbage
 from harness.training.progress import Progress
-from harness.trials.lookup import provide
+from harness.trials.lookup import provide_models
 from harness.trials.record import Record
 from harness.trials.remote_store import store_at
 from harness.trials.run import attempt
@@ -132,7 +132,7 @@ def _make_part(
     running = store.running(key)
     try:
         trial = arrived(settings["trial"])
-        provide(store, trial.config.encoder)
+        provide_models(store, trial)
         part = part_of(trial, key)
         if part and not (why := stopped(running, sweep)):
             running.mkdir(parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ def _run_trial(
     def run() -> Record:
         (running / PRUNE).unlink(missing_ok=True)  # of an earlier process that died
         try:
-            provide(store, trial.config.encoder)
+            provide_models(store, trial)
         except UserError as why:  # the trial that trains the encoder has failed
             return failed(trial, str(why))
         weights, shared = store.weights(key), limits.shares_gpu
