@@ -35,6 +35,8 @@ PUBLISHED_SHAPES = {
     "distilroberta-base": Shape(6, 768, 3072, ROBERTA, 12),
     "sentence-transformers/bert-base-nli-mean-tokens": BASE,
     "sentence-transformers/bert-large-nli-mean-tokens": LARGE,
+    "princeton-nlp/unsup-simcse-bert-large-uncased": LARGE,
+    "voidism/diffcse-bert-base-uncased-sts": BASE,
     "sentence-transformers/all-MiniLM-L6-v2": Shape(6, 384, 1536, 30522, 12),
     "mistralai/Mistral-7B-v0.1": Shape(32, 4096, 14336, 32000, 32, 0.25, gated=True),
 }
