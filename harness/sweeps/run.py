@@ -327,7 +327,8 @@ class Sweep:
                 if slot:
                     slot.free()
                 continue
-            self.budget.began(search)
+            if searching:
+                self.budget.began(search)
             tasks.append(asyncio.create_task(run(name, slot)))
         for name in late:
             del missing[name]
