@@ -187,3 +187,26 @@ def push(
             folder, repository, f"Trial {Path(name).name} of harness", private=not public
         )
     echo(address)
+
+
+def convert(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="The Hub name of a model, or a folder, whose weights are pickled.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Write the pickled weights of a model as safetensors beside them, and run no code.
+
+    Checkpoints that were released before safetensors are read by no other verb.
+
+    Example: harness convert princeton-nlp/unsup-simcse-bert-base-uncased
+    """
+    with working(f"converting {name}"):
+        from harness.encoders.pickled import convert as write_safetensors
+
+        path = write_safetensors(name)
+    echo(str(path))

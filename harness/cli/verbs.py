@@ -43,7 +43,10 @@ GROUPS = (
     ),
     Group(
         "Models",
-        {"eval": "eval", "retrieve": "eval", "export": "export", "push": "export"},
+        {
+            "eval": "eval", "retrieve": "eval", "export": "export", "push": "export",
+            "convert": "export",
+        },
         ("eval bert-base-uncased --suite sts,geometry", "export 4f2a my-model"),
     ),
     Group(

@@ -8,6 +8,7 @@ the same in all three. `HARNESS_HUB` names the folder of the mirror.
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -31,13 +32,8 @@ from harness.relocation import here
 MODULES_FILE = "modules.json"
 """The file that every sentence-transformers folder has"""
 _POINTER = b"version https://git-lfs"
-_TO_SAFETENSORS = (
-    'python -c "import glob, torch; from safetensors.torch import save_file; '
-    "save_file({name: value.contiguous().clone() for file in glob.glob('pytorch_model*.bin') "
-    "for name, value in torch.load(file, map_location='cpu', weights_only=True).items()}, "
-    "'model.safetensors', {'format': 'pt'})\""
-)
-"""Makes safetensors of pickled weights, whole or in parts, and runs no code that they name"""
+PICKLED = "pytorch_model*.bin"
+"""Files of weights that `harness convert` reads"""
 _OTHER_WEIGHTS = {
     "tf_model*.h5": "weights of TensorFlow",
     "*.ckpt*": "a checkpoint of TensorFlow or Lightning",
@@ -73,13 +69,13 @@ def instead_of_config(folder: Path) -> str:
 
 def instead_of_weights(folder: Path) -> str:
     """The rest of a sentence about a folder without safetensors: what is there, what would do."""
-    if pickled := sorted(folder.glob("pytorch_model*.bin")):
+    if pickled := sorted(folder.glob(PICKLED)):
         names = pickled[0].name if len(pickled) == 1 else "pytorch_model-*.bin"
         if any(map(is_pointer, pickled)):
             return f"; {names} is {_pointer(pickled[0])}"
         return (
-            f"; {names} is there, which is pickled and could run code. Make safetensors of it: in "
-            f"that folder, run {_TO_SAFETENSORS}"
+            f"; {names} is there, which is pickled and could run code. Make safetensors of it "
+            f"without running any: harness convert {shlex.quote(str(folder))}"
         )
     if (folder / "adapter_config.json").is_file():
         return f"; it has {_adapter()}"
@@ -89,7 +85,10 @@ def instead_of_weights(folder: Path) -> str:
                 f"; {path.name} is there, {what}, which is not read: load it with its own library, "
                 f"and write safetensors with save_pretrained of transformers"
             )
-    return "; download them, or save the model again with save_pretrained of transformers"
+    return (
+        "; download them, run harness convert MODEL where there are pickled ones alone, or save the "
+        "model again with save_pretrained of transformers"
+    )
 
 
 def is_pointer(path: Path) -> bool:
@@ -202,12 +201,12 @@ def data_file(repository: str, name: str, *, download: bool = True) -> Path:
     return _from_hub("datasets", repository, (name,), download and _asked.get()) / name
 
 
-def model_folder(name: str, *, download: bool = True) -> Path:
+def model_folder(name: str, *, download: bool = True, pickled: bool = False) -> Path:
     """The folder of a model, which is named by its path or by its name on the Hub.
 
     The name may have a revision (harness.data.revisions). For an encoder that a trial has trained,
-    it is that of the pretrained model. `download`: whether the Hub may be asked. Raises UserError
-    when there is no such model.
+    it is that of the pretrained model. `download`: whether the Hub may be asked. `pickled`: whether
+    pickled weights are downloaded as well. Raises UserError when there is no such model.
     """
     name, _ = parts_of(name)
     if is_model_folder(name):
@@ -230,7 +229,7 @@ def model_folder(name: str, *, download: bool = True) -> Path:
         folder = mirror / "models" / name
         if is_file(folder / "config.json"):
             return folder
-    return _from_hub("models", name, MODEL_FILES, download)
+    return _from_hub("models", name, (*MODEL_FILES, PICKLED) if pickled else MODEL_FILES, download)
 
 
 def is_model_folder(name: str) -> bool:

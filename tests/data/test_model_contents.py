@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from harness import encoder
 from harness.data.hub import EMBEDDED, model_folder, model_shape
 from harness.data.tokens import load_tokenizer
+from harness.encoders.pickled import convert
 from harness.encoders.pretrained import check_loadable
 from harness.errors import UserError
 
@@ -39,8 +40,8 @@ def in_parts(folder: Path) -> None:
 
 
 WEIGHTS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "pickled": (pickled, r"pytorch_model.bin is there.*weights_only=True"),
-    "in parts": (in_parts, r"pytorch_model-\*.bin is there.*weights_only=True"),
+    "pickled": (pickled, r"pytorch_model.bin is there.*harness convert /"),
+    "in parts": (in_parts, r"pytorch_model-\*.bin is there.*harness convert /"),
     "tensorflow": (lambda folder: (folder / "tf_model.h5").touch(), "TensorFlow.*save_pretrained"),
     "flax": (lambda folder: (folder / "flax_model.msgpack").touch(), "Flax.*save_pretrained"),
     "gguf": (lambda folder: (folder / "q4.gguf").touch(), "llama.cpp.*save_pretrained"),
@@ -57,21 +58,6 @@ def test_weights_that_are_not_read(make: Callable[[Path], object], part: str, fo
     make(folder) if make is not pickled else None
     with pytest.raises(UserError, match=part):
         check_loadable(str(folder))
-
-
-def test_the_command_makes_safetensors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pickled(folder)
-    before = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(UserError) as refusal:
-        check_loadable(str(folder))
-    command = str(refusal.value).partition('python -c "')[2].removesuffix('"')
-    monkeypatch.chdir(folder)
-    exec(compile(command, "command", "exec"), {})
-    check_loadable(str(folder))
-    after = load_file(folder / "model.safetensors")
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def within(folder: Path, name: str) -> None:
@@ -212,5 +198,57 @@ def test_pickled_weights_of_a_folder_of_the_library(folder: Path) -> None:
     library_folder(folder, "1_Pooling")
     pickled(folder)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(UserError, match="weights_only=True"):
+    with pytest.raises(UserError, match="harness convert /"):
         encoder(folder)
+
+
+# Pickled weights become safetensors
+
+
+def test_pickled_weights_are_converted(folder: Path) -> None:
+    """In two parts, with tensors that share memory, as tied embeddings do."""
+    weights = load_file(folder / "model.safetensors")
+    names = sorted(weights)
+    weights["tied"] = weights[names[0]]
+    for number, part in enumerate((names[:5], [*names[5:], "tied"]), 1):
+        torch.save(
+            {name: weights[name] for name in part},
+            folder / f"pytorch_model-0000{number}-of-00002.bin",
+        )
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="harness convert"):
+        check_loadable(str(folder))
+    assert convert(str(folder)) == folder / "model.safetensors"
+    written = load_file(folder / "model.safetensors")
+    assert written.keys() == weights.keys()
+    assert all(torch.equal(written[name], weights[name]) for name in weights)
+    with pytest.raises(UserError, match="is there; nothing is to be converted"):
+        convert(str(folder))
+
+
+class _Code:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, ("raise SystemExit('it ran')",)
+
+
+BAD_PICKLES: dict[str, tuple[Any, str]] = {
+    "code": ({"weight": _Code()}, "holds more than tensors, and reading it could run code"),
+    "a list": ([torch.zeros(2)], "has no names of tensors, but list"),
+    "a number": ({"weight": torch.zeros(2), "step": 3}, "'step' is int and no tensor"),
+    "inside": ({"model": {"weight": torch.zeros(2)}}, "'model' is dict and no tensor"),
+}
+
+
+@pytest.mark.parametrize(("content", "part"), BAD_PICKLES.values(), ids=BAD_PICKLES)
+def test_what_is_not_weights_is_not_converted(content: Any, part: str, folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="nothing can be converted"):
+        convert(str(folder))
+    torch.save(content, folder / "pytorch_model.bin")
+    before = sorted(folder.iterdir())
+    with pytest.raises(UserError, match=part):
+        convert(str(folder))
+    (folder / "pytorch_model.bin").write_bytes(b"PK no zip")
+    with pytest.raises(UserError, match=r"pytorch_model\.bin"):
+        convert(str(folder))
+    assert sorted(folder.iterdir()) == before
