@@ -86,7 +86,7 @@ def instead_of_weights(folder: Path) -> str:
                 f"and write safetensors with save_pretrained of transformers"
             )
     return (
-        "; download them, run harness convert MODEL where there are pickled ones alone, or save the "
+        "; download them, run harness convert MODEL where pickled ones are there, or save the "
         "model again with save_pretrained of transformers"
     )
 
