@@ -78,6 +78,7 @@ def main() -> None:
         "encoder": options.encoder, "max_steps": options.steps, "batch_size": options.batch,
         "stage1_steps": options.steps, "stage1_batch_size": options.batch, "accumulation": 1,
         "auxiliary_batch_size": options.batch, "suite": "graded", "generator": options.encoder,
+        "teacher": options.encoder, "second_teacher": None,
         "precision": options.precision, "evaluation_interval": 10 * options.steps,
         "corpus": "snli-dev", "pairs": "snli-dev", "scored_pairs": "stsb-train",
     }  # fmt: skip

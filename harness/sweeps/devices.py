@@ -178,14 +178,14 @@ def seconds_of(trial: Trial, parts: Iterable[Part], device: Device, cores: float
     whole = 0.0
     for part in parts:
         rounded = 0.0 if precision == "fp32" else part.operations
-        exact = part.operations - rounded
+        exact = part.operations - rounded + part.exact
         if device.is_gpu:
             work = rounded / device.rounded / _gpu_share(items, width)
-            work += (exact + part.exact) / device.exact / _gpu_share(512, width)
+            work += (exact + part.evaluated) / device.exact / _gpu_share(512, width)
             whole += max(work, (GPU_STEP + GPU_LAYER * part.layers) * part.steps)
         else:
             in_float32, in_bf16 = _cpu_shares(width, device)
-            exact += part.exact / CPU_EVALUATION
+            exact += part.evaluated / CPU_EVALUATION
             work = rounded / device.rounded / in_bf16 + exact / device.exact / in_float32
             beside_it = CPU_STEP * part.steps + CPU_STAGE * (part.steps > 0)
             whole += work / max(1.0, cores) ** SPEED_UP + beside_it

@@ -30,10 +30,12 @@ EVALUATED = 12.3
 class Part:
     """A stage, an artefact or the measurement of a trial."""
 
-    operations: float
+    operations: float = 0.0
     """In the precision of the training"""
     exact: float = 0.0
     """In float32"""
+    evaluated: float = 0.0
+    """In float32, in an evaluation, which keeps nothing for gradients"""
     steps: int = 0
     layers: float = 0.0
     """Layers through which each step goes, each of which costs some time by itself"""
@@ -74,10 +76,12 @@ def parts_of_trial(trial: Trial) -> list[Part] | None:
             least = min(1.0, (patience + 1) * interval / steps)
         operations = steps * stage.accumulation * batch + steps // interval * again
         layers = stage.accumulation * layers_of(passes, stage)
-        found.append(Part(operations, 0.0, steps, layers, least, _shared(trial, stage)))
+        found.append(
+            Part(operations, steps=steps, layers=layers, least=least, shared=_shared(trial, stage))
+        )
     tests = embedded(measured.sentences_test) if trial.role == "final" else 0.0
     chosen_by = embedded(sum(each.sentences_dev for each in others))  # once, behind the training
-    return [*found, Part(0.0, dev + chosen_by + tests)]
+    return [*found, Part(evaluated=dev + chosen_by + tests)]
 
 
 def _shared(trial: Trial, stage: Stage) -> str:
@@ -92,7 +96,7 @@ def _artefact(declared: Declared, passes: Passes[Any], name: str) -> Part:
     """What is made once for all trials that agree in some fields."""
     corpus, work = passes.artefact(name)
     if not work:
-        return Part(0.0)
+        return Part()
     artefact = next(each for each in declared.artefacts if each.name == name)
     columns = corpus_lengths(corpus)
     stream = next(key for key, value in declared.corpora.items() if value == corpus)
@@ -101,7 +105,7 @@ def _artefact(declared: Declared, passes: Passes[Any], name: str) -> Part:
     values = [getattr(declared.config, field, None) for field in artefact.fields]
     models = artefact.models or declared.config.encoder
     shared = [declared.source_digest, name, corpus, models, repr(values)]
-    return Part(operations, shared=digest_of(shared))
+    return Part(exact=operations, shared=digest_of(shared))
 
 
 def long_first(trials: Mapping[str, Trial]) -> dict[str, Trial]:

@@ -119,7 +119,11 @@ class Prices:
     def operations(self, trial: Trial) -> float | None:
         """The operations of a trial; None: not known."""
         parts = self._parts_of(trial)
-        return None if parts is None else sum(part.operations + part.exact for part in parts)
+        return (
+            None
+            if parts is None
+            else sum(part.operations + part.exact + part.evaluated for part in parts)
+        )
 
     def of_all(self, trials: Iterable[Trial]) -> Price:
         """The price of trials, of which what they share is paid once, for the longest of them."""
