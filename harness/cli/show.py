@@ -14,7 +14,7 @@ from harness.cli.output import Screen
 from harness.errors import UserError, suggest
 from harness.evaluation.scores import Uncertainty
 from harness.inputs import kind_of
-from harness.report.published import papers
+from harness.report.papers import cell_address
 from harness.targets.stores import opened
 from harness.trials.run_again import again
 
@@ -50,15 +50,15 @@ def show(
     from harness.sweeps.spaces.methods import plugin_in_spaces
 
     console = Screen()
-    paper, in_a_table, _ = name.partition(".")
-    if encoder and not (in_a_table and paper in papers()):
+    of_paper = kind_of(Path(name)) == "nothing" and cell_address(name) is not None
+    if encoder and not of_paper:
         raise UserError("--encoder belongs to a cell of a paper, such as diffaug.1.3.avg")
     if is_corpus(name):
         _print(corpus_facts(name), console)
     elif set(name) <= set(string.hexdigits.lower()) and not _is_method(name):
         results = opened(store)
         print_record(results.find(name), results.place, console)
-    elif _is_method(name):
+    elif _is_method(name) and not of_paper:
         print_method(name, console)
     elif "." in name:
         from harness.report.cell_facts import cell_facts

@@ -15,7 +15,7 @@ from harness.cli.progress import working
 from harness.cli.sweep_options import with_sweep_options
 from harness.cli.table import print_sheets, print_table
 from harness.files import cache_folder, written_whole
-from harness.report.published import load_paper
+from harness.report.papers import load_paper
 from harness.targets.options import SweepOptions
 from harness.targets.stores import opened
 

@@ -26,7 +26,7 @@ from harness.report.comparison import (
 from harness.report.groups import Group, comparable_groups
 from harness.report.matching import best_on_dev
 from harness.report.paper_cells import Comparer
-from harness.report.published import load_paper, papers
+from harness.report.papers import load_paper, papers
 from harness.report.records import store_records
 from harness.report.row_names import short_names
 from harness.report.significance import SIGNIFICANT, holm, quantile
