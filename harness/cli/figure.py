@@ -159,7 +159,9 @@ def report(
     paper: Annotated[
         str | None,
         typer.Option(
-            help="Show the tables of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."
+            help="Show the tables of this paper: clsr, d2cse, dcpcse, diffaug, diffcse, or the "
+            "folder of one of your own.",
+            autocompletion=completion.papers,
         ),
     ] = None,
     encoder: options.OursOnOption = None,

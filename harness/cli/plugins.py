@@ -118,7 +118,7 @@ def _new_paper(path: Path) -> None:
     name = path.name
     if name in (*papers(), *registry.names()):
         raise UserError(f'harness has a paper or a method "{name}"; choose another name')
-    written = {file: _template(file, name) for file in ("paper.yaml", "space.yaml")}
+    written = {file: _template(file, path) for file in ("paper.yaml", "space.yaml")}
     _write(path, {**written, f"{name}.py": skeleton("simcse", name)})
     word = shlex.quote(str(path))
     for line in (
@@ -133,9 +133,9 @@ def _new_paper(path: Path) -> None:
         echo(line)
 
 
-def _template(file: str, name: str) -> str:
+def _template(file: str, path: Path) -> str:
     text = (files("harness") / "plugin" / "skeletons" / file).read_text(encoding="utf-8")
-    return text.replace("NAME", name)
+    return text.replace("FOLDER", str(path)).replace("NAME", path.name)
 
 
 def skeleton(like: Skeleton, name: str) -> str:

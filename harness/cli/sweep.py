@@ -15,7 +15,7 @@ from harness.cli.progress import working
 from harness.cli.sweep_options import with_sweep_options
 from harness.cli.table import print_sheets, print_table
 from harness.files import cache_folder, written_whole
-from harness.report.papers import load_paper
+from harness.report.papers import load_paper, paper_label
 from harness.targets.options import SweepOptions
 from harness.targets.stores import opened
 
@@ -64,7 +64,12 @@ def sweep(options: SweepOptions, dry_run: DryRunOption = False) -> None:
 def reproduce(
     options: SweepOptions,
     paper: Annotated[
-        str, typer.Argument(help="clsr, d2cse, dcpcse, diffaug or diffcse.", show_default=False)
+        str,
+        typer.Argument(
+            help="clsr, d2cse, dcpcse, diffaug, diffcse, or the folder of one of your own.",
+            autocompletion=completion.papers,
+            show_default=False,
+        ),
     ],
     number: Annotated[
         int | None,
@@ -98,7 +103,7 @@ def reproduce(
             _print_tables(target)
             _print_verdict(target)
 
-    _run(targets, paper, show, dry_run=dry_run)
+    _run(targets, paper_label(paper), show, dry_run=dry_run)
 
 
 @with_sweep_options(*SHOWN)

@@ -68,8 +68,9 @@ def _compared(address: str, encoder: str | None, store: Store) -> Iterator[str]:
         fill = f"to fill it: {commands.table(paper, number, encoder)}"
         yield f"ours: {f'{why}; {fill}' if cell.expected else 'the number is only quoted'}"
         return
-    why = f"not compared: {cell.why_not}" if cell.why_not else "not compared"
-    yield f"difference: {cell.difference_text or why}{_verdict(cell.agrees)}"
+    if not cell.alone:
+        why = f"not compared: {cell.why_not}" if cell.why_not else "not compared"
+        yield f"difference: {cell.difference_text or why}{_verdict(cell.agrees)}"
     yield from _score(cell.ours, cell.decimals, store)
 
 

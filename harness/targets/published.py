@@ -55,13 +55,17 @@ def table_searches(
             f"--set encoder={overrides.values['encoder']}: the encoder of a published table is "
             f"named with --encoder {overrides.values['encoder']}"
         )
-    methods = {registry.name_of(registry.locate(name)): name for name in overrides.methods}
     draws = len(overrides.seeds or FINAL_SEEDS), len(overrides.subsets or FINAL_SUBSETS)
     needed = {
         cell.wanted.method: cell.wanted.locator
         for table in tables
         for cell in table.cells
         if cell.wanted
+    }
+    # A paper of one's own has plugins that have a name in it alone.
+    methods = {
+        name if name in needed else registry.name_of(registry.locate(name)): needed.get(name, name)
+        for name in overrides.methods
     }
     plugins = {
         name: methods.get(name, locator)
