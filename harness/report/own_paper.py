@@ -27,10 +27,12 @@ from harness.report.published import (
     ReportedTable,
     Systems,
     TableRuns,
+    Value,
     content_of,
     load_systems,
+    printed_text,
 )
-from harness.report.quantities import measure_of
+from harness.report.quantities import TEXTS, Measure, measure_of
 
 
 class OwnPaper(Paper):
@@ -74,6 +76,8 @@ def own_paper(name: str, file: Path) -> OwnPaper:
         raise UserError(f"{file}: not valid YAML: {error}") from None
     paper = replace(document, content={**content, "paper": name}).parse(OwnPaper)
     paper = _with_paths(paper, document)
+    if not paper.tables:
+        raise document.error(("tables",), "a paper has at least one table, called table1")
     _check_facts(paper, document)
     for table_name, table in paper.tables.items():
         _check_table(paper, table_name, table, document)
@@ -139,6 +143,8 @@ def _check_table(paper: OwnPaper, name: str, table: ReportedTable, document: Doc
     where: Location = ("tables", name)
     if not re.fullmatch(r"table[1-9]\d{0,3}", name):
         raise document.error(where, "tables have the names table1, table2, ...")
+    if not (table.columns and table.rows):
+        raise document.error(where, "a table has columns, and groups with rows")
     runs, full_name = paper.runs, f"{paper.paper}.{name}"
     columns = [runs.column(full_name, str(heading)) for heading in table.columns]
     for index, column in enumerate(columns):
@@ -149,7 +155,8 @@ def _check_table(paper: OwnPaper, name: str, table: ReportedTable, document: Doc
         for number, row in enumerate(group.rows):
             place: Location = (*where, "groups", at, "rows", number)
             with _at(document, place):
-                for column in columns:
+                for index, column in enumerate(columns):
+                    _check_value(row.value(index), measure_of(table, index, column))
                     _check_run(name, row, column, runs, wanted)
 
 
@@ -163,6 +170,12 @@ def _check_column(name: str, table: ReportedTable, index: int, column: ColumnRun
             f'no suite has a score with the heading "{heading}", and facts.{name}.columns names '
             f"no metric for it{suggest(heading, known)}"
         )
+
+
+def _check_value(value: Value, measure: Measure) -> None:
+    """Refuse a text in the place of a score, which would have no difference from ours."""
+    if isinstance(value, str | bool) and measure not in TEXTS:
+        raise UserError(f'a number is expected in values, or null, and not "{printed_text(value)}"')
 
 
 def _check_run(

@@ -22,7 +22,7 @@ from harness.report.paper_notes import (
     unlike_notes,
 )
 from harness.report.papers import load_paper
-from harness.report.published import Paper, Value
+from harness.report.published import QUOTED, Paper, Value
 from harness.report.ranking import ranked
 from harness.report.records import PAPER_SCHEMA, published_record
 from harness.report.tables import OVER_SUBSETS, Line, Row, Section, Table
@@ -149,6 +149,8 @@ def _filled(row: Row, commands: Commands) -> Row:
     ]
     wanted = [cell.wanted for cell in cells if cell.wanted]
     without = "no method" if wanted else "quoted only"
+    if any(cell.published.row.system == QUOTED for cell in cells if cell.published):
+        without = ""  # the row itself says that it is only quoted
     if any(each.is_here(commands.methods) for each in wanted):
         without = "" if any(runnable) else "needs input"
     return replace(row, cells=tuple(cells), without=without)

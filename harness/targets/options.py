@@ -131,6 +131,14 @@ class SweepOptions:
         return space_name(self._space_file())
 
     @property
+    def table_options(self) -> list[str]:
+        """The options with which `harness table` prints the table; none of a search space."""
+        if not self.of_table:
+            return []
+        encoder = [word for name in self.encoders[:1] for word in ("--encoder", name)]
+        return ["--paper", str(self.paper), "--table", str(self.table), *encoder]
+
+    @property
     def resources(self) -> Resources:
         """Resources that each trial occupies."""
         return Resources(self.cpus_per_trial, gpus_of(self.gpus_per_trial))

@@ -115,6 +115,7 @@ def test_published_rows_stand_beside_a_row_of_ours_alone(
     assert ["3", "Ours", "[3]", "ours", "0"] in lines
     assert "To fill: harness sweep --paper mine --table 1" in answer.out
     assert "Quoted only, no method here: A\n" in answer.out
+    assert lines[lines.index(["1", "A", "[1]", "published", "27", "33.10"]) + 1][1] == "SimCSE"
     by_file = harness("table", "--paper", "mine/paper.yaml", "--table", 1)
     assert "To fill: harness sweep --paper mine/paper.yaml --table 1" in by_file.out
     strict = harness("table", "--paper", "mine", "--strict")
@@ -134,6 +135,7 @@ def test_a_table_of_ones_own_is_filled(
     assert swept.code == 0, swept.err
     assert "4 trials to run" not in harness("sweep", *words, "--dry-run").out
     assert "0 trials to run" in harness("sweep", *words, "--dry-run").out
+    assert "  harness table --paper mine --table 1\n" in swept.out
     assert (tmp_path / "results" / "tables" / "mine-table-1.parquet").is_file()
     stored = Store(tmp_path / "results/trials").read().records()
     mean = {
@@ -180,6 +182,8 @@ def test_a_value_of_the_command_line_reaches_ones_own_method(
          'system "simcs", which table1 has; did you mean "simcse"?'),
         ("[26, 36.2]", "[26]", 'line 3: tables.table1: row "SimCSE" does not have 2 values, one '
          "for each column, but 1"),
+        ("[26, 36.2]", '[26, "36.2"]', "line 11: tables.table1.groups.0.rows.1: a number is "
+         'expected in values, or null, and not "36.2"'),
         ("[26, 36.2]", "[26, .nan]", "tables.table1.groups.0.rows.1.values.1"),
         ("method: simcse", "method: simcze", 'line 16: systems.simcse.method: unknown method '
          '"simcze"; did you mean "simcse"?'),
@@ -220,6 +224,30 @@ def test_a_mistake_is_told_with_its_line(
         assert answer.err.startswith("Error: mine/paper.yaml")
         assert sentence in answer.err
         assert len(answer.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("tables", "sentence"),
+    [
+        ("{}", "line 2: tables: a paper has at least one table, called table1"),
+        (
+            "{table1: {about: a, metric: m, columns: [], groups: []}}",
+            "tables.table1: a table has columns, and groups with rows",
+        ),
+        (
+            "{table_1: {about: a, metric: m, columns: [graded], groups: [{name: a, rows: "
+            "[{label: a, setting: unsup, encoder: e, origin: o, values: [1]}]}]}}",
+            "tables.table_1: tables have the names table1, table2, ...",
+        ),
+    ],
+)
+def test_an_empty_table_is_refused(
+    tables: str, sentence: str, harness: Any, paper: Callable[..., Path]
+) -> None:
+    paper().write_text(f"title: Mine\ntables: {tables}\n", encoding="utf-8")
+    answer = harness("table", "--paper", "mine")
+    assert answer.code == 2
+    assert sentence in answer.err
 
 
 def test_a_plugin_cannot_have_the_name_of_a_shipped_method(
