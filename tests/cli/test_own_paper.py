@@ -9,6 +9,7 @@ import pytest
 
 from harness.report.papers import load_paper
 from harness.trials.store import Store
+from tests.cli.conftest import REPOSITORY
 
 PAPER = """\
 title: Mine
@@ -293,3 +294,13 @@ def test_a_name_of_the_five_papers_means_them(paper: Callable[..., Path]) -> Non
     assert load_paper("diffaug").title != "Mine"
     Path("mine/own.py").rename("diffaug/own.py")
     assert load_paper("./diffaug").title == "Mine"
+
+
+def test_the_paper_of_the_page_is_one(harness: Any, paper: Callable[..., Path]) -> None:
+    page = (REPOSITORY / "docs" / "own-paper.md").read_text(encoding="utf-8")
+    path = paper()
+    Path("mine/own.py").rename("mine/mine.py")
+    path.write_text(page.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
+    answer = harness("table", "--paper", "mine")
+    assert answer.code == 0, answer.err
+    assert "Quoted only, no method here: Someone's method\n" in answer.out
