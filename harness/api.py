@@ -236,7 +236,7 @@ def table(
             raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
         check_ours_on(encoder, paper)
         return Table(_own_sheets(opened(store), rows, columns))
-    from harness.report.published import load_paper
+    from harness.report.papers import load_paper
 
     load_paper(paper)  # a wrong name is answered before what follows is imported
     if rows or columns:

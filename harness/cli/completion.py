@@ -69,6 +69,13 @@ def _keys(ctx: Any) -> Iterable[tuple[str, str]]:
         yield row["key"][:10], "{role}: {method} {setting} {encoder} seed {seed}".format_map(row)
 
 
+def _papers(_: Any) -> Iterable[tuple[str, str]]:
+    from harness.report.papers import papers
+
+    return ((name, "a paper") for name in papers())
+
+
+papers = _offered(_papers, paths=True)
 methods = _offered(_methods, paths=True)
 targets = _offered(lambda ctx: [*_methods(ctx), *_spaces(ctx)], paths=True)
 encoders = _offered(_encoders)

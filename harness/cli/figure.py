@@ -13,7 +13,7 @@ from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError, extra
-from harness.report.published import load_paper
+from harness.report.papers import load_paper
 from harness.shared_cache import check_caches
 from harness.steps import Steps
 from harness.targets.stores import opened
@@ -159,7 +159,9 @@ def report(
     paper: Annotated[
         str | None,
         typer.Option(
-            help="Show the tables of this paper: clsr, d2cse, dcpcse, diffaug or diffcse."
+            help="Show the tables of this paper: clsr, d2cse, dcpcse, diffaug, diffcse, or the "
+            "folder of one of your own.",
+            autocompletion=completion.papers,
         ),
     ] = None,
     encoder: options.OursOnOption = None,

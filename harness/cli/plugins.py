@@ -1,5 +1,7 @@
 """The verbs of the author of a plugin: `harness check` and `harness new`."""
 
+import shlex
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -53,8 +55,14 @@ SKELETONS: tuple[Skeleton, ...] = get_args(Skeleton)
 
 def new(
     path: Annotated[
-        Path, typer.Argument(help="Folder of the new plugin, for example methods/mine.")
+        Path,
+        typer.Argument(
+            metavar="[paper] PATH",
+            help="Folder of the new plugin, for example methods/mine; behind the word paper, that "
+            "of a paper of your own.",
+        ),
     ],
+    paper_path: Annotated[Path | None, typer.Argument(hidden=True)] = None,
     like: Annotated[
         Skeleton,
         typer.Option(
@@ -64,10 +72,29 @@ def new(
         ),
     ] = "simcse",
 ) -> None:
-    """Write a small plugin that passes `harness check`, as a beginning.
+    """Write a small plugin that passes `harness check`, or a paper of your own, as a beginning.
+
+    `harness new paper mine` writes tables, a search space and a plugin, with which `harness table
+    --paper mine` and the other verbs work at once.
 
     Example: harness new methods/mine --like pairs
     """
+    if paper_path is not None:
+        if str(path) != "paper":
+            raise UserError(f"one folder is written, and not {path} and {paper_path}")
+        if like != "simcse":
+            raise UserError(
+                f"the plugin of a new paper is like simcse; for another one, write it with "
+                f"`harness new PATH --like {like}` and name its path in paper.yaml"
+            )
+        _new_paper(paper_path)
+        return
+    _write(path, {"__init__.py": skeleton(like, path.name)})
+    echo(f"{path}/__init__.py: change losses() and embed(), then run `harness check {path}`.")
+
+
+def _write(path: Path, texts: Mapping[str, str]) -> None:
+    """Write a new folder. texts: name of a file -> its text. Raises UserError where it cannot."""
     if not path.name.isidentifier():
         raise UserError(
             f'"{path.name}" cannot be the name of a method: use letters, digits and underscores, '
@@ -77,10 +104,38 @@ def new(
         raise UserError(f"{path} exists already; choose another name")
     try:
         path.mkdir(parents=True)
-        (path / "__init__.py").write_text(skeleton(like, path.name), encoding="utf-8")
+        for name, text in texts.items():
+            (path / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror})") from None
-    echo(f"{path}/__init__.py: change losses() and embed(), then run `harness check {path}`.")
+
+
+def _new_paper(path: Path) -> None:
+    """Write the folder of a paper, and print what is in it and three commands."""
+    from harness.plugin import registry
+    from harness.report.papers import papers
+
+    name = path.name
+    if name in (*papers(), *registry.names()):
+        raise UserError(f'harness has a paper or a method "{name}"; choose another name')
+    written = {file: _template(file, path) for file in ("paper.yaml", "space.yaml")}
+    _write(path, {**written, f"{name}.py": skeleton("simcse", name)})
+    word = shlex.quote(str(path))
+    for line in (
+        f"{path}/paper.yaml: tables with published numbers, and what is run for their rows",
+        f"{path}/space.yaml: a search space",
+        f"{path}/{name}.py: a method; change losses() and embed()",
+        "Next, on the embedded tiny-bert:",
+        f"  harness sweep --paper {word} --table 1",
+        f"  harness table --paper {word} --table 1 --format latex",
+        f"  harness sweep {word}/space.yaml",
+    ):
+        echo(line)
+
+
+def _template(file: str, path: Path) -> str:
+    text = (files("harness") / "plugin" / "skeletons" / file).read_text(encoding="utf-8")
+    return text.replace("FOLDER", str(path)).replace("NAME", path.name)
 
 
 def skeleton(like: Skeleton, name: str) -> str:

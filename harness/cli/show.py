@@ -14,7 +14,7 @@ from harness.cli.output import Screen
 from harness.errors import UserError, suggest
 from harness.evaluation.scores import Uncertainty
 from harness.inputs import kind_of
-from harness.report.published import papers
+from harness.report.papers import cell_address, papers
 from harness.targets.stores import opened
 from harness.trials.run_again import again
 
@@ -50,15 +50,15 @@ def show(
     from harness.sweeps.spaces.methods import plugin_in_spaces
 
     console = Screen()
-    paper, in_a_table, _ = name.partition(".")
-    if encoder and not (in_a_table and paper in papers()):
+    of_paper = _is_of_paper(name)
+    if encoder and not of_paper:
         raise UserError("--encoder belongs to a cell of a paper, such as diffaug.1.3.avg")
-    if is_corpus(name):
+    if is_corpus(name) and not of_paper:
         _print(corpus_facts(name), console)
     elif set(name) <= set(string.hexdigits.lower()) and not _is_method(name):
         results = opened(store)
         print_record(results.find(name), results.place, console)
-    elif _is_method(name):
+    elif not of_paper and _is_method(name):
         print_method(name, console)
     elif "." in name:
         from harness.report.cell_facts import cell_facts
@@ -84,6 +84,12 @@ def _near(name: str) -> list[str]:
 
     file = f"{name}.py"
     return [file] if Path(file).exists() else registry.names()
+
+
+def _is_of_paper(name: str) -> bool:
+    """Whether it is the cell of a paper, of which one of one's own has a path."""
+    cell = cell_address(name)
+    return cell is not None and (cell.paper in papers() or kind_of(Path(cell.paper)) != "nothing")
 
 
 def _is_method(name: str) -> bool:

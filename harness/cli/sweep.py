@@ -15,7 +15,7 @@ from harness.cli.progress import working
 from harness.cli.sweep_options import with_sweep_options
 from harness.cli.table import print_sheets, print_table
 from harness.files import cache_folder, written_whole
-from harness.report.published import load_paper
+from harness.report.papers import load_paper, paper_label
 from harness.targets.options import SweepOptions
 from harness.targets.stores import opened
 
@@ -52,7 +52,7 @@ def sweep(options: SweepOptions, dry_run: DryRunOption = False) -> None:
             _print_tables(options)
         else:
             print_table(options.store)
-        _leave_table(Screen(), opened(options.store), options.name, result)
+        _leave_table(Screen(), opened(options.store), options, result)
 
     _run([options], options.name, show, dry_run=dry_run)
 
@@ -64,7 +64,12 @@ def sweep(options: SweepOptions, dry_run: DryRunOption = False) -> None:
 def reproduce(
     options: SweepOptions,
     paper: Annotated[
-        str, typer.Argument(help="clsr, d2cse, dcpcse, diffaug or diffcse.", show_default=False)
+        str,
+        typer.Argument(
+            help="clsr, d2cse, dcpcse, diffaug, diffcse, or the folder of one of your own.",
+            autocompletion=completion.papers,
+            show_default=False,
+        ),
     ],
     number: Annotated[
         int | None,
@@ -98,7 +103,7 @@ def reproduce(
             _print_tables(target)
             _print_verdict(target)
 
-    _run(targets, paper, show, dry_run=dry_run)
+    _run(targets, paper_label(paper), show, dry_run=dry_run)
 
 
 @with_sweep_options(*SHOWN)
@@ -237,7 +242,9 @@ def _print_tables(options: SweepOptions) -> None:
         )  # fmt: skip
 
 
-def _leave_table(console: Console, store: "Store", space: str, result: "SweepResult") -> None:
+def _leave_table(
+    console: Console, store: "Store", options: SweepOptions, result: "SweepResult"
+) -> None:
     """Write the table of the sweep as Parquet, and print what to do next."""
     import pyarrow.parquet as pq
 
@@ -253,7 +260,7 @@ def _leave_table(console: Console, store: "Store", space: str, result: "SweepRes
     console.print("\nWhich one won:")
     for line in verdicts(groups, store.kept_pairs):
         console.print(f"  {line}", soft_wrap=True)
-    path = store.tables_folder / f"{space}.parquet"
+    path = store.tables_folder / f"{options.name}.parquet"
     try:
         with written_whole(path) as file:
             pq.write_table(sweep_table(groups), file)
@@ -265,7 +272,8 @@ def _leave_table(console: Console, store: "Store", space: str, result: "SweepRes
     except OSError as error:  # the results are in the store, and the sweep has not failed
         console.print(f"\n{path} cannot be written ({error.strerror})", soft_wrap=True)
     console.print("Next:")
-    for purpose, command in next_commands(groups, trials, names(), store.place):
+    swept = options.table_options
+    for purpose, command in next_commands(groups, trials, names(), store.place, swept):
         console.print(f"  # {purpose}\n  {command}", soft_wrap=True)
 
 

@@ -63,8 +63,9 @@ class Declared:
         str | None,
         typer.Option(
             metavar="P",
-            help="Run what a published table of this paper still lacks: clsr, d2cse, dcpcse, "
-            "diffaug or diffcse. With --table.",
+            help="Run what a table of this paper still lacks: clsr, d2cse, dcpcse, diffaug, "
+            "diffcse, or the folder of one of your own. With --table.",
+            autocompletion=completion.papers,
         ),
     ] = None
     table: Annotated[

@@ -12,7 +12,7 @@ from harness.report.matching import Commands
 from harness.report.measured_trials import TABLE_COLUMNS
 from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables, table_names
-from harness.report.published import load_paper, papers
+from harness.report.papers import cell_address, load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.score_columns import decimals_of, store_cell
 from harness.report.tables import paper_cell
@@ -43,31 +43,34 @@ def _own(row: int, metric: str, store: Store) -> Iterator[str]:
 
 
 def _compared(address: str, encoder: str | None, store: Store) -> Iterator[str]:
-    paper, *parts = address.split(".")
-    if paper not in papers() or len(parts) < 3:
+    named = cell_address(address)
+    if named is None:
+        paper = address.partition(".")[0]
         raise UserError(
             f'"{address}" names no cell: a cell of the store is ROW.METRIC, such as 3.avg, and one '
             f"of a paper is PAPER.TABLE.ROW.COLUMN, such as diffaug.1.3.avg"
             f"{suggest(paper, papers()) if paper not in papers() else ''}"
         )
-    commands = Commands(names(), store.place)
-    (name,) = table_names(load_paper(paper), parts[0])
-    if load_paper(paper).tables[name].kind != "scores":
-        printed = f"harness table --paper {paper} --table {parts[0]}"
-        raise UserError(f"Table {parts[0]} of {paper} has no scores; to print it: {printed}")
+    paper, number, of_table, heading = named
+    tables, commands = load_paper(paper), Commands(names(), store.place)
+    (name,) = table_names(tables, number)
+    if tables.tables[name].kind != "scores":
+        printed = f"harness table --paper {paper} --table {number}"
+        raise UserError(f"Table {number} of {paper} has no scores; to print it: {printed}")
     reading, answers = store.read(PAPER_COLUMNS), Answers(store, lambda _: None)
-    sheets = paper_tables(reading, paper, commands, parts[0], encoder=encoder, answers=answers)
-    sheet, row, column, cell = paper_cell(sheets, address)
+    sheets = paper_tables(reading, paper, commands, number, encoder=encoder, answers=answers)
+    sheet, row, column, cell = paper_cell(sheets, f"{paper}.{number}.{of_table}", heading)
     yield f"{sheet.title}\n{row.names[0]}, {column}"
     if cell.published_text:
         yield f"published: {cell.published_text}"
     if cell.ours is None:
         why = "no trial of the store fills it"
-        fill = f"to fill it: {commands.table(paper, parts[0], encoder)}"
+        fill = f"to fill it: {commands.table(paper, number, encoder)}"
         yield f"ours: {f'{why}; {fill}' if cell.expected else 'the number is only quoted'}"
         return
-    why = f"not compared: {cell.why_not}" if cell.why_not else "not compared"
-    yield f"difference: {cell.difference_text or why}{_verdict(cell.agrees)}"
+    if not cell.alone:
+        why = f"not compared: {cell.why_not}" if cell.why_not else "not compared"
+        yield f"difference: {cell.difference_text or why}{_verdict(cell.agrees)}"
     yield from _score(cell.ours, cell.decimals, store)
 
 

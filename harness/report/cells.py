@@ -100,6 +100,11 @@ class Cell:
         return None if published.value is None else float(published.value)
 
     @property
+    def alone(self) -> bool:
+        """Whether ours stands in a row that has no published numbers."""
+        return self.published is not None and self.published.row.alone
+
+    @property
     def measured(self) -> Group | None:
         """Our trials that the suite of the metric has measured; None: none."""
         if self.group is None or self.metric is None:

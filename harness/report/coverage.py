@@ -64,7 +64,7 @@ def table_share(compared: PaperTable, methods: Collection[str]) -> Share:
         (cell.wanted, _here(cell.wanted, methods) if defaults else _is_filled(cell))
         for cell in compared.cells
         if cell.published
-        and cell.published.value is not None
+        and (cell.published.value is not None or cell.alone)
         and cell.published.measure is not Special.GIVEN
     ]
     noun = "defaults" if defaults else "cells"
@@ -91,7 +91,7 @@ def _is_filled(cell: Cell) -> bool:
 
 
 def _here(wanted: Wanted | None, methods: Collection[str]) -> bool:
-    return wanted is not None and wanted.method in methods and not wanted.needs
+    return wanted is not None and wanted.is_here(methods) and not wanted.needs
 
 
 def lacking(compared: PaperTable, seeds: int, subsets: int) -> list[Wanted]:

@@ -26,7 +26,7 @@ from harness.report.comparison import (
 from harness.report.groups import Group, comparable_groups
 from harness.report.matching import best_on_dev
 from harness.report.paper_cells import Comparer
-from harness.report.published import load_paper, papers
+from harness.report.papers import load_paper, papers
 from harness.report.records import store_records
 from harness.report.row_names import short_names
 from harness.report.significance import SIGNIFICANT, holm, quantile
@@ -61,18 +61,23 @@ def sweep_table(groups: Iterable[Group]) -> pa.Table:
 
 
 def next_commands(
-    groups: list[Group], trials: pa.Table, methods: Collection[str], store: Path | str
+    groups: list[Group],
+    trials: pa.Table,
+    methods: Collection[str],
+    store: Path | str,
+    swept: Sequence[str] = (),
 ) -> list[NextCommand]:
     """Three commands that come next after a sweep with these groups, the best of which is first.
 
     All of them show trials of the sweep. `trials`: the rows of the store, with PAPER_COLUMNS.
-    `methods`: the names of those that can be named without a path.
+    `methods`: the names of those that can be named without a path. `swept`: the options of the
+    table that was swept; empty: a space was.
     """
     best = groups[0]
     own = best.trials[0].own or "sts"
     named = all(group.method in methods for group in groups)
     # No paper has the pairs that come with harness, so the papers need not be read.
-    if own != "graded" and (options := _place_in_papers(groups, trials)):
+    if options := swept or (own != "graded" and _place_in_papers(groups, trials)):
         table = "these results beside the published ones", ["table", *options]
     else:
         table = "this table again; --format latex, markdown or csv for other uses", ["table"]

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.data.revisions import without_revision
-from harness.errors import UserError
+from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import STSB_DEV
 from harness.plugin import registry
+from harness.plugin.located import is_path, plain_name
 from harness.report.groups import Group
 from harness.report.published import ColumnRun, ReportedRow, ReportedRun, Systems
 from harness.trials.store_folders import store_option
@@ -50,6 +51,17 @@ class Wanted:
     """The encoder of the paper, where the trials have another one"""
     needs: str = ""
     """A thing that the user must bring before it can be run; "": nothing"""
+    path: str = ""
+    """The path of the method's plugin, where a paper of one's own names it so"""
+
+    @property
+    def locator(self) -> str:
+        """The path of the method, or else its name."""
+        return self.path or self.method
+
+    def is_here(self, methods: Collection[str]) -> bool:
+        """Whether its method is here. methods: the names of those that need no path."""
+        return bool(self.path) or self.method in methods
 
     def __str__(self) -> str:
         values = [f"{name}={yaml_text(value)}" for name, value in self.configuration]
@@ -97,13 +109,14 @@ def wanted_for(
         if not isinstance(value, Mapping) or model in value
     }
     return Wanted(
-        run.method,
+        plain_name(run.method),
         setting,
         chosen,
         *_searched_apart(configuration),
         tuple({**ALL_LABELS, **defaults}.items()),
         None if model == published else published,
         run.needs.get(row.variant or "", ""),
+        run.method if is_path(run.method) else "",
     )
 
 
@@ -128,7 +141,8 @@ def _configuration(
     variant = row.variant if column.run is None else None
     if variant is not None and variant not in run.variants:
         raise UserError(
-            f'results/reported/systems.yaml: {row.system} does not list the variant "{variant}"'
+            f'the system {row.system} does not list the variant "{variant}"'
+            f"{suggest(variant, run.variants)}"
         )
     values = {
         **run.configuration,
@@ -139,7 +153,7 @@ def _configuration(
     for name, value in values.items():
         if isinstance(value, Mapping) and encoder not in value:
             raise UserError(
-                f"results/reported/systems.yaml: {row.system} has no {name} for {encoder}"
+                f"the system {row.system} has no {name} for {encoder}{suggest(encoder, value)}"
             )
     return {
         name: value[encoder] if isinstance(value, Mapping) else value
@@ -154,7 +168,8 @@ def run_of(systems: Systems, table: str, row: ReportedRow, column: ColumnRun) ->
     """
     if row.system not in systems.systems:
         raise UserError(
-            f'results/reported/systems.yaml does not list the system "{row.system}" of {table}'
+            f'there is no system "{row.system}", which {table} has'
+            f"{suggest(row.system, systems.systems)}"
         )
     return column.run or systems.systems[row.system]
 
@@ -219,7 +234,7 @@ def published_values(target: Wanted) -> Mapping[str, Any]:
     """
     if target.needs:
         return {}
-    config = registry.load(target.method).config_type(
+    config = registry.load(target.locator).config_type(
         encoder=target.published_encoder or target.encoder,
         setting=target.setting,
         **{name: value for name, value in target.configuration if value != ANY},
@@ -237,7 +252,7 @@ class Commands:
     def sweep(self, target: Wanted) -> str:
         """The sweep whose final trials can stand beside a reported number."""
         space = f"search_spaces/{target.setting}.yaml"
-        words = ["harness", "sweep", f"methods/{target.method}", space]
+        words = ["harness", "sweep", target.path or f"methods/{target.method}", space]
         words += ["--encoder", target.encoder]
         for name, value in target.configuration:
             words += ["--set", f"{name}={yaml_text(value)}"]
@@ -262,6 +277,6 @@ class Commands:
 
     def obstacle(self, target: Wanted) -> str:
         """The reason why the sweep cannot be run yet; "" when it can be run."""
-        if target.method not in self.methods:
+        if not target.is_here(self.methods):
             return f"there is no method {target.method}"
         return f"it needs {target.needs}" if target.needs else ""

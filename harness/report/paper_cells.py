@@ -69,23 +69,26 @@ class Comparer:
         *,
         values: Mapping[str, Any] | None = None,
         answers: "Answers | None" = None,
+        plugins: Mapping[str, str] = {},
     ) -> None:
         """Take the rows of a store.
 
         encoder: that of our trials, in the place of the papers'. values: hyperparameters that all
         our trials must have, where they have them at all. answers: those of the store's models to
-        queries; None: they are not asked.
+        queries; None: they are not asked. plugins: those of a paper of one's own, which read
+        `values`, too.
         """
-        groups = [group for group in comparable_groups(trials) if _has(group, values or {})]
+        groups = comparable_groups(trials)
+        groups = [group for group in groups if _has(group, values or {}, plugins)]
         self._finder, self._costs = Finder(groups), Costs(trials)
-        self.encoder, self._systems, self._answers = encoder, load_systems(), answers
+        self.encoder, self._answers = encoder, answers
 
     def table(self, paper: Paper, name: str) -> PaperTable:
-        """The table `name` of a paper. Raises UserError for a row that `systems` does not know."""
+        """The table `name` of a paper. Raises UserError for a row whose system is not listed."""
         table, number = paper.tables[name], name.removeprefix("table")
-        full_name = f"{paper.paper}.{name}"
-        runs = self._systems.table_runs.get(full_name, TableRuns())
-        columns = _columns(table, self._systems, full_name)
+        full_name, systems = f"{paper.paper}.{name}", paper.runs
+        runs = systems.table_runs.get(full_name, TableRuns())
+        columns = _columns(table, systems, full_name)
         marks, cells, sections = citations(table), list[Cell](), []
         for group in table.groups:
             rows = []
@@ -96,18 +99,19 @@ class Comparer:
                 cells += own
             sections.append((group.name, rows))
         title = f"{paper.title}. Table {number}: {table.about}"
-        of_paper = self._systems.papers.get(paper.paper)
+        of_paper = systems.papers.get(paper.paper)
         notes = [*runs.notes, *([of_paper] if of_paper else [])]
         return PaperTable(paper, name, number, table, title, notes, marks, sections, cells)
 
     def figure(self, full_name: str) -> list[tuple[Wanted, Found | None]]:
         """The trials for the points of the figure `<paper>.<figure>`, and those of the store."""
-        figure = self._systems.figures[full_name]
+        systems = load_systems()
+        figure = systems.figures[full_name]
         points = [{name: value} for name, values in figure.axis.items() for value in values] or [{}]
         wanted = [
             wanted_for(
                 row,
-                run_of(self._systems, full_name, row, ColumnRun()),
+                run_of(systems, full_name, row, ColumnRun()),
                 ColumnRun(configuration=point),
                 encoder=self.encoder,
             )
@@ -123,16 +127,16 @@ class Comparer:
         source = str(row.origins[index] if row.origins else row.origin or THIS_PAPER)
         wanted = None
         # A method that needs labels has no number where there are none.
-        if measure is not Special.GIVEN and (column.fraction or row.values[index] is not None):
-            run = run_of(self._systems, column.table, row, column.run)
+        if measure is not Special.GIVEN and (column.fraction or row.value(index) is not None):
+            run = run_of(column.systems, column.table, row, column.run)
             wanted = wanted_for(row, run, column.run, column.fraction, self.encoder)
         chosen = self._finder.find(wanted) if wanted else None
         published = Published(
             heading=heading,
             row=row,
             column=column.heading,
-            value=row.values[index],
-            printed=row.printed[index],
+            value=row.value(index),
+            printed=row.text(index),
             std=row.std[index] if row.std else None,
             source=source,
             measure=measure,
@@ -181,7 +185,9 @@ def _row(
         n=n_text([n for cell in cells if (n := trials_text(cell)) is not None]),
         cells=tuple(cells),
         address=address,
-        complete=all(cell.ours for cell in cells if cell.metric and cell.number is not None),
+        complete=all(
+            cell.ours for cell in cells if cell.metric and (cell.number is not None or cell.alone)
+        ),
         published_n=str(table.runs.get(row.system, "")) if source == THIS_PAPER else "",
     )
 
@@ -202,6 +208,7 @@ class _Column:
     unlike: Mapping[str, Mapping[str, str]]
     """The other systems of its table"""
     query: str
+    systems: Systems
 
 
 def _columns(table: ReportedTable, systems: Systems, full_name: str) -> list[_Column]:
@@ -219,6 +226,7 @@ def _columns(table: ReportedTable, systems: Systems, full_name: str) -> list[_Co
                 table.fractions[index] if table.fractions else 1,
                 unlike,
                 str(table.query),
+                systems,
             )
         )
     return columns
@@ -229,7 +237,7 @@ def citations(table: ReportedTable) -> dict[str, str]:
     sources = (
         name
         for row in table.rows
-        for origin in row.origins or [row.origin or THIS_PAPER] * len(row.values)
+        for origin in row.origins or [row.origin or THIS_PAPER]
         for name in (row.origin or THIS_PAPER, origin)
     )
     return {name: f"[{number}]" for number, name in enumerate(dict.fromkeys(sources), 1)}
@@ -250,7 +258,7 @@ def trials_text(cell: Cell) -> str | None:
     return "1" if measure is Special.COSINE else cell.group.n
 
 
-def _has(group: Group, values: Mapping[str, Any]) -> bool:
+def _has(group: Group, values: Mapping[str, Any], plugins: Mapping[str, str]) -> bool:
     """Whether trials have these values, read as their method reads them.
 
     A value that changes nothing beside the others is that of its default, and does not count.
@@ -261,7 +269,8 @@ def _has(group: Group, values: Mapping[str, Any]) -> bool:
         return True
     try:
         with names_of_records():
-            wanted = resolve(registry.load(group.method), {**own, **typed}).deciding()
+            plugin = registry.load(plugins.get(group.method, group.method))
+            wanted = resolve(plugin, {**own, **typed}).deciding()
     except UserError:  # there is no such method here, or it does not take the values
         return False
     return all(own[name] == wanted.get(name) for name in typed)

@@ -72,9 +72,7 @@ def unlike_notes(cells: Iterable[Cell], methods: Collection[str]) -> list[str]:
 
     methods: the names of the methods that are here; of others nothing is known.
     """
-    matched = matched_trials(
-        cell for cell in cells if cell.wanted and cell.wanted.method in methods
-    )
+    matched = matched_trials(cell for cell in cells if cell.wanted and cell.wanted.is_here(methods))
     rows: dict[str, dict[str, None]] = defaultdict(dict)  # a set in the order of the table
     for wanted, (label, group) in matched.items():
         if unlike := unlike_published(wanted, group):

@@ -21,7 +21,8 @@ from harness.report.paper_notes import (
     source_notes,
     unlike_notes,
 )
-from harness.report.published import Paper, Value, load_paper
+from harness.report.papers import load_paper
+from harness.report.published import QUOTED, Paper, Value
 from harness.report.ranking import ranked
 from harness.report.records import PAPER_SCHEMA, published_record
 from harness.report.tables import OVER_SUBSETS, Line, Row, Section, Table
@@ -58,7 +59,9 @@ def paper_tables(
     paper without reported numbers, and for a table that it does not have.
     """
     paper = load_paper(name)
-    comparer = Comparer(reading.table, encoder, answers=answers, values=values)
+    comparer = Comparer(
+        reading.table, encoder, answers=answers, values=values, plugins=paper.plugins
+    )
     tables = []
     for name in table_names(paper, number):
         compared = comparer.table(paper, name)
@@ -138,12 +141,17 @@ def _filled(row: Row, commands: Commands) -> Row:
     """The row, which says of each cell whether a command can fill it, and of none why not."""
     runnable = [bool(cell.wanted and not commands.obstacle(cell.wanted)) for cell in row.cells]
     cells = [
-        replace(cell, expected=cell.number is not None and (cell.ours is not None or can_run))
+        replace(
+            cell,
+            expected=(cell.number is not None or cell.alone) and (cell.ours is not None or can_run),
+        )
         for cell, can_run in zip(row.cells, runnable, strict=True)
     ]
-    methods = {cell.wanted.method for cell in cells if cell.wanted}
-    without = "quoted only" if not methods else "no method"
-    if methods & set(commands.methods):
+    wanted = [cell.wanted for cell in cells if cell.wanted]
+    without = "no method" if wanted else "quoted only"
+    if any(cell.published.row.system == QUOTED for cell in cells if cell.published):
+        without = ""  # the row itself says that it is only quoted
+    if any(each.is_here(commands.methods) for each in wanted):
         without = "" if any(runnable) else "needs input"
     return replace(row, cells=tuple(cells), without=without)
 
@@ -229,7 +237,7 @@ def _default_text(published: Published, commands: Commands) -> str:
 def default_of(published: Published, commands: Commands) -> Value:
     """The value of a row's field in our method; None where there is no such method here."""
     wanted = published.wanted
-    if wanted is None or wanted.method not in commands.methods:
+    if wanted is None or not wanted.is_here(commands.methods):
         return None
     default: Value = published_values(wanted).get(str(published.row.field))
     return default

@@ -1,19 +1,22 @@
-"""Reads results/reported: the published tables, and which trials fill their cells.
+"""The shape of published tables, and of what is run for their rows; reads results/reported.
 
 A paper has a file of its own; `systems.yaml` says for all of them what harness runs for a system.
 """
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from harness.errors import UserError, suggest
+from harness.errors import UserError
 from harness.files import shipped
 
 SYSTEMS_FILE = "systems"
+QUOTED = "quoted"
+"""The system of a row that names none: its numbers are only quoted"""
 
 Value = int | float | bool | str | None
 """A value in a published table; None: the paper left it out"""
@@ -33,25 +36,21 @@ def folder() -> Path:
     return shipped("reported")
 
 
-def papers() -> list[str]:
-    """The names of the papers with reported numbers, sorted."""
-    return sorted(path.stem for path in folder().glob("*.yaml") if path.stem != SYSTEMS_FILE)
-
-
 class ReportedPart(BaseModel):
-    """A part of a file of results/reported; unknown keys are refused."""
+    """A part of a paper's file; unknown keys are refused, and numbers that are none."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ReportedRow(ReportedPart):
     """A row as the paper prints it.
 
-    `values` and `std` follow the columns of the table, and have its units.
+    `values` and `std` follow the columns of the table, and have its units. A row without values is
+    ours alone: nobody has published it.
     """
 
     label: str
-    system: str
+    system: str = QUOTED
     setting: str | None = None
     encoder: str | list[str] | None = None
     variant: str | None = None
@@ -66,12 +65,28 @@ class ReportedRow(ReportedPart):
     gold_rank: int | None = None
     field: str | None = None  # in a table of hyperparameters: the field of the method's Config
 
+    @property
+    def alone(self) -> bool:
+        """Whether it has no published values, and ours stand without them."""
+        return not self.values
+
+    def value(self, index: int) -> Value:
+        """The value in a column; None: the paper left it out, or there is no paper."""
+        return self.values[index] if self.values else None
+
+    def text(self, index: int) -> str:
+        """The value in a column as the paper prints it; "" where there is none."""
+        return self.printed[index] if self.values else ""
+
     @model_validator(mode="before")
     @classmethod
     def _keep_the_text_of_numbers(cls, row: Any) -> Any:
         if not isinstance(row, dict):
             return row
-        return {**row, "printed": [printed_text(value) for value in row.get("values") or ()]}
+        values = row.get("values") or []
+        if not isinstance(values, list):
+            return row
+        return {**row, "values": values, "printed": [printed_text(value) for value in values]}
 
 
 class RowGroup(ReportedPart):
@@ -108,16 +123,24 @@ class ReportedTable(ReportedPart):
         return [row for group in self.groups for row in group.rows]
 
     def printed_decimals(self, index: int) -> int:
-        """Digits after the point of the numbers in a column, as many as the longest has."""
-        return max(len(row.printed[index].partition(".")[2]) for row in self.rows)
+        """Digits after the point of the numbers in a column, as many as the longest has.
+
+        Two where no row has published values.
+        """
+        texts = [row.text(index) for row in self.rows if not row.alone]
+        return max((len(text.partition(".")[2]) for text in texts), default=2)
 
     @model_validator(mode="after")
     def _rows_are_as_long_as_the_header(self) -> Self:
         for row in self.rows:
-            if len(row.values) != len(self.columns) or (
-                row.std and len(row.std) != len(row.values)
-            ):
-                raise ValueError(f'row "{row.label}" does not have {len(self.columns)} values')
+            lists = {"values": row.values, "std": row.std, "origins": row.origins}
+            for name, given in lists.items():
+                alone = name == "values" and row.alone and self.kind == "scores"
+                if given is not None and len(given) != len(self.columns) and not alone:
+                    raise ValueError(
+                        f'row "{row.label}" does not have {len(self.columns)} {name}, one for each '
+                        f"column, but {len(given)}"
+                    )
         if self.fractions is not None and len(self.fractions) != len(self.columns):
             raise ValueError(
                 f"{len(self.fractions)} fractions do not fit {len(self.columns)} columns"
@@ -133,6 +156,16 @@ class Paper(BaseModel):
     paper: str
     title: str
     tables: dict[str, ReportedTable]
+
+    @property
+    def runs(self) -> "Systems":
+        """What is run for its rows."""
+        return load_systems()
+
+    @property
+    def plugins(self) -> Mapping[str, str]:
+        """The methods that it names by paths: name -> path."""
+        return {}
 
     @property
     def shown(self) -> dict[str, ReportedTable]:
@@ -198,24 +231,19 @@ def printed_text(value: Value) -> str:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def load_paper(name: str) -> Paper:
-    """The numbers of the paper `name`. Raises UserError when there are none."""
-    if name not in papers():
-        raise UserError(
-            f'there are no reported numbers of a paper "{name}"{suggest(name, papers())}'
-        )
-    paper: Paper = load_yaml(folder() / f"{name}.yaml", Paper)
-    return paper
-
-
 @functools.cache
 def load_yaml(path: Path, model: type[_Model]) -> _Model:
     """The content of a file, read once. Raises UserError for one that does not have this shape."""
     try:
         text = path.read_text(encoding="utf-8")
-        return model.model_validate(yaml.load(text, Loader=_Loader))
+        return model.model_validate(content_of(text))
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise UserError(f"{path} cannot be used: {error}") from error
+
+
+def content_of(text: str) -> Any:
+    """The content of YAML, whose numbers keep their text. Raises yaml.YAMLError."""
+    return yaml.load(text, Loader=_Loader)
 
 
 Hyperparameters = dict[str, Any]
@@ -226,6 +254,7 @@ class ReportedRun(ReportedPart):
     """The trials that reproduce a number: their method, and the hyperparameters they must have."""
 
     method: str
+    """Its name; in a paper of one's own, also the path of a plugin"""
     configuration: Hyperparameters = Field(default={})
     defaults: Hyperparameters = Field(default={})
     """Defaults of the method that only a variant changes; the trials need not set them"""

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.data.hub import model_shape
-from harness.errors import UserError
-from harness.evaluation.catalogue import Metric, metric_named, metric_under
+from harness.errors import UserError, suggest
+from harness.evaluation.catalogue import CARDS, Metric, metric_named, metric_under
 from harness.report.groups import Score, cell_of
 from harness.report.measured_trials import TABLE_COLUMNS, MeasuredTrial
 from harness.report.published import ColumnRun, ReportedTable
@@ -164,7 +164,9 @@ def measure_of(table: ReportedTable, index: int, run: ColumnRun) -> Measure:
         return Special(run.metric)
     metric = metric_named(run.metric)
     if metric is None:
+        named = (name for card in CARDS.values() for name in (*card.headings, *card.dev_tasks))
         raise UserError(
-            f'results/reported/systems.yaml: there is no metric or quantity "{run.metric}"'
+            f'there is no metric or quantity "{run.metric}"'
+            f"{suggest(run.metric, [*named, *QUANTITIES, *(each.value for each in Special)])}"
         )
     return metric

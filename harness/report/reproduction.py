@@ -50,7 +50,7 @@ def verdict_table(compared: PaperTable, trials: pa.Table) -> Table:
     ]
     shown = [cell for _, rows in compared.sections for row in rows for cell in _main(row)]
     lines = [line for section in sections for line in section.lines]
-    counts = Counter(verdict(cell) for cell in shown)
+    counts = Counter(verdict(cell) for cell in shown if not cell.alone)
     listed = ", ".join(f"{name}: {number}" for name, number in sorted(counts.items()))
     return Table(
         title=f"Verdict on Table {compared.number}: {compared.table.about}",
@@ -60,7 +60,7 @@ def verdict_table(compared: PaperTable, trials: pa.Table) -> Table:
         caption=VERDICT_CAPTION,
         notes=[
             *mark_notes(shown),
-            f"Of {len(shown)} published numbers: {listed}.",
+            f"Of {counts.total()} published numbers: {listed}.",
             *_setup_notes(matched_trials(shown), trials),
         ],
         make_records=lambda: pa.Table.from_pylist(
@@ -71,7 +71,7 @@ def verdict_table(compared: PaperTable, trials: pa.Table) -> Table:
 
 def _main(row: Row) -> list[Cell]:
     """The average of a row where it has one, or else its columns of scores."""
-    scores = [cell for cell in row.cells if cell.number is not None]
+    scores = [cell for cell in row.cells if cell.number is not None or cell.alone]
     averages = [cell for cell in scores if cell.metric and cell.metric.name in _AVERAGES]
     return averages or scores
 
@@ -106,6 +106,8 @@ def verdict(cell: Cell) -> str:
     if cell.ours is None:
         missing = "not measured" if cell.group else "not run"
         return "needs input" if wanted.needs and not cell.group else missing
+    if cell.alone:
+        return "not published"
     if published.unlike:
         return "another system"
     if cell.is_foreign:

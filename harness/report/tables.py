@@ -56,13 +56,18 @@ class Row:
 
     @property
     def compared(self) -> bool:
-        """Whether it stands beside a row of a paper."""
+        """Whether it is a row of a paper."""
         return bool(self.cells) and self.cells[0].published is not None
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is a row of a paper without published numbers."""
+        return bool(self.cells) and self.cells[0].alone
 
     @property
     def score_line(self) -> int:
         """The line that has the scores."""
-        return 1 if self.compared else 0
+        return 1 if self.compared and not self.alone else 0
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -74,6 +79,9 @@ class Row:
             blank = [""] * len(self.names)
             parts = [[name, *blank, *numbers] for name, numbers in component_lines(self.cells)]
             return [[*self.names, self.n, *scores], *parts]
+        if self.alone:
+            parts = [["", name, "", *numbers] for name, numbers in component_lines(self.cells)]
+            return [[*self.names, self.without or "ours", self.n, *scores], *parts]
         published = [cell.published_text for cell in self.cells]
         lines = [[*self.names, "published", self.published_n, *published]]
         if has_scores:
@@ -199,13 +207,11 @@ def address_name(metric: str) -> str:
     return metric.lower().replace(". ", " ").rstrip(".").replace(" ", "-")
 
 
-def paper_cell(tables: Iterable[Table], address: str) -> tuple[Table, Row, str, Cell]:
+def paper_cell(tables: Iterable[Table], start: str, metric: str) -> tuple[Table, Row, str, Cell]:
     """The cell of a published table, with its table, its row and the heading of its column.
 
-    Raises UserError where there is no such row or column.
+    start: the address of the row. Raises UserError where there is no such row or column.
     """
-    *parts, metric = address.split(".", 3)  # a heading may have points
-    start = ".".join(parts)
     rows = {row.address: (table, row) for table in tables for row in table.rows}
     if start not in rows:
         raise UserError(f'there is no row "{start}"{suggest(start, rows)}')

@@ -125,8 +125,18 @@ class SweepOptions:
     def name(self) -> str:
         """The name of the sweep: that of its search space, or paper and table."""
         if self.of_table:
-            return f"{self.paper}-table-{self.table}"
+            from harness.report.papers import paper_label
+
+            return f"{paper_label(str(self.paper))}-table-{self.table}"
         return space_name(self._space_file())
+
+    @property
+    def table_options(self) -> list[str]:
+        """The options with which `harness table` prints the table; none of a search space."""
+        if not self.of_table:
+            return []
+        encoder = [word for name in self.encoders[:1] for word in ("--encoder", name)]
+        return ["--paper", str(self.paper), "--table", str(self.table), *encoder]
 
     @property
     def resources(self) -> Resources:
@@ -178,11 +188,15 @@ class SweepOptions:
         return self.compared() if self.of_table and "suite" not in self.values else []
 
     def table_values(self) -> dict[str, Any]:
-        """The values beside a published table, whose methods come with harness."""
+        """The values beside a published table, read as its methods and the shipped ones do."""
+        if not self.values:
+            return {}
         from harness.plugin import registry
+        from harness.report.papers import load_paper
         from harness.sweeps.spaces.values import read_values
 
-        return read_values(self.values, map(registry.load, registry.names() if self.values else ()))
+        own = load_paper(str(self.paper)).plugins.values()
+        return read_values(self.values, map(registry.load, (*registry.names(), *own)))
 
     def overrides(self) -> "Overrides":
         """Changes that the options make in a search space."""
@@ -201,7 +215,7 @@ class SweepOptions:
 
 def _check_fillable(paper: str, number: int) -> None:
     """Raise UserError for an unknown paper or table, and for a table that trials cannot fill."""
-    from harness.report.published import load_paper  # not for what names no paper
+    from harness.report.papers import load_paper  # not for what names no paper
 
     tables = load_paper(paper)
     if str(number) not in tables.numbers:

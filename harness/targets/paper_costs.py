@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from harness.data.corpora import published_sizes
 from harness.errors import UserError
-from harness.report.published import load_paper, papers
+from harness.report.papers import load_paper, papers
 from harness.sweeps.plan import Plan, plan_sweep
 from harness.sweeps.spaces.search import Search
 from harness.targets.options import SweepOptions

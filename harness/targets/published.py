@@ -9,7 +9,7 @@ from harness.plugin import registry
 from harness.report.coverage import lacking
 from harness.report.matching import ANY, Wanted, yaml_text
 from harness.report.paper_cells import Comparer, PaperTable
-from harness.report.published import load_paper
+from harness.report.papers import load_paper
 from harness.report.quantities import PAPER_COLUMNS
 from harness.sweeps.spaces.overrides import (
     FINAL_SEEDS,
@@ -32,7 +32,7 @@ def compared_tables(
     """The table with the store's trials; with other encoders, one for each of them."""
     trials, tables = store.read(PAPER_COLUMNS).table, load_paper(paper)
     return [
-        Comparer(trials, encoder, values=overrides.values).table(
+        Comparer(trials, encoder, values=overrides.values, plugins=tables.plugins).table(
             tables, tables.numbers[str(number)]
         )
         for encoder in overrides.encoders or (None,)
@@ -55,11 +55,22 @@ def table_searches(
             f"--set encoder={overrides.values['encoder']}: the encoder of a published table is "
             f"named with --encoder {overrides.values['encoder']}"
         )
-    methods = {registry.name_of(registry.locate(name)): name for name in overrides.methods}
     draws = len(overrides.seeds or FINAL_SEEDS), len(overrides.subsets or FINAL_SUBSETS)
-    needed = {cell.wanted.method for table in tables for cell in table.cells if cell.wanted}
+    needed = {
+        cell.wanted.method: cell.wanted.locator
+        for table in tables
+        for cell in table.cells
+        if cell.wanted
+    }
+    # A paper of one's own has plugins that have a name in it alone.
+    methods = {
+        name if name in needed else registry.name_of(registry.locate(name)): needed.get(name, name)
+        for name in overrides.methods
+    }
     plugins = {
-        name: methods.get(name, name) for name in sorted(needed) if not methods or name in methods
+        name: methods.get(name, locator)
+        for name, locator in sorted(needed.items())
+        if not methods or name in methods
     }
     # Also where nothing is missing, so that the same command is always accepted.
     check_command_line(overrides.values, [registry.load(name) for name in plugins.values()])

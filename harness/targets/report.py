@@ -22,7 +22,7 @@ from harness.report.page.writing import ReportPage
 from harness.report.page.writing import write_report as write_report
 from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
-from harness.report.published import load_paper
+from harness.report.papers import load_paper
 from harness.report.store_tables import store_tables
 from harness.report.tables import Table
 from harness.sweeps.spaces.named_spaces import shipped_spaces, space_name

@@ -13,7 +13,7 @@ from harness.evaluation.scores import Uncertainty
 from harness.report.matching import Commands
 from harness.report.paper_cells import Comparer, PaperTable
 from harness.report.paper_tables import paper_tables
-from harness.report.published import load_paper
+from harness.report.papers import load_paper
 from harness.report.tables import Line, Table
 from harness.targets.published import lacking_suites, printed_suites
 from harness.trials.record import Record

@@ -11,7 +11,7 @@ from harness.plugin import registry
 from harness.report.coverage import shares
 from harness.report.groups import comparable_groups
 from harness.report.paper_cells import Comparer
-from harness.report.published import load_paper
+from harness.report.papers import load_paper
 from harness.report.quantities import PAPER_COLUMNS
 from harness.trials.store import Store
 

@@ -20,7 +20,8 @@ from harness.report.figures.printing import draw
 from harness.report.figures.specification import Figure
 from harness.report.matching import Commands
 from harness.report.paper_cells import Comparer
-from harness.report.published import load_paper, load_systems
+from harness.report.papers import load_paper
+from harness.report.published import load_systems
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

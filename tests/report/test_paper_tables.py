@@ -13,7 +13,8 @@ from harness.report.formats import rendered
 from harness.report.matching import Commands, wanted_for
 from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
-from harness.report.published import load_paper, load_systems, papers
+from harness.report.papers import load_paper, papers
+from harness.report.published import load_systems
 from harness.report.tables import Line, Table
 from harness.trials.store import Store
 

@@ -8,7 +8,7 @@ import pytest
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.report.paper_cells import Comparer
-from harness.report.published import load_paper
+from harness.report.papers import load_paper
 from harness.report.quantities import PAPER_COLUMNS
 from harness.trials.store import Store
 from harness.trials.store_folders import DEFAULT_STORE

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.report.paper_cells import Comparer
-from harness.report.published import load_paper
+from harness.report.papers import load_paper
 from harness.targets.options import SweepOptions
 from harness.trials.store import Store
 

@@ -12,7 +12,7 @@ from harness.plugin.fields import RELEASED, described_fields
 from harness.report.matching import Commands
 from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables
-from harness.report.published import load_paper
+from harness.report.papers import load_paper
 from harness.report.store_tables import store_tables
 from harness.report.tables import address_name, paper_cell
 from harness.report.terminal import address_note
@@ -186,7 +186,7 @@ def test_every_column_of_a_paper_has_an_address(
     for sheet in sheets:
         for row in sheet.rows:
             for metric in sheet.metrics:
-                found = paper_cell(sheets, f"{row.address}.{address_name(metric)}")
+                found = paper_cell(sheets, row.address, address_name(metric))
                 assert found[:3] == (sheet, row, metric)
 
 

@@ -14,7 +14,7 @@ from harness.report import paper_tables as hyperparameter_tables
 from harness.report.matching import Commands
 from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
-from harness.report.published import load_paper
+from harness.report.papers import load_paper
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.reproduction import SETUP_COLUMNS, VERDICT_COLUMNS, verdict_table
 from harness.report.tables import Table, failures

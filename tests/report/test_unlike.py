@@ -7,7 +7,8 @@ import pytest
 
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
-from harness.report.published import load_paper, load_systems
+from harness.report.papers import load_paper
+from harness.report.published import load_systems
 from harness.report.tables import Line, Table
 from harness.trials.store import Store
 

@@ -99,7 +99,8 @@ def figure_name(paper: str, number: int) -> str:
     papers = sorted({name.partition("-")[0] for name in names})
     if paper not in papers:
         raise UserError(
-            f'there is no figure of a paper "{paper}" that can be drawn{suggest(paper, papers)}'
+            f'there is no figure of a paper "{paper}" that can be drawn{suggest(paper, papers)}; '
+            f"any sweep is drawn by `harness figure --sweep SPACE`"
         )
     name = f"{paper}-figure{number}"
     if name not in names:

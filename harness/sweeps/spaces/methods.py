@@ -5,38 +5,12 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from harness.document import Document, Location, read_document
 from harness.errors import UserError, suggest
-from harness.inputs import kind_of
 from harness.plugin import registry
+from harness.plugin.located import is_path, located, plain_name
 from harness.plugin.resolution import resolve
-from harness.sweeps.spaces.document import Document, Location, read_document
 from harness.sweeps.spaces.space import MethodSpace, Space, TrainedEncoder
-
-
-def plain_name(named: str) -> str:
-    """The name of a method that a space names: of a path, that of its file or folder."""
-    return registry.name_of(Path(named)) if _is_path(named) else named
-
-
-def located(named: str, document: Document, where: Location) -> str:
-    """The locator of a method that stands in a space: its name, or an absolute path.
-
-    A path starts at the folder of the space, or else at the working directory. `where`: the place
-    in the space. Raises UserError with its line for a method that is not there.
-    """
-    shipped = registry.names()
-    if named in shipped:
-        return named
-    if not _is_path(named):
-        raise document.error(where, f'unknown method "{named}"{suggest(named, shipped)}')
-    beside = document.path.parent / named
-    try:
-        return str(registry.locate(str(beside) if kind_of(beside) != "nothing" else named))
-    except UserError as error:
-        if kind_of(beside) != "nothing" or kind_of(Path(named)) != "nothing":
-            raise document.error(where, str(error)) from None
-        near = suggest(named, (*_plugins_near(named, beside), *shipped))
-        raise document.error(where, f'unknown method "{named}"{near}') from None
 
 
 def locators_of(space: Space, document: Document, wanted: tuple[str, ...]) -> dict[str, str]:
@@ -53,7 +27,7 @@ def locators_of(space: Space, document: Document, wanted: tuple[str, ...]) -> di
     chosen = {} if wanted else {named: _in_space(named, document) for named in space.methods}
     for given in wanted:
         named = by_name.get(given, given)
-        if named in space.methods and _is_path(named):
+        if named in space.methods and is_path(named):
             chosen[named] = _in_space(named, document)
             continue
         name = registry.name_of(registry.locate(given))
@@ -73,26 +47,13 @@ def plugin_in_spaces(name: str, folders: Iterable[Path]) -> str | None:
             document = read_document(file)
             methods = document.content.get("methods")
             for named in methods if isinstance(methods, dict) else ():
-                if isinstance(named, str) and _is_path(named) and plain_name(named) == name:
+                if isinstance(named, str) and is_path(named) and plain_name(named) == name:
                     return _in_space(named, document)
     return None
 
 
 def _in_space(named: str, document: Document) -> str:
     return located(named, document, ("methods", named))
-
-
-def _is_path(named: str) -> bool:
-    return "/" in named or named.endswith(".py")
-
-
-def _plugins_near(named: str, beside: Path) -> Iterable[str]:
-    """The plugins in the folder in which a path does not exist, written as the path is."""
-    folder, slash, _ = named.rpartition("/")
-    for place in {beside.parent, Path(folder)}:
-        for file in (*place.glob("*.py"), *place.glob("*/__init__.py")):
-            name = file.parent.name if file.name == "__init__.py" else file.name
-            yield f"{folder}{slash}{name}"
 
 
 def encoders_of(

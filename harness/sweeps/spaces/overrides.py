@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from harness.document import Document
 from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.resolution import with_own_corpus
 from harness.sweeps.spaces.axes import MOST_TRIALS, Values, bound
-from harness.sweeps.spaces.document import Document
 from harness.sweeps.spaces.methods import encoders_of, locators_of, pretrained, trainers_of
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.space import (

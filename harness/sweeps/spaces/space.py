@@ -18,6 +18,7 @@ from pydantic import (
 
 from harness.data.corpora import SOURCES
 from harness.data.shapes import CorpusName
+from harness.document import Document, Location, read_document
 from harness.errors import UserError, suggest
 from harness.evaluation.suites import choosing, suite
 from harness.plugin.config import Setting
@@ -32,7 +33,6 @@ from harness.sweeps.spaces.axes import (
     joined_ends,
     size_problem,
 )
-from harness.sweeps.spaces.document import Document, Location, read_document
 
 SEEDS = 2**32
 """Seeds and the numbers of label subsets are below this, which is the limit of numpy's seeds"""

@@ -7,14 +7,15 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from harness.document import BadYaml, Document, Location, read_value
 from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
+from harness.plugin.located import located
 from harness.plugin.registry import Plugin
 from harness.plugin.resolution import CORPUS, corpus_fields, resolve
 from harness.sweeps.spaces.axes import Between, SamplerRange, SamplerValues, Span, Values, is_whole
-from harness.sweeps.spaces.document import BadYaml, Document, Location, read_value
-from harness.sweeps.spaces.methods import located, pretrained
+from harness.sweeps.spaces.methods import pretrained
 from harness.sweeps.spaces.space import MethodSpace, Space, located_rounds
 
 OF_THE_SPACE = {

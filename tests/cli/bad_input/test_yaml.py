@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.sweeps.spaces.document import LARGEST
+from harness.document import LARGEST
 from tests.cli.bad_input.conftest import Refused
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,306 @@
+"""A paper of one's own: its folder stands where the five papers have a name."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.report.papers import load_paper
+from harness.trials.store import Store
+from tests.cli.conftest import REPOSITORY
+
+PAPER = """\
+title: Mine
+tables:
+  table1:
+    about: a rehearsal
+    metric: spearman x100 on test
+    columns: [dev, graded]
+    groups:
+      - name: BERT tiny
+        rows:
+          - {label: A, setting: unsup, encoder: tiny-bert, origin: "quoted:A", values: [27, 33.10]}
+          - {label: SimCSE, system: simcse, setting: unsup, encoder: tiny-bert, origin: "quoted:S",
+             values: [26, 36.2]}
+          - {label: Ours, system: ours, setting: unsup, encoder: tiny-bert, origin: this paper}
+systems:
+  simcse:
+    method: simcse
+    configuration: &short {suite: graded, sentences: graded-sentences, max_steps: 2}
+  ours: {method: ./own.py, configuration: {<<: *short, learning_rate: 1.0e-3}}
+facts:
+  table1:
+    columns: {dev: {metric: graded-dev}}
+"""
+
+
+@pytest.fixture
+def paper(harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """paper(old, new): the paper above in the folder `mine`, with one text replaced.
+
+    Its folder is in the working directory.
+    """
+    monkeypatch.chdir(tmp_path)
+    harness("new", "plugin")
+    Path("mine").mkdir()
+    Path("plugin/__init__.py").rename("mine/own.py")
+
+    def write(old: str = "", new: str = "") -> Path:
+        assert old in PAPER
+        path = Path("mine/paper.yaml")
+        path.write_text(PAPER.replace(old, new, 1) if old else PAPER, encoding="utf-8")
+        return path
+
+    return write
+
+
+def records(harness: Any, *arguments: object) -> dict[tuple[str, str], dict[str, Any]]:
+    """(row, column) -> the record of `harness table --format json`."""
+    answer = harness("table", *arguments, "--format", "json")
+    assert answer.code == 0, answer.err
+    rows = json.loads(answer.out)[0]["records"]
+    return {(row["label"], row["column"]): row for row in rows}
+
+
+def test_a_new_paper_works_at_once(
+    harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is printed as next commands is accepted as it stands."""
+    monkeypatch.chdir(tmp_path)
+    answer = harness("new", "paper", "papers/mine")
+    assert answer.code == 0, answer.err
+    assert {each.name for each in Path("papers/mine").iterdir()} == {
+        "paper.yaml", "space.yaml", "mine.py",
+    }  # fmt: skip
+    commands = [line.split()[1:] for line in answer.out.splitlines() if line.startswith("  harn")]
+    assert [words[0] for words in commands] == ["sweep", "table", "sweep"]
+    for words in commands:
+        plan = harness(*words, *(["--dry-run"] if words[0] == "sweep" else []))
+        assert plan.code == 0, plan.err
+    assert "\\begin{tabular}" in harness(*commands[1]).out
+    again = harness("new", "paper", "papers/mine")
+    assert (again.code, "exists already" in again.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("paper", "simcse"), 'harness has a paper or a method "simcse"; choose another name'),
+        (("paper", "diffaug"), 'harness has a paper or a method "diffaug"; choose another name'),
+        (("paper", "a-b"), '"a-b" cannot be the name of a method'),
+        (("papers", "mine"), "one folder is written, and not papers and mine"),
+        (("paper", "mine", "--like", "pairs"), "`harness new PATH --like pairs`"),
+    ],
+)
+def test_a_new_paper_is_refused(
+    words: tuple[str, ...], sentence: str, harness: Any, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    answer = harness("new", *words)
+    assert answer.code == 2
+    assert sentence in answer.err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_published_rows_stand_beside_a_row_of_ours_alone(
+    harness: Any, paper: Callable[..., Path]
+) -> None:
+    paper()
+    answer = harness("table", "--paper", "mine", "--table", 1)
+    assert answer.code == 0, answer.err
+    lines = [line.split() for line in answer.out.splitlines()]
+    assert ["1", "A", "[1]", "published", "27", "33.10"] in lines  # with every digit
+    assert ["3", "Ours", "[3]", "ours", "0"] in lines
+    assert "To fill: harness sweep --paper mine --table 1" in answer.out
+    assert "Quoted only, no method here: A\n" in answer.out
+    assert lines[lines.index(["1", "A", "[1]", "published", "27", "33.10"]) + 1][1] == "SimCSE"
+    by_file = harness("table", "--paper", "mine/paper.yaml", "--table", 1)
+    assert "To fill: harness sweep --paper mine/paper.yaml --table 1" in by_file.out
+    strict = harness("table", "--paper", "mine", "--strict")
+    assert strict.code == 1
+    missing = "4 failures: mine.1.2.dev is missing; mine.1.2.graded is missing; mine.1.3.dev is"
+    assert missing in strict.err
+
+
+@pytest.mark.slow
+def test_a_table_of_ones_own_is_filled(
+    harness: Any, paper: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Its differences are those of the store's scores, and a second sweep runs nothing."""
+    paper()
+    words = ["--paper", "mine", "--table", 1, "--seeds", "0,1"]
+    swept = harness("sweep", *words, "--local")
+    assert swept.code == 0, swept.err
+    assert "4 trials to run" not in harness("sweep", *words, "--dry-run").out
+    assert "0 trials to run" in harness("sweep", *words, "--dry-run").out
+    assert "  harness table --paper mine --table 1\n" in swept.out
+    assert (tmp_path / "results" / "tables" / "mine-table-1.parquet").is_file()
+    stored = Store(tmp_path / "results/trials").read().records()
+    mean = {
+        method: sum(each.test["graded"] for each in stored if each.method == method) / 2
+        for method in ("simcse", "own")
+    }
+    found = records(harness, "--paper", "mine")
+    assert found["SimCSE", "graded"]["mean"] == pytest.approx(mean["simcse"])
+    assert found["SimCSE", "graded"]["delta"] == pytest.approx(mean["simcse"] - 36.2)
+    assert found["Ours", "graded"]["mean"] == pytest.approx(mean["own"])
+    assert found["Ours", "graded"]["delta"] is None
+    assert found["A", "graded"]["n"] == 0
+    latex = harness("table", "--paper", "mine", "--format", "latex").out
+    assert r"A {[}1] & published &  & 27 & 33.10 \\" in latex
+    assert r"SimCSE {[}2] & published &  & 26 & 36.2 \\" in latex
+    assert rf"{mean['simcse']:.2f}$\pm$" in latex
+    assert r"Ours {[}3] & ours & 2 &" in latex
+    cell = harness("show", "mine.1.3.graded")
+    assert f"ours: {mean['own']:.2f}" in cell.out
+    assert "difference" not in cell.out
+    assert str(tmp_path / "mine" / "own.py") in cell.out
+    report = harness("report", "--paper", "mine", "--out", "page")
+    assert report.code == 0, report.err
+    verdict = harness("reproduce", "mine", "--table", 1, "--seeds", "0,1", "--local")
+    assert "Of 4 published numbers:" in verdict.out
+    assert "not published" in verdict.out
+
+
+def test_a_value_of_the_command_line_reaches_ones_own_method(
+    harness: Any, paper: Callable[..., Path]
+) -> None:
+    paper()
+    words = ["--paper", "mine", "--table", 1, "--dry-run", "--set", "temperature=0.1"]
+    answer = harness("sweep", "own", *words)
+    assert answer.code == 0, answer.err
+    assert "temperature=0.1" in answer.out
+    assert "3 trials to run" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("system: simcse", "system: simcs", 'line 11: tables.table1.groups.0.rows.1: there is no '
+         'system "simcs", which table1 has; did you mean "simcse"?'),
+        ("[26, 36.2]", "[26]", 'line 3: tables.table1: row "SimCSE" does not have 2 values, one '
+         "for each column, but 1"),
+        ("[26, 36.2]", '[26, "36.2"]', "line 11: tables.table1.groups.0.rows.1: a number is "
+         'expected in values, or null, and not "36.2"'),
+        ("[26, 36.2]", "[26, .nan]", "tables.table1.groups.0.rows.1.values.1"),
+        ("method: simcse", "method: simcze", 'line 16: systems.simcse.method: unknown method '
+         '"simcze"; did you mean "simcse"?'),
+        ("./own.py", "./ovn.py", 'systems.ours.method: unknown method "./ovn.py"; did you mean '
+         '"./own.py"?'),
+        ("learning_rate", "learnin_rate", 'method own has no hyperparameter "learnin_rate"; did '
+         'you mean "learning_rate"?'),
+        ("learning_rate: 1.0e-3", "learning_rate: -1", "line 13: tables.table1.groups.0.rows.2: "
+         "own: learning_rate = -1: Input should be greater than 0"),
+        ("label: Ours", "lable: Ours", "line 13: tables.table1.groups.0.rows.2.lable: unknown key; "
+         'did you mean "label"?'),
+        ("tables:", "tabels:", 'line 2: tabels: unknown key; did you mean "tables"?'),
+        ("dev, graded", "dev, gradet", 'line 6: tables.table1.columns.1: no suite has a score with '
+         'the heading "gradet", and facts.table1.columns names no metric for it; did you mean '
+         '"graded"?'),
+        ("graded-dev", "gradet-dev", 'there is no metric or quantity "gradet-dev"; did you mean '
+         '"graded-dev"?'),
+        ("columns: {dev", "columns: {def", 'facts.table1.columns.def: there is no column "def"; '
+         'did you mean "dev"?'),
+        ("facts:\n  table1", "facts:\n  tabel1", 'there is no table "tabel1"; did you mean '
+         '"table1"?'),
+        ("  table1:\n    about", "  main:\n    about", "there is no table"),
+        ("title: Mine", "title: Mine\npaper: mine", "line 2: paper: the path of the file names"),
+        (", origin: this paper", "", 'table1: "Ours" needs a setting, an encoder and an origin'),
+        ("title: Mine", "title: [", "not valid YAML"),
+        ("title: Mine", "title: &a [*a]", "not valid YAML"),
+        ("system: ours", "system: ours, variant: big", 'the system ours does not list the variant '
+         '"big"'),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_its_line(
+    old: str, new: str, sentence: str, harness: Any, paper: Callable[..., Path]
+) -> None:
+    paper(old, new)
+    for verb in (("table", "--paper", "mine"), ("sweep", "--paper", "mine", "--table", 1)):
+        answer = harness(*verb)
+        assert answer.code == 2
+        assert answer.err.startswith("Error: mine/paper.yaml")
+        assert sentence in answer.err
+        assert len(answer.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("tables", "sentence"),
+    [
+        ("{}", "line 2: tables: a paper has at least one table, called table1"),
+        (
+            "{table1: {about: a, metric: m, columns: [], groups: []}}",
+            "tables.table1: a table has columns, and groups with rows",
+        ),
+        (
+            "{table_1: {about: a, metric: m, columns: [graded], groups: [{name: a, rows: "
+            "[{label: a, setting: unsup, encoder: e, origin: o, values: [1]}]}]}}",
+            "tables.table_1: tables have the names table1, table2, ...",
+        ),
+    ],
+)
+def test_an_empty_table_is_refused(
+    tables: str, sentence: str, harness: Any, paper: Callable[..., Path]
+) -> None:
+    paper().write_text(f"title: Mine\ntables: {tables}\n", encoding="utf-8")
+    answer = harness("table", "--paper", "mine")
+    assert answer.code == 2
+    assert sentence in answer.err
+
+
+def test_a_plugin_cannot_have_the_name_of_a_shipped_method(
+    harness: Any, paper: Callable[..., Path]
+) -> None:
+    Path("mine/own.py").rename("mine/simcse.py")
+    paper("./own.py", "./simcse.py")
+    answer = harness("table", "--paper", "mine")
+    assert answer.code == 2
+    assert "systems.ours.method: harness has a method simcse" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("table", "--paper", "mien"), 'of a paper "mien"; did you mean "mine"?'),
+        (("reproduce", "mien"), 'of a paper "mien"; did you mean "mine"?'),
+        (("report", "--out", "page", "--paper", "mien"), 'did you mean "mine"?'),
+        (("table", "--paper", "mine", "--table", "2"), "mine has no Table 2"),
+        (("sweep", "--paper", "mine", "--table", "2"), "nothing to run for Table 2 of mine"),
+        (("figure", "--paper", "mine", "--figure", "1"), 'no figure of a paper "mine"'),
+        (("table", "--paper", "empty"), "empty is no paper: it has no paper.yaml"),
+        (("table", "--paper", "no.yaml"), "there is no such file: no.yaml"),
+        (("show", "mine.1.4.graded"), 'there is no row "mine.1.4"; did you mean'),
+        (("show", "mine.1.3.gradet"), 'row mine.1.3 has no column "gradet"'),
+    ],
+)
+def test_what_is_not_there_is_told(
+    words: tuple[str, ...], sentence: str, harness: Any, paper: Callable[..., Path]
+) -> None:
+    paper()
+    Path("empty").mkdir()
+    answer = harness(*words)
+    assert answer.code == 2
+    assert sentence in answer.err
+
+
+def test_a_name_of_the_five_papers_means_them(paper: Callable[..., Path]) -> None:
+    """A folder with such a name has a path: ./diffaug."""
+    path = paper()
+    Path("diffaug").mkdir()
+    path.rename("diffaug/paper.yaml")
+    assert load_paper("diffaug").title != "Mine"
+    Path("mine/own.py").rename("diffaug/own.py")
+    assert load_paper("./diffaug").title == "Mine"
+
+
+def test_the_paper_of_the_page_is_one(harness: Any, paper: Callable[..., Path]) -> None:
+    page = (REPOSITORY / "docs" / "own-paper.md").read_text(encoding="utf-8")
+    path = paper()
+    Path("mine/own.py").rename("mine/mine.py")
+    path.write_text(page.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
+    answer = harness("table", "--paper", "mine")
+    assert answer.code == 0, answer.err
+    assert "Quoted only, no method here: Someone's method\n" in answer.out
