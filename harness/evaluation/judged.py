@@ -17,8 +17,17 @@ from pathlib import Path
 import numpy as np
 
 from harness.data.readers import text_of
-from harness.data.rows import FORMATS, TableRow, ending, known_endings, number_of, rows, spelt
-from harness.errors import UserError, suggest
+from harness.data.rows import (
+    FORMATS,
+    PACKED,
+    TableRow,
+    ending,
+    known_endings,
+    number_of,
+    rows,
+    spelt,
+)
+from harness.errors import UserError, explained, suggest
 from harness.evaluation.catalogue import CARDS, SuiteCard
 from harness.evaluation.scores import Scores
 from harness.evaluation.search import nearest
@@ -70,9 +79,9 @@ def judged_suite(name: str) -> Suite:
     Raises UserError, with file, line and id, for whatever is wrong in its files.
     """
     folder = here(Path(name))
-    files = tuple(
-        (part, file) for part in _PARTS if (file := _file(folder, part, _PARTS[part])) is not None
-    )
+    with explained(f"suite {folder} cannot be read: "):
+        there = [(part, _file(folder, part, names)) for part, names in _PARTS.items()]
+    files = tuple((part, file) for part, file in there if file is not None)
     title = Path(os.path.abspath(folder)).name  # noqa: PTH100 - a link keeps its own name
     if title in CARDS:
         raise UserError(
@@ -89,8 +98,7 @@ def _file(folder: Path, part: str, names: tuple[str, ...]) -> Path | None:
         for parent in dict.fromkeys((folder / name).parent for name in names)
         if is_folder(parent)
         for path in sorted(parent.iterdir())
-        if ending(path) in FORMATS
-        and str(path.relative_to(folder)).lower().partition(".")[0] in names
+        if ending(path) in FORMATS and _named_so(path, folder) in names
     ]
     if len(there) > 1:
         raise UserError(f"{there[0]} and {there[1]} are one part of a suite: keep one of them")
@@ -101,6 +109,12 @@ def _file(folder: Path, part: str, names: tuple[str, ...]) -> Path | None:
     return regular_file(there[0], "suite: ") if there else None
 
 
+def _named_so(path: Path, folder: Path) -> str:
+    """The name of a file in the folder without its ending."""
+    name = path.relative_to(folder).as_posix().removesuffix(PACKED)
+    return name.removesuffix(Path(name).suffix)
+
+
 # The suite is one object for as long as its files are the same, so that data are read once.
 @functools.cache
 def _made(title: str, files: tuple[tuple[str, Path], ...], _: tuple[str, ...]) -> Suite:
@@ -109,12 +123,12 @@ def _made(title: str, files: tuple[tuple[str, Path], ...], _: tuple[str, ...]) -
     dev = f"{title}-dev"
     data = {title: splits["test"]} | ({dev: splits["dev"]} if "dev" in splits else {})
     test = splits["test"]
-    rest = f"; the other {unjudged:,} queries have no relevant document" if unjudged else ""
     card = SuiteCard(
         title,
         {NDCG: "NDCG@10", MRR: "MRR", **{f"recall@{k}": f"R@{k}" for k in CUTOFFS}},
         unit="NDCG, MRR and recall x100",
-        protocol=f"{len(test.queries):,} queries, {len(test.documents):,} documents{rest}.",
+        protocol=f"{len(test.documents):,} documents; queries of the test: {len(test.queries):,}"
+        + (f"; queries without a relevant document, left out: {unjudged:,}." if unjudged else "."),
         dev_tasks=(dev,) if "dev" in splits else (),
         decimals=2,
     )
@@ -148,8 +162,8 @@ def _read(paths: Mapping[str, Path]) -> tuple[dict[str, Judged], int]:
         for name, known, kind in ((query, queries, "query"), (document, row, "document")):
             if name not in known:
                 near = suggest(name, known) if len(known) <= DEPTH else ""
-                file = paths["queries" if kind == "query" else "documents"]
-                raise UserError(f'{where}: {file} has no {kind} with the id "{name}"{near}')
+                kept = paths["queries" if kind == "query" else "documents"]
+                raise UserError(f'{where}: {kept} has no {kind} with the id "{name}"{near}')
         if before := judgements.get((query, document)):
             raise UserError(
                 f'{where}: query "{query}" and document "{document}" stand in {before}, too'
@@ -167,10 +181,10 @@ def _read(paths: Mapping[str, Path]) -> tuple[dict[str, Judged], int]:
         split: Judged([queries[query] for query in gains], listed, list(gains.values()))
         for split, gains in scores.items()
     }
-    for split in dict.fromkeys(("test", *split_of.values(), *(["dev"] if "dev" in paths else []))):
+    for split in ("test", *split_of.values(), *paths.keys() & {"dev"}):
         if split not in found:
-            where = paths.get(split, paths["test"])
-            raise UserError(f"{where} says of no document that it is relevant ({split})")
+            file = paths.get(split, paths["test"])
+            raise UserError(f"{file} says of no document that it is relevant ({split})")
     return found, len(queries) - sum(map(len, scores.values()))
 
 

@@ -1,8 +1,8 @@
 """Exact search: the vectors nearest to a query by cosine, block by block.
 
-Cosines are computed in float64 and rounded to float32, as trec_eval holds scores, so equal vectors
-tie on every machine. Of documents that tie, the earlier row is nearer. Memory beyond the vectors is
-that of a block and of the best rows of every query.
+Cosines are computed in float64 and rounded to steps of 6e-8, which float32 holds, as trec_eval
+does. So equal vectors tie on every machine. Of documents that tie, the earlier row is nearer.
+Memory beyond the vectors is that of a block and of the best rows of every query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from harness.errors import TrialFailure
-from harness.evaluation.correlation import NOISE, first_rows
+from harness.evaluation.correlation import NOISE
 
 DOCUMENTS_AT_ONCE, QUERIES_AT_ONCE = 8192, 256
 """Rows of a block of cosines"""
+STEPS = 2**24
+"""Steps between the cosines 0 and 1"""
 _LOW = 2**32 - 1
 """The lower half of a sort key"""
 
@@ -41,7 +43,7 @@ def nearest(
     if max(spread, *(float(np.abs(part - anchor).max()) for part in parts)) <= NOISE:
         raise TrialFailure("the embedding is constant")
     keys = -np.sort(-np.concatenate(best), axis=1)
-    return _LOW - (keys & _LOW), _cosines(keys)
+    return _LOW - (keys & _LOW), ((keys >> 32) / STEPS).astype(np.float32)
 
 
 def _unit_blocks(vectors: np.ndarray, size: int) -> Iterator[np.ndarray]:
@@ -59,26 +61,17 @@ def _keys(cosines: np.ndarray, start: int) -> np.ndarray:
 
     cosines: (queries, documents), of the documents from the row `start` on.
     """
-    bits = (cosines.astype(np.float32) + np.float32(0)).view(np.int32)  # -0 becomes 0
-    # The bits of a positive float sort as whole numbers do, and those of a negative one in reverse.
-    ordered = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int64)
-    keys: np.ndarray = (ordered << 32) | (_LOW - (start + np.arange(cosines.shape[1])))
+    steps = np.rint(cosines * STEPS).astype(np.int64)
+    keys: np.ndarray = (steps << 32) | (_LOW - (start + np.arange(cosines.shape[1])))
     return keys
-
-
-def _cosines(keys: np.ndarray) -> np.ndarray:
-    """The cosines in such numbers, float32."""
-    ordered = (keys >> 32).astype(np.int32)
-    return np.where(ordered < 0, ordered ^ 0x7FFFFFFF, ordered).astype(np.int32).view(np.float32)
 
 
 class SearchedTexts:
     """Distinct texts that are searched by the cosines of their embeddings."""
 
     def __init__(self, texts: Sequence[str], vectors: np.ndarray) -> None:
-        """Take texts and their vectors, (texts, hidden); of a text twice the first one counts."""
-        rows = first_rows(texts)
-        self._texts, self._vectors = [texts[row] for row in rows], vectors[rows]
+        """Take distinct texts and their vectors, (texts, hidden)."""
+        self._texts, self._vectors = texts, vectors
 
     def nearest(self, query: str, vector: np.ndarray, count: int) -> list[tuple[str, float]]:
         """The `count` texts nearest to a query, with their cosines, nearest first.

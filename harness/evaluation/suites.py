@@ -316,7 +316,9 @@ def choosing(measured: Suite, metric: str | None) -> Suite:
     if metric in CHOOSING:
         return suite(CHOOSING[metric])
     test = metric_named(str(metric))
-    if metric in (*measured.tests, *measured.card.headings, measured.card.average) or (test and test.split == "test"):
+    if metric in (*measured.tests, *measured.card.headings, measured.card.average) or (
+        test and test.split == "test"
+    ):
         own = measured if metric in measured.data or test is None else suite(test.suite)
         raise UserError(
             f'"{metric}" is a test score, and test scores never select; '
