@@ -11,6 +11,7 @@ import pytrec_eval
 
 from harness.errors import TrialFailure, UserError
 from harness.evaluation import search
+from harness.evaluation.catalogue import card
 from harness.evaluation.judged import ranked
 from harness.evaluation.search import nearest
 from harness.evaluation.suites import check_name, choosing, suite
@@ -166,6 +167,7 @@ def test_three_files_with_a_split_test_and_select(folder: Folder) -> None:
     assert found.card.protocol == (
         "3 documents; queries of the test: 1; queries without a relevant document, left out: 1."
     )
+    assert list(card("faq", found.card.dumped()).headings) == list(found.card.headings)
     assert found.score_dev(embed) == found.measure("faq-dev", embed).metrics["faq-dev"]
     for metric in ("faq", "ndcg@10", "mrr"):
         with pytest.raises(UserError, match="is a test score, and test scores never"):
