@@ -191,7 +191,7 @@ def _read(paths: Mapping[str, Path]) -> tuple[dict[str, Judged], int]:
 def _texts(path: Path) -> dict[str, str]:
     """Id -> text, after the title where there is one. Raises UserError for an id twice."""
     texts = dict[str, str]()
-    for number, (where, row) in enumerate(rows(path), start=1):
+    for number, (where, row) in enumerate(rows(path, (*_IDS, "title", "text")), start=1):
         column = next((each for each in _IDS if each in row), None)
         name = str(number) if column is None else _id(row, column, where)
         if name in texts:
