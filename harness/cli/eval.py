@@ -13,11 +13,12 @@ from rich.table import Table
 from harness.cli import completion, options
 from harness.cli.output import Screen
 from harness.cli.progress import Work, working
+from harness.data.corpora import source
 from harness.data.hub import model_folder
 from harness.data.shapes import split_name
 from harness.errors import NotHere, UserError
 from harness.evaluation.scores import Uncertainty
-from harness.inputs import is_file, names_in
+from harness.inputs import kind_of, names_in
 from harness.shared_cache import check_caches
 from harness.targets.stores import opened
 
@@ -55,7 +56,8 @@ SuitesOption = Annotated[
     typer.Option(
         "--suite",
         help="sts, transfer-senteval, retrieval, geometry, graded, a Python file, "
-        "a table of scored pairs (pairs.csv), or a task or a benchmark of mteb (mteb:STS22, "
+        "a table of scored pairs (pairs.csv), a folder with queries, documents and relevant "
+        "pairs, or a task or a benchmark of mteb (mteb:STS22, "
         "mteb:MTEB-eng-v2); also several: a,b.",
     ),
 ]
@@ -136,7 +138,11 @@ def _pairs_are_kept(model: "MeasuredModel", suite: "Suite", store: "Store") -> b
 
 def _names(text: str) -> list[str]:
     """The names of suites in a text; a comma is a part of a name where a file is called so."""
-    return names_in(_COMMA.split(text), lambda name: is_file(Path(split_name(name)[0])))
+    return names_in(_COMMA.split(text), _is_there)
+
+
+def _is_there(name: str) -> bool:
+    return kind_of(Path(split_name(name)[0])) in ("a file", "a folder")
 
 
 def _measure(
@@ -227,6 +233,8 @@ def _print(console: Console, suite: "Suite", record: "Record", how: str) -> None
         shown = f"{value:.4f}" if small else f"{value:.2f}"
         table.add_row(metric, shown, *_uncertain(record.uncertainty.get(metric)))
     console.print(f"\n{suite.name} ({how})", soft_wrap=True)
+    if suite.code_digest and suite.card.protocol:  # that of a shipped suite is on its page
+        console.print(suite.card.protocol, soft_wrap=True)
     if scores:
         console.print(table)
     if record.reason:
@@ -245,6 +253,16 @@ def retrieve(
     queries: Annotated[
         list[str], typer.Argument(metavar="QUERY...", help="Any sentences.", show_default=False)
     ],
+    texts: Annotated[
+        str | None,
+        typer.Option(
+            "--texts",
+            metavar="FILE",
+            help="The texts that are searched: a file in any format of corpora, or another corpus. "
+            "Default: the sentences of STS-B test.",
+            show_default=False,
+        ),
+    ] = None,
     count: Annotated[
         int, typer.Option("--count", min=1, help="Number of sentences to show for each query.")
     ] = 3,
@@ -252,7 +270,7 @@ def retrieve(
     method: MethodOption = None,
     store: options.StoreOption = None,
 ) -> None:
-    """Show the sentences of STS-B test that are nearest to each query by cosine.
+    """Show the sentences that are nearest to each query by cosine, of STS-B test or of a file.
 
     DiffCSE's Table 9 and D2CSE's Table 3 do the same.
 
@@ -260,16 +278,18 @@ def retrieve(
     """
     check_caches()
     check_model(name)
+    if texts is not None:
+        source(texts)  # it raises before a store is read and a model loaded
     from harness.trials.lookup import named
 
     console, results = Screen(), opened(store)
     resolved = named(name, results, pooling=pooling, method=method)
-    with working(f"asking {name} for the sentences of STS-B test") as work:
+    with working(f"asking {name} for the sentences of {texts or 'STS-B test'}") as work:
         chosen = resolved()
         work("loading torch and the model")
         from harness.trials.evaluate import SentenceModel
 
-        sentences = SentenceModel(chosen, results, work)
+        sentences = SentenceModel(chosen, results, work, corpus=texts)
     console.print(chosen.label, soft_wrap=True)
     for query in queries:
         console.print(f"\n{query}", soft_wrap=True)

@@ -276,7 +276,7 @@ def read_table(name: CorpusName, paths: list[Path]) -> Corpus:
         for where, row, number in itertools.islice(_items(name, roles, paths), name.limit):
             if number is not None:
                 numbers.append(number)
-            yield [_text(row.get(roles[role]), roles[role], where) for role in texts]
+            yield [text_of(row.get(roles[role]), roles[role], where) for role in texts]
 
     columns = text_columns(items())
     if not columns:
@@ -310,7 +310,11 @@ def _items(
                 yield where, row, number
 
 
-def _text(value: Any, column: str, where: str) -> str:
+def text_of(value: Any, column: str, where: str) -> str:
+    """The text in a column of a row; an empty one is a single space (simcse.md, section 1.1).
+
+    `where`: the place of the row. Raises UserError for a missing value and for what is no text.
+    """
     if value is None:
         raise UserError(f'{where}: column "{column}" is missing')
     if type(value) is not str:  # a number of JSON is one of its subclass
@@ -319,7 +323,7 @@ def _text(value: Any, column: str, where: str) -> str:
         value.encode()
     except UnicodeEncodeError:
         raise UserError(f'{where}: column "{column}" holds half of a character') from None
-    return value.strip() or " "  # an empty text is a single space, as in simcse.md, section 1.1
+    return value.strip() or " "
 
 
 def _score(value: Any, where: str) -> float:

@@ -73,7 +73,7 @@ class SuiteCard:
 
     def dumped(self) -> str | None:
         """The card as JSON, for the records of a user's suite; None for a shipped suite."""
-        return None if CARDS.get(self.name) == self else json.dumps(asdict(self), sort_keys=True)
+        return None if CARDS.get(self.name) == self else json.dumps(asdict(self))
 
 
 _SIX = (*(f"sts{year}" for year in range(12, 17)), "stsb")

@@ -18,6 +18,7 @@ import transformers
 from torch import Tensor, nn
 
 from harness.data.batching import TextBatch, pad
+from harness.data.readers import ITEMS_AT_ONCE, slices
 from harness.data.tokens import Template, check_embedded
 from harness.device import token_groups
 from harness.errors import TrialFailure, UserError
@@ -133,8 +134,9 @@ def _language_model(method: Method[Any]) -> Any:
     return next((part for part in parts if isinstance(part, transformers.PreTrainedModel)), None)
 
 
-Pieces = tuple[int, ...]
-"""The word pieces of a sentence, without the template"""
+Pieces = bytes
+"""The word pieces of a sentence, without the template; many sentences are kept, so in few bytes"""
+_PIECE = np.dtype(">u4")  # the highest byte first, so bytes sort as the numbers do
 
 
 class Embedder:
@@ -204,9 +206,10 @@ class Embedder:
     def _tokenise(self, texts: Sequence[str]) -> None:
         """Tokenise the new ones among the texts."""
         new = [text for text in dict.fromkeys(texts) if text not in self._pieces]
-        rows = sentence_pieces(self.method, self._template, new)
-        for text, pieces in zip(new, rows, strict=True):
-            self._pieces[text] = tuple(pieces)
+        for part in slices(new, ITEMS_AT_ONCE):
+            rows = sentence_pieces(self.method, self._template, part)
+            for text, pieces in zip(part, rows, strict=True):
+                self._pieces[text] = np.asarray(pieces, _PIECE).tobytes()
 
     def _vectors(self, longest_first: list[Pieces], dev: bool) -> torch.Tensor:
         """The vectors of distinct sentences, (sentences, hidden)."""
@@ -222,7 +225,8 @@ class Embedder:
         self, embed: Callable[[TextBatch], torch.Tensor], longest_first: list[Pieces]
     ) -> torch.Tensor:
         """Apply `embed` to distinct sentences, batch by batch; (sentences, width)."""
-        lengths = np.asarray([len(pieces) + len(self._template) for pieces in longest_first])
+        around = len(self._template)
+        lengths = np.asarray([len(each) // _PIECE.itemsize + around for each in longest_first])
         parts: list[torch.Tensor] = []
         done = 0
         for group in token_groups(lengths, self.kit.device):
@@ -243,7 +247,7 @@ class Embedder:
         return torch.cat(parts)
 
     def _batch(self, group: list[Pieces]) -> TextBatch:
-        rows = [np.asarray(pieces, np.int64) for pieces in group]
+        rows = [np.frombuffer(pieces, _PIECE).astype(np.int64) for pieces in group]
         ids, mask = pad(rows, self._template, self.method.tokenizer.pad_token_id)
         return TextBatch(ids, mask, torch.arange(len(group))).to(self.kit.device)
 

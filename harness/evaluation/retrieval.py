@@ -92,25 +92,6 @@ class Retrieval:
         found = best > -np.inf
         return {cutoff: float(100 * (found & (ahead < cutoff)).mean()) for cutoff in CUTOFFS}
 
-    def nearest(self, query: str, vector: np.ndarray, count: int) -> list[tuple[str, float]]:
-        """The `count` distinct sentences nearest to a query, with their cosines, nearest first.
-
-        vector: (hidden,), of the query, which may be any sentence. The query itself is left out, in
-        upper or lower case. Raises TrialFailure when the vector is not finite or zero.
-        """
-        norm = float(np.linalg.norm(np.asarray(vector, np.float64)))
-        if not np.isfinite(norm) or norm == 0:
-            raise TrialFailure(
-                f'the embedding of "{query}" has no direction (its length is {norm})'
-            )
-        # Case does not matter, because the papers print their queries in lower case.
-        corpus = np.asarray(
-            [row for row in self._distinct if self.texts[row].lower() != query.lower()]
-        )
-        cosines = self._units[corpus] @ np.asarray(vector, np.float64) / norm
-        order = np.argsort(-cosines, kind="stable")[:count]
-        return [(self.texts[corpus[place]], float(cosines[place])) for place in order]
-
     def _corpus(self, protocol: RetrievalProtocol) -> np.ndarray:
         """The rows that are searched."""
         if protocol.corpus == "all":

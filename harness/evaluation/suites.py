@@ -1,7 +1,8 @@
 """Suites: a suite is a scoring function, registered under a name with the data that it needs.
 
 A shipped suite is found by its name, and tasks of mteb after `mteb:`. A user's suite is a Python
-file that registers one, or a table of scored pairs, and it is found by the path of the file.
+file that registers one, a table of scored pairs, or a folder with queries, documents and relevant
+pairs, and it is found by its path.
 """
 
 import functools
@@ -117,7 +118,8 @@ def checked_files(files: Callable[[], Any], path: Path) -> Callable[[], list[Pat
 
 
 PAIR_TABLES, MTEB_SUITES = "harness.evaluation.sts", "harness.evaluation.mteb_suites"
-"""The modules that make suites of tables, and of tasks of mteb"""
+JUDGED = "harness.evaluation.judged"
+"""The modules that make suites of tables, of tasks of mteb, and of a folder"""
 MTEB = "mteb:"
 """Prefix of the name of a task or a benchmark of mteb"""
 
@@ -283,7 +285,7 @@ def register(
 
 
 def suite(name: str) -> Suite:
-    """The suite called `name`, or that of mteb, of a Python file or of a table of scored pairs.
+    """The suite called `name`, or that of mteb, of a Python file, of a table or of a folder.
 
     Raises UserError for an unknown suite.
     """
@@ -295,6 +297,9 @@ def suite(name: str) -> Suite:
         return found
     if script := suite_file(name):
         return _own(suite_code(here(script)))
+    if is_suite_folder(name):
+        judged: Suite = importlib.import_module(JUDGED).judged_suite(name)
+        return judged
     check_name(name)
     return _suites(importlib.import_module(SUITE_MODULES[name]))[name]
 
@@ -311,7 +316,9 @@ def choosing(measured: Suite, metric: str | None) -> Suite:
     if metric in CHOOSING:
         return suite(CHOOSING[metric])
     test = metric_named(str(metric))
-    if metric in (*measured.tests, measured.card.average) or (test and test.split == "test"):
+    if metric in (*measured.tests, *measured.card.headings, measured.card.average) or (
+        test and test.split == "test"
+    ):
         own = measured if metric in measured.data or test is None else suite(test.suite)
         raise UserError(
             f'"{metric}" is a test score, and test scores never select; '
@@ -323,12 +330,12 @@ def choosing(measured: Suite, metric: str | None) -> Suite:
 
 def check_name(name: str) -> None:
     """Raises UserError for the name of no suite, without a look into files or into mteb."""
-    if not (name.startswith(MTEB) or is_suite_table(name) or suite_file(name) or name in CARDS):
+    if not (name.startswith(MTEB) or has_files(name) or name in CARDS):
         if os.path.isfile(here(Path(name))):  # noqa: PTH113 - it takes any text
             raise UserError(f'suite "{name}" is there, but only {known_endings()} or .py are read')
         raise UserError(
-            f'unknown suite "{name}"{suggest(name, CARDS)}; the path of a Python file '
-            f"or of a table of scored pairs is valid, too, and mteb:TASK"
+            f'unknown suite "{name}"{suggest(name, CARDS)}; the path of a Python file, of a table '
+            f"of scored pairs, or of a folder with queries is valid, too, and mteb:TASK"
         )
 
 
@@ -341,6 +348,16 @@ def suite_file(name: str) -> Path | None:
 def is_suite_table(name: str) -> bool:
     """Whether the name of a suite is that of tables with a user's scored pairs."""
     return ending(Path(split_name(name)[0])) in FORMATS
+
+
+def is_suite_folder(name: str) -> bool:
+    """Whether the name of a suite is that of a folder; a shipped suite goes before a folder."""
+    return name not in CARDS and os.path.isdir(here(Path(name)))  # noqa: PTH112 - it takes any text
+
+
+def has_files(name: str) -> bool:
+    """Whether the name of a suite is a path of a user's files."""
+    return suite_file(name) is not None or is_suite_table(name) or is_suite_folder(name)
 
 
 def _suites(module: ModuleType) -> dict[str, Suite]:

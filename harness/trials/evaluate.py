@@ -9,14 +9,15 @@ from itertools import chain
 
 import numpy as np
 
+from harness.data.corpora import source
 from harness.data.user_modules import names_of_records
 from harness.device import device
 from harness.errors import UserError, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.kept import KeptEmbeddings, keep_pairs
 from harness.evaluation.overlap import contamination
-from harness.evaluation.retrieval import Retrieval
 from harness.evaluation.scores import Scores
+from harness.evaluation.search import SearchedTexts
 from harness.evaluation.suites import Embeddings, Suite
 from harness.evaluation.suites import suite as suite_called
 from harness.files import cache_folder
@@ -224,22 +225,33 @@ def _together(scores: Iterable[Scores]) -> Scores:
 
 
 class SentenceModel:
-    """A model that ranks the sentences of STS-B test, and compares sentences."""
+    """A model that ranks the sentences of STS-B test or of a corpus, and compares sentences."""
 
-    def __init__(self, model: MeasuredModel, store: Store, steps: Steps = unheard) -> None:
+    def __init__(
+        self,
+        model: MeasuredModel,
+        store: Store,
+        steps: Steps = unheard,
+        *,
+        corpus: str | None = None,
+    ) -> None:
         """Load the model and embed the sentences.
 
-        steps: hears what is being done. Raises UserError when the model or the sentences cannot be
-        read.
+        steps: hears what is being done. corpus: the name of one, whose texts take the place of
+        those of STS-B test. Raises UserError when the model or the sentences cannot be read.
         """
-        pairs = suite_called("retrieval").load("retrieval")
+        if corpus is None:
+            texts: list[str] = suite_called("retrieval").load("retrieval").texts
+        else:
+            read = source(corpus)
+            texts = list(chain.from_iterable(read.corpus(read.paths()).columns))
         self._embed = Measurement(model, store, steps=steps).embed
-        vectors = Embeddings(self._embed, pairs.texts)
-        self._retrieval = Retrieval(pairs, vectors(pairs.first), vectors(pairs.second))
+        distinct = list(dict.fromkeys(texts))
+        self._searched = SearchedTexts(distinct, self._embed(distinct))
 
     def nearest(self, query: str, count: int) -> list[tuple[str, float]]:
         """The `count` sentences nearest to a query, each with its cosine, nearest first."""
-        return self._retrieval.nearest(query, self._embed([query])[0], count)
+        return self._searched.nearest(query, self._embed([query])[0], count)
 
     def cosine(self, one: str, other: str) -> float:
         """The cosine of two sentences, between -1 and 1."""

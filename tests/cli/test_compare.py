@@ -1,5 +1,6 @@
 """`harness compare`, `retrieve` and `picture`: two models, nearest sentences, pictures."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -220,6 +221,23 @@ def test_retrieve_without_the_archive(harness: Any, store: Path) -> None:
     check_sentence(
         harness("retrieve", "tiny-bert", "a", "--store", store), "senteval.tar", "set HARNESS_HUB"
     )
+
+
+def test_retrieve_from_a_file(tmp_path: Path, harness: Any, store: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+    texts = ["A fish swims.", "The garden is green.", "A key is on the table.", "A fish swims."]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    answer = harness(
+        "retrieve", "tiny-bert", "a KEY is on the table.", "--texts", path, "--store", store
+    )
+    assert answer.code == 0, answer.err
+    lines = answer.out.strip().splitlines()[3:]
+    assert {line.split(maxsplit=2)[2] for line in lines} == set(texts[:2]), "the query is left out"
+    cosines = [float(line.split()[1]) for line in lines]
+    assert cosines == sorted(cosines, reverse=True)
+    gone = harness("retrieve", "tiny-bert", "a", "--texts", tmp_path / "none.txt", "--store", store)
+    assert (gone.code, gone.out) == (2, "")
+    assert "there is no such file" in gone.err
 
 
 def test_retrieve_with_a_constant_embedding(

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from harness.cli.verbs import VERBS, command
+from harness.data.corpora import source
 from harness.evaluation.suites import suite
 from harness.plugin_check.check import problems
 from harness.sweeps.spaces.space import (
@@ -91,6 +92,20 @@ def test_the_suite_of_the_evaluation_page_is_one(tmp_path: Path) -> None:
     path = tmp_path / "questions.py"
     path.write_text(example("docs/evaluation.md", "python"), encoding="utf-8")
     assert suite(str(path)).tests == ("questions",)
+
+
+def test_the_folder_of_the_evaluation_page_is_a_suite(tmp_path: Path) -> None:
+    for number, name in enumerate(("queries", "documents", "relevant")):
+        text = example("docs/evaluation.md", "csv", number)
+        (tmp_path / f"{name}.csv").write_text(text, encoding="utf-8")
+    found = suite(str(tmp_path))
+    assert found.load(found.tests[0]).queries == [
+        "How do I get in without my key?",
+        "When does the library open?",
+    ]
+    assert found.load(found.dev).gains == [{0: 1}]
+    texts = source(f"{tmp_path / 'documents.csv'}?sentence=text")
+    assert len(texts.corpus(texts.paths())) == 3
 
 
 @pytest.mark.slow

@@ -17,8 +17,9 @@ from transformers import AutoTokenizer
 
 from harness.data.hub import EMBEDDED, model_folder
 from harness.errors import UserError
+from harness.evaluation.correlation import first_rows
 from harness.evaluation.embedder import Embedder
-from harness.evaluation.retrieval import Retrieval
+from harness.evaluation.search import SearchedTexts
 from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.kit import Kit
@@ -327,9 +328,10 @@ def test_all_minilm_has_the_published_figures() -> None:
             )
     assert [round(value, 2) for value in recalls.metrics.values()] == list(CALIBRATION["distinct"])
     # SentEval's white space makes one of two strings.
-    first, second = vectors[: len(stsb)], vectors[len(stsb) :]
     query = "you can do it, too."  # one of DiffCSE's
-    nearest = Retrieval(stsb, first, second).nearest(query, embed([query])[0], 3000)
+    rows = first_rows(stsb.texts)
+    searched = SearchedTexts([stsb.texts[row] for row in rows], vectors[rows])
+    nearest = searched.nearest(query, embed([query])[0], 3000)
     assert len(nearest) == 2551 - 1
     assert {"You can use it, too.", "Yes, you can do it."} == {text for text, _ in nearest[:2]}
     sample = stsb.texts[::40]

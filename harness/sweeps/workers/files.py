@@ -24,7 +24,7 @@ from harness.data.corpora import source as source_of
 from harness.data.hub import found_by_name, is_model_folder, model_files
 from harness.data.revisions import parts_of
 from harness.errors import UserError
-from harness.evaluation.suites import is_suite_table, suite, suite_file
+from harness.evaluation.suites import has_files, suite, suite_file
 from harness.files import (
     cache_folder,
     content_digest,
@@ -150,7 +150,7 @@ def _named(trial: Trial) -> Iterator[tuple[Path, list[Path]]]:
     others = [*declared.files, *(path for name in code for path in source_of(name).paths()[:-1])]
     if script := suite_file(measured):
         paths.append(script)
-    if script or is_suite_table(measured):
+    if has_files(measured):
         others += suite(measured).files()
     for path in (*paths, *(file for file in others if not found_by_name(file))):
         yield path, [path.resolve()]

@@ -1,0 +1,320 @@
+"""Suites of a folder: figures against pytrec_eval and a plain loop, and what is refused."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytrec_eval
+
+from harness.errors import TrialFailure, UserError
+from harness.evaluation import search
+from harness.evaluation.catalogue import card
+from harness.evaluation.judged import ranked
+from harness.evaluation.search import nearest
+from harness.evaluation.suites import check_name, choosing, suite
+from harness.sweeps.spaces.space import load_space
+from harness.sweeps.workers.files import file_list
+from harness.trials.store import Store
+from harness.trials.trial import Trial, key
+from tests.programs import Answer
+
+Folder = Callable[..., Path]
+QUERIES = "id,text\nq1,one\nq2,two\nq3,three\n"
+DOCUMENTS = "id,text\na,eins\nb,zwei\nc,drei\n"
+PAIRS, SCORED = "query,document\n", "query,document,score\n"
+RELEVANT = "query,document,score,split\nq1,a,2,test\nq1,b,1,test\nq2,b,1,dev\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """folder({name: text}): a folder `faq` with three CSV files, and with others in their place."""
+
+    def make(**files: str | None) -> Path:
+        texts = {"queries.csv": QUERIES, "documents.csv": DOCUMENTS, "relevant.csv": RELEVANT}
+        changed = {name.replace("__", "/").replace("_", "."): text for name, text in files.items()}
+        for name, text in (texts | changed).items():
+            path = tmp_path / "faq" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if text is not None:
+                path.write_text(text, encoding="utf-8")
+        return tmp_path / "faq"
+
+    return make
+
+
+def vector_of(text: str) -> np.ndarray:
+    """A vector of small whole numbers that belongs to a text, so that many cosines tie."""
+    return np.random.default_rng(list(text.encode())).integers(-1, 3, size=3).astype(np.float32)
+
+
+def embed(texts: list[str], **_: bool) -> np.ndarray:
+    return np.stack([vector_of(text) for text in texts])
+
+
+def cosine(one: np.ndarray, other: np.ndarray) -> float:
+    """A cosine by its definition, rounded to steps of 2 to the power of -24."""
+    lengths = math.sqrt(one @ one) * math.sqrt(other @ other)
+    return round(float(one @ other) / lengths * 2**24) / 2**24 if lengths else 0.0
+
+
+@pytest.fixture(params=range(3))
+def judged(
+    request: pytest.FixtureRequest, folder: Folder
+) -> tuple[Path, dict[str, dict[str, int]]]:
+    """A folder in BEIR's layout with random scores from -1 to 3, and those of the test."""
+    draw = np.random.default_rng(request.param)
+    names = [f"{letter}{number}" for number in range(40) for letter in "Dd\u00e9"]
+    lines = [json.dumps({"_id": each, "title": "", "text": f"text {each}"}) for each in names]
+    asked = [json.dumps({"_id": f"q{n}", "text": f"question {n}"}) for n in range(12)]
+    table = {
+        f"q{n}": {str(name): int(draw.integers(-1, 4)) for name in draw.choice(names, 9, False)}
+        for n in range(9)
+    }
+    for scores in table.values():
+        scores[next(iter(scores))] = 1  # a query without relevant documents is tested apart
+    rows = [f"{q}\t{d}\t{score}" for q, scores in table.items() for d, score in scores.items()]
+    return folder(
+        queries_csv=None, documents_csv=None, relevant_csv=None,
+        queries_jsonl="\n".join(asked), corpus_jsonl="\n".join(lines),
+        qrels__test_tsv="\n".join(["query-id\tcorpus-id\tscore", *rows]),
+        qrels__dev_tsv=f"query-id\tcorpus-id\tscore\nq10\t{names[0]}\t1\n",
+    ), table  # fmt: skip
+
+
+def test_figures_are_those_of_pytrec_eval(
+    judged: tuple[Path, dict[str, dict[str, int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks are small, and the ids have large and small letters and others than ASCII."""
+    monkeypatch.setattr(search, "DOCUMENTS_AT_ONCE", 7)
+    monkeypatch.setattr(search, "QUERIES_AT_ONCE", 3)
+    path, table = judged
+    names = [json.loads(line)["_id"] for line in (path / "corpus.jsonl").open(encoding="utf-8")]
+    run = {
+        f"q{n}": {
+            name: cosine(vector_of(f"question {n}"), vector_of(f"text {name}")) for name in names
+        }
+        for n in range(9)
+    }
+    wanted = {"ndcg_cut.10", "recip_rank", "recall.1,5,10,100"}
+    theirs = pytrec_eval.RelevanceEvaluator(table, wanted).evaluate(run)
+    measures = ["ndcg_cut_10", "recip_rank", *(f"recall_{k}" for k in (1, 5, 10, 100))]
+    found = suite(str(path))
+    ours = ranked(found.load("faq"), embed(found.texts("faq")))
+    assert ours == pytest.approx(
+        np.array([[theirs[query][name] for name in measures] for query in table]), abs=1e-12
+    )
+    scores = found.score_test(embed).metrics
+    assert list(scores) == ["ndcg@10", "mrr", "recall@1", "recall@5", "recall@10", "recall@100"]
+    assert list(scores.values()) == pytest.approx(list(100 * ours.mean(axis=0)))
+    assert 0 < scores["recall@10"] < scores["recall@100"] < 100
+    assert max(len(set(scores.values())) for scores in run.values()) < 60, "cosines must tie"
+
+
+def test_figures_by_a_plain_loop(judged: tuple[Path, dict[str, dict[str, int]]]) -> None:
+    path, table = judged
+    names = [json.loads(line)["_id"] for line in (path / "corpus.jsonl").open(encoding="utf-8")]
+    sums = [0.0, 0.0, 0.0]
+    for query, gains in table.items():
+        asked = vector_of(f"question {query[1:]}")
+        names.sort(reverse=True)
+        order = sorted(names, key=lambda name: -cosine(asked, vector_of(f"text {name}")))
+        positive = {name: gain for name, gain in gains.items() if gain > 0}
+        dcg = sum(positive.get(name, 0) / math.log2(at + 2) for at, name in enumerate(order[:10]))
+        best = sorted(positive.values(), reverse=True)[:10]
+        sums[0] += dcg / sum(gain / math.log2(at + 2) for at, gain in enumerate(best))
+        sums[1] += 1 / (1 + min(map(order.index, positive)))
+        sums[2] += len(positive.keys() & set(order[:5])) / len(positive)
+    scores = suite(str(path)).score_test(embed).metrics
+    for name, total in zip(("ndcg@10", "mrr", "recall@5"), sums, strict=True):
+        assert scores[name] == pytest.approx(100 * total / len(table))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_nearest_rows_by_sorting(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "DOCUMENTS_AT_ONCE", 1 + 4 * seed)
+    monkeypatch.setattr(search, "QUERIES_AT_ONCE", 1 + seed)
+    draw = np.random.default_rng(seed)
+    queries, documents = draw.integers(-2, 3, (5, 3)), draw.integers(-2, 3, (60, 3))
+    for count in (1, 7, 60, 99):
+        rows, cosines = nearest(queries, documents, count)
+        assert rows.shape == cosines.shape == (5, min(count, 60))
+        for at, query in enumerate(queries):
+            exact = [cosine(query, each) for each in documents]
+            order = sorted(range(60), key=lambda row: -exact[row])[:count]
+            assert rows[at].tolist() == order
+            assert cosines[at].tolist() == [exact[row] for row in order]
+
+
+@pytest.mark.parametrize(("value", "message"), [(np.nan, "not finite"), (2.0, "constant")])
+def test_vectors_that_cannot_be_searched(value: float, message: str) -> None:
+    with pytest.raises(TrialFailure, match=message):
+        nearest(np.ones((2, 3)), np.full((4, 3), value), 2)
+
+
+# Files
+
+
+def test_three_files_with_a_split_test_and_select(folder: Folder) -> None:
+    found = suite(str(folder()))
+    assert (found.name, found.dev, found.tests) == ("faq", "faq-dev", ("faq",))
+    assert found.load("faq").texts == ["one", "drei", "zwei", "eins"]
+    assert found.load("faq").gains == [{2: 2, 1: 1}]
+    assert found.load("faq-dev").gains == [{1: 1}]
+    assert (found.sentences_dev, found.sentences_test) == (4, 4)
+    assert found.card.protocol == (
+        "3 documents; queries of the test: 1; queries without a relevant document, left out: 1."
+    )
+    assert list(card("faq", found.card.dumped()).headings) == list(found.card.headings)
+    assert found.score_dev(embed) == found.measure("faq-dev", embed).metrics["faq-dev"]
+    for metric in ("faq", "ndcg@10", "mrr"):
+        with pytest.raises(UserError, match="is a test score, and test scores never"):
+            choosing(found, metric)
+
+
+def test_labels_of_the_test_do_not_touch_dev(folder: Folder) -> None:
+    before = suite(str(folder())).score_dev(embed)
+    other = suite(str(folder(relevant_csv=RELEVANT.replace("q1,a,2", "q1,c,3"))))
+    assert other.score_dev(embed) == before
+    changed = suite(str(folder(relevant_csv=RELEVANT.replace("q2,b,1", "q2,c,1"))))
+    assert changed.score_dev(embed) != before
+
+
+def test_without_dev_it_selects_nothing(folder: Folder) -> None:
+    found = suite(str(folder(relevant_csv="query,document\nq1,a\nq2,b\n")))
+    assert [list(gains.values()) for gains in found.load("faq").gains] == [[1], [1]]
+    with pytest.raises(UserError, match='suite "faq" has no dev score'):
+        _ = found.dev
+
+
+def test_without_ids_the_number_of_an_item_is_its_id(folder: Folder) -> None:
+    found = suite(str(folder(
+        queries_csv=None, documents_csv=None, queries_txt="one\ntwo\n", documents_txt="x\n\nz\n",
+        relevant_csv=None, relevant_tsv="query\tdocument\n2\t3\n1\t2\n",
+    )))  # fmt: skip
+    judged = found.load("faq")
+    assert (judged.queries, judged.documents) == (["two", "one"], ["z", " ", "x"])
+    assert judged.gains == [{0: 1}, {1: 1}]
+
+
+def test_other_content_is_another_suite(folder: Folder) -> None:
+    path = str(folder())
+    first = suite(path)
+    assert suite(path) is first, "its data would be read anew for every score"
+    digests = {first.digest()}
+    for files in (
+        {"queries_csv": QUERIES + "q4,four\n"},
+        {"relevant_csv": RELEVANT + "q3,c,1,test"},
+    ):
+        digests.add(suite(str(folder(**files))).digest())
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        ({"queries_csv": None}, "there is no file queries; files whose names end in .jsonl"),
+        ({"documents_csv": None}, "there is no file documents or corpus; files"),
+        ({"relevant_csv": None}, "there is no file relevant or qrels/test; files"),
+        ({"corpus_jsonl": "{}"}, "corpus.jsonl and FAQ/documents.csv are one part of a suite"),
+        ({"queries_csv": "id,text\nq1,x\nq1,y\n"}, 'queries.csv, line 3: the id "q1" stands'),
+        ({"queries_csv": "id,text\n,x\n"}, 'queries.csv, line 2: column "id" holds no id'),
+        ({"queries_csv": "id,name\nq1,x\n"}, 'queries.csv, line 2: column "text" is missing'),
+        ({"queries_csv": "id,text\n"}, "queries.csv holds no text"),
+        ({"relevant_csv": PAIRS + "q1,a\nq1,a\n"}, 'line 3: query "q1" and document "a"'),
+        ({"relevant_csv": PAIRS + "q9,a\n"}, 'line 2: FAQ/queries.csv has no query'),
+        ({"relevant_csv": PAIRS + "q1,z\n"}, 'line 2: FAQ/documents.csv has no document'),
+        ({"relevant_csv": "query,doc\nq1,a\n"}, "line 2: there is no column document or corpus-id"),
+        ({"relevant_csv": SCORED + "q1,a,0.5\n"}, "line 2: the score '0.5' is no whole"),
+        ({"relevant_csv": SCORED + "q1,a,inf\n"}, "line 2: the score 'inf' is no whole"),
+        ({"relevant_csv": SCORED + "q1,a,x\n"}, "line 2: the score 'x' is no whole"),
+        ({"relevant_csv": SCORED + "q1,a,0\n"}, "relevant.csv says of no document"),
+        ({"relevant_csv": RELEVANT + "q1,c,1,dev\n"}, 'line 5: query "q1" is of dev and of test'),
+        ({"qrels__dev_tsv": "query-id\tcorpus-id\n"}, "FAQ/qrels/dev.tsv says of no document"),
+    ],
+)  # fmt: skip
+def test_what_is_no_suite_is_refused(
+    folder: Folder, files: dict[str, str | None], sentence: str
+) -> None:
+    path = folder(**files)
+    if "qrels__dev_tsv" in files:
+        (path / "relevant.csv").write_text(PAIRS + "q1,a\n")
+    with pytest.raises(UserError) as error:
+        suite(str(path))
+    assert sentence.replace("FAQ", str(path)) in str(error.value)
+
+
+def test_a_shipped_name_and_a_missing_folder_are_refused(folder: Folder) -> None:
+    path = folder()
+    with pytest.raises(UserError, match="the name of a shipped one; rename the folder"):
+        suite(str(path.rename(path.with_name("sts"))))
+    with pytest.raises(UserError, match="or of a folder with queries is valid"):
+        check_name(str(path))
+
+
+# Searches, sweeps and other machines
+
+SPACE = """\
+suite: {suite}
+select: {{metric: dev}}
+search: {{seeds: [42]}}
+final: {{seeds: [0]}}
+encoders: [tiny-bert]
+set: {{sentences: graded-sentences, max_steps: 4, batch_size: 8, evaluation_interval: 2}}
+methods: {{simcse: {{grid: {{learning_rate: [1e-4, 5e-3]}}}}}}
+"""
+
+
+@pytest.mark.slow
+def test_dev_selects_in_a_sweep(
+    folder: Folder, tmp_path: Path, serially: Callable[..., Answer]
+) -> None:
+    """NDCG@10 of the dev queries chooses; the test is measured once, for the chosen values."""
+    space, names = tmp_path / "space.yaml", ("door", "key", "table", "window", "garden", "fish")
+    path = folder(
+        queries_csv="id,text\n" + "".join(f"{n},where is the {n}?\n" for n in names),
+        documents_csv="id,text\n"
+        + "".join(f"{n},a {n} is over there\n{n}2,is this a {n}\n" for n in names),
+        relevant_csv="query,document,split\n"
+        + "".join(f"{n},{n},{'dev' if at % 2 else 'test'}\n" for at, n in enumerate(names)),
+    )
+    space.write_text(SPACE.format(suite=path), encoding="utf-8")
+    answer = serially(space, "--store", tmp_path / "store")
+    assert answer.code == 0, answer.err
+    assert "NDCG@10" in answer.out
+    records = list(Store(tmp_path / "store").read().records())
+    tried = [record for record in records if record.role == "search"]
+    [final] = [record for record in records if record.role == "final"]
+    assert len(tried) == 2
+    for record in records:
+        assert (record.suite, record.selected_by, list(record.dev)) == (
+            "faq", "faq-dev", ["faq-dev"],
+        )  # fmt: skip
+        assert 0 < record.dev["faq-dev"] <= 100
+    assert not any(record.test for record in tried)
+    assert {"ndcg@10", "mrr", "recall@1"} < final.test.keys()
+    assert len({record.dev["faq-dev"] for record in tried}) == 2
+    best = max(tried, key=lambda record: record.dev["faq-dev"])
+    assert final.configuration["learning_rate"] == best.configuration["learning_rate"]
+
+
+def test_a_space_cannot_select_by_a_folder_without_dev(folder: Folder, tmp_path: Path) -> None:
+    path, space = folder(relevant_csv="query,document\nq1,a\n"), tmp_path / "space.yaml"
+    space.write_text(SPACE.format(suite=path), encoding="utf-8")
+    with pytest.raises(UserError, match=r'space\.yaml, line 1.*suite "faq" has no dev score'):
+        load_space(space)
+
+
+def test_the_files_travel_and_are_in_the_key(folder: Folder) -> None:
+    values = {"encoder": "tiny-bert", "sentences": "graded-sentences"}
+
+    def trial() -> Trial:
+        return Trial("simcse", {**values, "suite": str(folder().parent / "faq")}, seed=0)
+
+    path = folder(documents_csv=DOCUMENTS.replace("drei", "trois"))
+    before = key(Trial("simcse", {**values, "suite": str(path)}, seed=0))
+    sent = {file.path for file in file_list(trial()).files}
+    assert {str(path / f"{name}.csv") for name in ("queries", "documents", "relevant")} <= sent
+    assert key(trial()) != before
