@@ -83,6 +83,8 @@ def cell(name: str, setting: str, folder: Path, corpora: Mapping[str, str]) -> s
     given: dict[str, Any] = {**models, **corpora}
     if name == "clsr":
         given["pairs"] = corpora["triplets"]
+    if name == "prompteol":
+        given["template"] = "{s} ."  # the last token of a small decoder sees few behind a sentence
     try:
         attempt(name, setting, given)
     except UserError as error:

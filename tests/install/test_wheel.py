@@ -27,8 +27,8 @@ SHIPPED = {
 """Folder of the checkout -> its place in the wheel"""
 METHODS = {
     "clsr", "consert", "ct", "d2cse", "dcpcse", "diffaug", "diffcse", "esimcse", "flow", "glove",
-    "isbert", "pooling", "promptbert", "rankcse", "sbert", "scored_pairs", "sentence_transformer",
-    "simcse", "whitening",
+    "isbert", "pooling", "promptbert", "prompteol", "rankcse", "sbert", "scored_pairs",
+    "sentence_transformer", "simcse", "whitening",
 }  # fmt: skip
 BUILD_SECONDS, COMMAND_SECONDS = 600, 600
 

@@ -71,7 +71,8 @@ def settings() -> Iterator[Any]:
         given = registry.load(name).config_type.model_fields
         if "max_steps" in given:
             for setting in get_args(given["setting"].annotation):
-                yield pytest.param(name, {"setting": setting}, id=f"{name}-{setting}")
+                if (name, setting) != ("prompteol", "unsup"):  # which trains nothing
+                    yield pytest.param(name, {"setting": setting}, id=f"{name}-{setting}")
     for name, values in VARIANTS:
         shown = "-".join(str(value) for value in values.values())
         yield pytest.param(name, values, id=f"{name}-{shown}")
