@@ -29,6 +29,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("scored_pairs", {"objective": "cosent"}),
     ("ct", {"negatives": 4}),
     ("rankcse", {}),
+    ("sncse", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("prompteol", {"setting": "sup", "lora_rank": 2}),

@@ -28,7 +28,7 @@ SHIPPED = {
 METHODS = {
     "clsr", "consert", "ct", "d2cse", "dcpcse", "diffaug", "diffcse", "esimcse", "flow", "glove",
     "isbert", "pooling", "promptbert", "prompteol", "rankcse", "sbert", "scored_pairs",
-    "sentence_transformer", "simcse", "whitening",
+    "sentence_transformer", "simcse", "sncse", "whitening",
 }  # fmt: skip
 BUILD_SECONDS, COMMAND_SECONDS = 600, 600
 
