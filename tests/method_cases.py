@@ -25,6 +25,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("consert", {"first_view": "token-cutoff", "second_view": "feature-cutoff"}),
     ("consert", {"first_view": "dropout", "second_view": "none"}),
     ("sbert", {}),
+    ("angle", {}),
     ("scored_pairs", {}),
     ("scored_pairs", {"objective": "cosent"}),
     ("ct", {"negatives": 4}),
