@@ -31,6 +31,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("ct", {"negatives": 4}),
     ("rankcse", {}),
     ("sncse", {}),
+    ("mixcse", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("prompteol", {"setting": "sup", "lora_rank": 2}),

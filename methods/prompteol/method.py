@@ -10,8 +10,7 @@ from harness.choices import SENTENCE
 from harness.data.tokens import Template, piece_ids
 from harness.encoders.backbone import last_positions
 from harness.losses.info_nce import info_nce
-from harness.plugin import Stage, TextBatch
-from harness.plugin.kit import Kit
+from harness.plugin import Kit, Stage, TextBatch
 
 from . import Config, Declaration
 
