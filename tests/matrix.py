@@ -72,6 +72,16 @@ def rows() -> Iterator[tuple[str, str]]:
             yield name, setting
 
 
+def trained_rows() -> Iterator[tuple[str, str]]:
+    """Every method that trains, in each setting in which it does."""
+    for name, setting in rows():
+        plugin = registry.load(name)
+        if "max_steps" in plugin.config_type.model_fields:
+            config = resolve(plugin, {"setting": setting, "encoder": "tiny-bert"})
+            if plugin.declare(config).stages:
+                yield name, setting
+
+
 def column(folder: Path, corpora: Mapping[str, str]) -> dict[str, str]:
     """What becomes of every method and setting on the model in a folder."""
     return {f"{name} {setting}": cell(name, setting, folder, corpora) for name, setting in rows()}
