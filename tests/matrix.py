@@ -72,6 +72,16 @@ def rows() -> Iterator[tuple[str, str]]:
             yield name, setting
 
 
+def trained_rows() -> Iterator[tuple[str, str]]:
+    """Every method that trains, in each setting in which it does."""
+    for name, setting in rows():
+        plugin = registry.load(name)
+        if "max_steps" in plugin.config_type.model_fields:
+            config = resolve(plugin, {"setting": setting, "encoder": "tiny-bert"})
+            if plugin.declare(config).stages:
+                yield name, setting
+
+
 def column(folder: Path, corpora: Mapping[str, str]) -> dict[str, str]:
     """What becomes of every method and setting on the model in a folder."""
     return {f"{name} {setting}": cell(name, setting, folder, corpora) for name, setting in rows()}
@@ -83,6 +93,8 @@ def cell(name: str, setting: str, folder: Path, corpora: Mapping[str, str]) -> s
     given: dict[str, Any] = {**models, **corpora}
     if name == "clsr":
         given["pairs"] = corpora["triplets"]
+    if name == "prompteol":
+        given["template"] = "{s} ."  # the last token of a small decoder sees few behind a sentence
     try:
         attempt(name, setting, given)
     except UserError as error:

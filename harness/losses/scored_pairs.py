@@ -21,7 +21,12 @@ def cosent(first: Tensor, second: Tensor, scores: Tensor, *, scale: float) -> Te
     all scores are equal.
     """
     cosines = functional.cosine_similarity(first.float(), second.float())
-    differences = scale * (cosines[None, :] - cosines[:, None])  # [i, j] = cos_j - cos_i
+    return ordering(cosines, scores, scale=scale)
+
+
+def ordering(similarities: Tensor, scores: Tensor, *, scale: float) -> Tensor:
+    """The same of any similarities in the place of cosines: (items,)."""
+    differences = scale * (similarities[None, :] - similarities[:, None])  # [i, j]: s_j - s_i
     ordered = scores[:, None] > scores[None, :]
     # The 0 is the 1 of log(1 + ...); logsumexp does not overflow. A choice of the ordered ones by
     # their places would let the CPU wait for their number.

@@ -39,6 +39,8 @@ PUBLISHED_SHAPES = {
     "voidism/diffcse-bert-base-uncased-sts": BASE,
     "sentence-transformers/all-MiniLM-L6-v2": Shape(6, 384, 1536, 30522, 12),
     "mistralai/Mistral-7B-v0.1": Shape(32, 4096, 14336, 32000, 32, 0.25, gated=True),
+    "huggyllama/llama-7b": Shape(32, 4096, 11008, 32000, 32, gated=True),
+    "Qwen/Qwen2.5-0.5B": Shape(24, 896, 4864, 151936, 14, 2 / 14, gated=True),
 }
 """Model of the papers -> its sizes, for plans on machines that do not have it"""
 SIZES = {

@@ -31,6 +31,8 @@ PUBLISHED_WEIGHTS = {
     "roberta-base": (124_055_040, FLOAT32),
     "roberta-large": (354_310_144, FLOAT32),
     "mistralai/Mistral-7B-v0.1": (7_110_660_096, BF16),
+    "huggyllama/llama-7b": (6_607_343_616, FLOAT32),
+    "Qwen/Qwen2.5-0.5B": (494_032_768, BF16),
 }
 """Encoder of a shipped space -> its weights without a pooler (dcpcse.md, section 1.3), and bytes
 of one of them as it is stored, for plans on machines that do not have it"""

@@ -26,9 +26,9 @@ SHIPPED = {
 }
 """Folder of the checkout -> its place in the wheel"""
 METHODS = {
-    "clsr", "consert", "ct", "d2cse", "dcpcse", "diffaug", "diffcse", "esimcse", "flow", "glove",
-    "isbert", "pooling", "promptbert", "rankcse", "sbert", "scored_pairs", "sentence_transformer",
-    "simcse", "whitening",
+    "angle", "clsr", "consert", "ct", "d2cse", "dcpcse", "diffaug", "diffcse", "esimcse", "flow",
+    "glove", "isbert", "mixcse", "pooling", "promptbert", "prompteol", "rankcse", "sbert",
+    "scored_pairs", "sentence_transformer", "simcse", "sncse", "whitening",
 }  # fmt: skip
 BUILD_SECONDS, COMMAND_SECONDS = 600, 600
 

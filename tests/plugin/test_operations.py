@@ -25,6 +25,7 @@ CASES = [
     *((f"{name} {setting}", {}) for name, setting in rows() if name in TRAINED),
     ("simcse unsup", {"masked_language_weight": 0.1}),
     ("simcse unsup", {"lora_rank": 4}),
+    ("angle sup", {"scored_pairs": None}),
     ("consert sup", {"first_view": "adversarial"}),
     ("dcpcse unsup", {"mlm": True}),
     ("dcpcse sup", {"prompts": "shallow", "template": TEMPLATE}),

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModel, BertConfig, MistralConfig, PretrainedConfig, RobertaConfig
+from transformers import (
+    AutoModel,
+    BertConfig,
+    LlamaConfig,
+    MistralConfig,
+    PretrainedConfig,
+    Qwen2Config,
+    RobertaConfig,
+)
 
 from harness.errors import NotHere, UserError
 from harness.plugin.kit import Kit
@@ -30,6 +38,10 @@ LARGE = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16
     "intermediate_size": 4096
 }
 ROBERTA = {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1}
+QWEN = {
+    "hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14,
+    "num_key_value_heads": 2, "intermediate_size": 4864,
+}  # fmt: skip
 
 
 def trial(method: str, **values: Any) -> Trial:
@@ -97,6 +109,8 @@ def test_each_worker_has_its_shard(values: dict[str, Any], trained: float, held:
         ("roberta-base", RobertaConfig(**ROBERTA)),
         ("roberta-large", RobertaConfig(**ROBERTA, **LARGE)),
         ("mistralai/Mistral-7B-v0.1", MistralConfig()),
+        ("huggyllama/llama-7b", LlamaConfig()),
+        ("Qwen/Qwen2.5-0.5B", Qwen2Config(**QWEN)),
     ],
 )
 def test_published_sizes_are_those_of_transformers(encoder: str, config: PretrainedConfig) -> None:

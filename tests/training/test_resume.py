@@ -28,6 +28,7 @@ from harness.training.saved_state import Checkpoint
 from harness.trials.record import Record
 from harness.trials.run import CHECKPOINT, GIVE_WAY, attempt
 from harness.trials.trial import Trial
+from tests.matrix import trained_rows
 from tests.sweeping import write_few_pairs
 
 pytestmark = pytest.mark.slow
@@ -67,11 +68,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 
 def settings() -> Iterator[Any]:
     """Every method that trains, in each of its settings, and the variants above."""
-    for name in sorted(registry.sources()):
-        given = registry.load(name).config_type.model_fields
-        if "max_steps" in given:
-            for setting in get_args(given["setting"].annotation):
-                yield pytest.param(name, {"setting": setting}, id=f"{name}-{setting}")
+    for name, setting in trained_rows():
+        yield pytest.param(name, {"setting": setting}, id=f"{name}-{setting}")
     for name, values in VARIANTS:
         shown = "-".join(str(value) for value in values.values())
         yield pytest.param(name, values, id=f"{name}-{shown}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -27,6 +27,7 @@ from harness.training.parameters import trainable
 from harness.training.progress import Outcome
 from harness.training.steps import Steps
 from tests.kits import KitFor
+from tests.matrix import trained_rows
 
 WAITING = {
     "aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::_unique2",
@@ -64,11 +65,8 @@ OPTIONS = [
 
 def settings() -> Iterator[Any]:
     """Every method that trains, in each of its settings."""
-    for name in sorted(registry.sources()):
-        fields = registry.load(name).config_type.model_fields
-        if "max_steps" in fields:
-            for setting in get_args(fields["setting"].annotation):
-                yield pytest.param(name, setting, {}, id=f"{name}-{setting}")
+    for name, setting in trained_rows():
+        yield pytest.param(name, setting, {}, id=f"{name}-{setting}")
     for name, setting, values in OPTIONS:
         yield pytest.param(name, setting, values, id=f"{name}-{'-'.join(values.values())}")
 

@@ -1,0 +1,190 @@
+"""AnglE against angle.md."""
+
+import cmath
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import harness
+from harness.errors import UserError
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
+from harness.training.feeding import made, stage_streams
+from tests.families import FAMILIES
+from tests.sweeping import write_few_pairs
+
+KitFor = Callable[..., Kit]
+PLUGIN = registry.load("angle")
+functions = PLUGIN.method.losses.__globals__
+Vectors = list[list[float]]
+
+
+def cosine(left: list[float], right: list[float]) -> float:
+    product = sum(a * b for a, b in zip(left, right, strict=True))
+    return product / (norm(left) * norm(right))
+
+
+def norm(vector: list[float]) -> float:
+    return math.sqrt(sum(value * value for value in vector))
+
+
+def quotients(left: list[float], right: list[float]) -> float:
+    """Section 1.3 with complex numbers: |sum of the parts of z / w, over the ratio of norms|."""
+    half = len(left) // 2
+    z, w = (
+        [complex(*each) for each in zip(v[:half], v[half:], strict=True)] for v in (left, right)
+    )
+    square = sum(abs(each) ** 2 for each in w)
+    shares = [a * b.conjugate() / square for a, b in zip(z, w, strict=True)]
+    ratio = norm(left) / norm(right)
+    return abs(sum(each.real + each.imag for each in shares) / ratio)
+
+
+def ordering(similarities: list[float], scores: list[float], scale: float) -> float:
+    """Section 1.1."""
+    total = 1.0
+    for near, high in zip(similarities, scores, strict=True):
+        for far, low in zip(similarities, scores, strict=True):
+            total += math.exp(scale * (far - near)) if high > low else 0.0
+    return math.log(total)
+
+
+def in_batch(first: Vectors, second: Vectors, positive: list[bool], scale: float) -> float:
+    """Section 1.2, for pairs."""
+    texts, count, total = [*first, *second], len(first), 0.0
+    for number, text in enumerate(texts):
+        if positive[number % count]:
+            terms = {
+                other: math.exp(scale * cosine(text, texts[other]))
+                for other in range(2 * count)
+                if other != number
+            }
+            total -= math.log(terms[(number + count) % (2 * count)] / sum(terms.values()))
+    return total / (2 * count)
+
+
+def nce(anchors: Vectors, candidates: Vectors, scale: float) -> float:
+    total = 0.0
+    for number, anchor in enumerate(anchors):
+        terms = [math.exp(scale * cosine(anchor, each)) for each in candidates]
+        total -= math.log(terms[number] / sum(terms))
+    return total / len(anchors)
+
+
+def test_the_quotients_are_those_of_complex_numbers() -> None:
+    """Of one dimension: its angle is the difference of the angles, and its length is 1."""
+    z, w = cmath.rect(2.0, 1.1), cmath.rect(0.5, 0.4)
+    turned = cmath.rect(1.0, 0.7)
+    found = quotients([z.real, z.imag], [w.real, w.imag])
+    assert found == pytest.approx(turned.real + turned.imag)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_losses_are_their_formulas(seed: int) -> None:
+    """And the gradient of the angle loss is that of the plain loop."""
+    torch.manual_seed(seed)
+    first, second = torch.randn(2, 5, 6, dtype=torch.float64)
+    scores = torch.randint(4, (5,)).double()
+    u, v = first.tolist(), second.tolist()
+    found = functions["in_batch"](first, second, scores >= 2, scale=3.0).item()
+    assert found == pytest.approx(in_batch(u, v, (scores >= 2).tolist(), 3.0), rel=1e-5)
+
+    def looped(changed: Tensor) -> float:
+        pairs = zip(changed.tolist(), v, strict=True)
+        return ordering([quotients(*pair) for pair in pairs], scores.tolist(), 1.5)
+
+    given = first.clone().requires_grad_()
+    loss = functions["angle"](given, second, scores, scale=1.5)
+    assert loss.item() == pytest.approx(looped(first), rel=1e-5)
+    loss.backward()
+    for place in ((0, 0), (2, 5), (4, 3)):
+        step = torch.zeros_like(first)
+        step[place] = 1e-6
+        slope = (looped(first + step) - looped(first - step)) / 2e-6
+        assert float(given.grad[place]) == pytest.approx(slope, rel=1e-3, abs=1e-5)
+
+
+def texts_of(kit: Kit, method: Any, count: int) -> list[Any]:
+    (stage,) = kit.declared.stages
+    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    return [next(batches) for _ in range(count)]
+
+
+@FAMILIES
+def test_losses_of_scored_pairs(kit_for: KitFor, pairs: Path) -> None:
+    corpus = f"{pairs}?first=premise&second=hypothesis&score=label"
+    kit = kit_for("angle", scored_pairs=corpus, batch_size=6, angle_scale=2.0, positive_score=1.5)
+    method = kit.build().eval()
+    for batch in texts_of(kit, method, 3):
+        texts = batch["pairs"]
+        found = method.losses(batch, kit.declared.stages[0])
+        vectors = method.embed(texts).detach().double().tolist()
+        u, v, scores = vectors[0::2], vectors[1::2], texts.labels.tolist()
+        together = [*zip(u, v, strict=True)]
+        expected = {
+            "cosine": ordering([cosine(*pair) for pair in together], scores, 20.0),
+            "in-batch": in_batch(u, v, [score >= 1.5 for score in scores], 20.0),
+            "angle": ordering([quotients(*pair) for pair in together], scores, 2.0),
+        }
+        for name, value in expected.items():
+            assert found[name].item() == pytest.approx(value, rel=1e-4), name
+
+
+@FAMILIES
+def test_losses_of_triplets(kit_for: KitFor) -> None:
+    """An entailment is a pair of score 1, a contradiction one of score 0."""
+    kit = kit_for("angle", batch_size=6)
+    method = kit.build().eval()
+    for batch in texts_of(kit, method, 3):
+        found = method.losses(batch, kit.declared.stages[0])
+        vectors = method.embed(batch["pairs"]).detach().double().tolist()
+        anchors, near, far = vectors[0::3], vectors[1::3], vectors[2::3]
+        together = [*zip([*anchors, *anchors], [*near, *far], strict=True)]
+        scores = [1.0] * len(near) + [0.0] * len(far)
+        contrast = (nce(anchors, near, 20.0) + nce(anchors, [*near, *far], 20.0)) / 2
+        expected = {
+            "cosine": ordering([cosine(*pair) for pair in together], scores, 20.0),
+            "in-batch": contrast,
+            "angle": ordering([quotients(*pair) for pair in together], scores, 1.0),
+        }
+        for name, value in expected.items():
+            assert found[name].item() == pytest.approx(value, rel=1e-4), name
+
+
+def test_a_weight_of_0_leaves_a_loss_out(kit_for: KitFor) -> None:
+    kit = kit_for("angle", cosine_weight=0, in_batch_weight=30)
+    assert kit.declared.stages[0].losses == {"in-batch": 30.0, "angle": 1.0}
+    assert (
+        kit.config == kit_for("angle", cosine_weight=0, in_batch_weight=30, cosine_scale=3).config
+    )
+
+
+def test_pairs_without_scores_are_refused(pairs: Path) -> None:
+    declared = PLUGIN.declare(resolve(PLUGIN, {"scored_pairs": str(pairs)}))
+    with pytest.raises(UserError, match=r"scored_pairs asks for scored pairs, .* has labelled pai"):
+        declared.check()
+
+
+def test_published_values() -> None:
+    config = resolve(PLUGIN, {})
+    assert (config.cosine_weight, config.in_batch_weight, config.angle_weight) == (1, 1, 1)
+    assert (config.cosine_scale, config.in_batch_scale, config.angle_scale) == (20, 20, 1)
+    assert (config.learning_rate, config.batch_size, config.max_length) == (5e-5, 128, 128)
+    assert round(config.warmup_ratio * config.epochs * 275_601 / 128) == 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scored", [None, "graded-scored-pairs"])
+def test_a_run(tmp_path: Path, scored: str | None) -> None:
+    record = harness.run(
+        "angle", encoder="tiny-bert", suite=str(write_few_pairs(tmp_path)), batch_size=16,
+        triplets="graded-triplets", scored_pairs=scored, max_steps=4, evaluation_interval=2,
+        precision="fp32", store=tmp_path / "store",
+    )  # fmt: skip
+    assert (record.status, record.steps) == ("finished", 4)

@@ -1,0 +1,171 @@
+"""PromptEOL against prompteol.md."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
+
+import harness
+from harness.data.tokens import Template, load_tokenizer, piece_ids
+from harness.encoders.low_rank import MARK
+from harness.errors import UserError
+from harness.evaluation.embedder import Embedder
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
+from harness.training.feeding import made, stage_streams
+from tests.architectures import save
+from tests.sweeping import write_few_pairs
+
+KitFor = Callable[..., Kit]
+PLUGIN = registry.load("prompteol")
+TEXTS = ["the old farmer sees the river", "a cat", "she walks slowly"]
+DEMONSTRATION = '"the dog runs." in a word:"dog". "{s}" in a word:"'
+
+
+def prompt(tokenizer: Any, **values: Any) -> Template:
+    found: Template = PLUGIN.method.training_template(resolve(PLUGIN, values), tokenizer)
+    return found
+
+
+@pytest.fixture(scope="module", params=["Llama", "Qwen2", "Gemma 3", "Mistral"])
+def decoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random decoder of a family, whose last token sees all others in every layer."""
+    folder = tmp_path_factory.mktemp("decoders") / "decoder"
+    return save(request.param, folder, sliding_window=64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("template", [None, DEMONSTRATION])
+def test_embedding_is_the_state_of_the_last_token(
+    kit_for: KitFor, decoder: Path, template: str | None
+) -> None:
+    """The whole text goes through transformers at once, one sentence at a time."""
+    values = {} if template is None else {"template": template}
+    kit = kit_for("prompteol", encoder=str(decoder), tidied=False, **values)
+    found = Embedder(kit.build().eval(), kit)(TEXTS)
+    model, tokenizer = AutoModel.from_pretrained(decoder), AutoTokenizer.from_pretrained(decoder)
+    for text, vector in zip(TEXTS, found, strict=True):
+        whole = kit.config.template.replace("{s}", text)
+        with torch.no_grad():
+            states = model.eval()(**tokenizer(whole, return_tensors="pt")).last_hidden_state
+        assert torch.allclose(torch.as_tensor(vector), states[0, -1], atol=1e-5)
+
+
+def test_pieces_are_those_of_a_running_text(byte_roberta: Path) -> None:
+    """Of bytes, where a space in front of a sentence belongs to its first piece."""
+    tokenizer = load_tokenizer(str(byte_roberta))
+    for template in ('This sentence : "{s}" means in one word:"', "say: {s} : in one word"):
+        found = prompt(tokenizer, template=template)
+        space = " " if found.leading_space else ""
+        pieces = piece_ids(tokenizer, [f"{space}old farmer"])[0]
+        whole = piece_ids(tokenizer, [template.replace("{s}", "old farmer")])[0]
+        assert [*found.begin[1:], *pieces, *found.end] == whole
+        assert found.begin[0] == tokenizer.cls_token_id
+        assert found.leading_space is template.startswith("say")
+
+
+def test_no_space_stands_in_front_of_what_follows() -> None:
+    """A tokenizer like Llama's marks the beginning of every text that it is given."""
+    letters = [*'▁abcdefghijklmnopqrstuvwxyzT:"', "<s>"]
+    backend = Tokenizer(
+        models.BPE(vocab={letter: number for number, letter in enumerate(letters)}, merges=[])
+    )
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    backend.decoder = decoders.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, cls_token="<s>")
+    found = prompt(tokenizer)
+    whole = piece_ids(tokenizer, ['This sentence : "a" means in one word:"'])[0]
+    assert [*found.begin[1:], letters.index("a"), *found.end] == whole
+    assert not found.leading_space
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("", ""),
+        ("a cat", "a cat."),
+        ("a cat.", "a cat."),
+        ("a cat?", "a cat."),
+        ('the "cat"', "the 'cat'"),
+        ('the "cat" sat', "the 'cat' sat."),
+        ("a cat!", "a cat!."),
+    ],
+)
+def test_test_sentences_are_tidied(kit_for: KitFor, text: str, read: str) -> None:
+    assert kit_for("prompteol").build().test_text(text) == read
+    assert kit_for("prompteol", tidied=False).build().test_text(text) == text
+
+
+def info_nce(anchors: Any, positives: Any, negatives: Any) -> float:
+    """Section 1, word by word; the vectors are lists."""
+
+    def cosine(left: list[float], right: list[float]) -> float:
+        product = sum(a * b for a, b in zip(left, right, strict=True))
+        return product / math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
+
+    total = 0.0
+    for number, anchor in enumerate(anchors):
+        terms = [math.exp(cosine(anchor, each) / 0.05) for each in (*positives, *negatives)]
+        total -= math.log(terms[number] / sum(terms))
+    return total / len(anchors)
+
+
+@pytest.mark.slow
+def test_the_loss_of_a_batch(kit_for: KitFor, decoder: Path) -> None:
+    kit = kit_for("prompteol", setting="sup", encoder=str(decoder), batch_size=6)
+    method = kit.build().eval()
+    (stage,) = kit.declared.stages
+    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    for _ in range(3):
+        batch = next(batches)
+        vectors = method.embed(batch["contrastive"]).detach().double().tolist()
+        expected = info_nce(vectors[0::3], vectors[1::3], vectors[2::3])
+        found = method.losses(batch, stage)["contrastive"].item()
+        assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_only_low_rank_changes_train(kit_for: KitFor) -> None:
+    """And without training there is no stage."""
+    assert kit_for("prompteol").declared.stages == []
+    method = kit_for("prompteol", setting="sup").build()
+    for name, parameter in method.named_parameters():
+        assert parameter.requires_grad is (MARK in name), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ["unsup", "sup"])
+def test_a_run(decoder: Path, tmp_path: Path, setting: str) -> None:
+    store = tmp_path / "store"
+    record = harness.run(
+        "prompteol", setting=setting, encoder=str(decoder), suite=str(write_few_pairs(tmp_path)),
+        triplets="graded-triplets", batch_size=8, max_steps=3, lora_rank=2, store=store,
+    )  # fmt: skip
+    assert record.status == "finished"
+    assert record.steps == (3 if setting == "sup" else 0)
+
+
+def test_published_values() -> None:
+    config = resolve(PLUGIN, {"setting": "sup", "encoder": "tiny-bert"})
+    assert (config.lora_rank, config.lora_alpha, config.learning_rate) == (64, 16, 5e-4)
+    assert (config.batch_size, config.epochs, config.max_length) == (256, 1, 32)
+    assert (config.temperature, config.evaluation_interval) == (0.05, 50)
+    assert round(config.warmup_ratio * 275_601 / 256) == 100
+    assert config.template == 'This sentence : "{s}" means in one word:"'
+
+
+def test_without_training_its_fields_change_nothing() -> None:
+    changed = {"learning_rate": 1.0, "lora_rank": 4, "max_length": 9, "decoder_pooling": "mean"}
+    assert resolve(PLUGIN, changed) == resolve(PLUGIN, {})
+    assert resolve(PLUGIN, {"tidied": False}) != resolve(PLUGIN, {})
+
+
+@pytest.mark.parametrize("template", ["no sentence", "{s} and {s}", "it ends with {s}"])
+def test_a_template_without_a_place_is_refused(template: str) -> None:
+    with pytest.raises(UserError, match=r"a prompt has one \{s\}, and something behind it"):
+        resolve(PLUGIN, {"template": template})

@@ -1,0 +1,172 @@
+"""SNCSE against sncse.md."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import harness
+from harness.data.tokens import piece_ids
+from harness.errors import UserError
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
+from harness.training.feeding import made, stage_streams
+from tests.families import FAMILIES
+from tests.sweeping import write_few_pairs
+
+KitFor = Callable[..., Kit]
+PLUGIN = registry.load("sncse")
+bidirectional_margin = PLUGIN.method.losses.__globals__["bidirectional_margin"]
+Vectors = list[list[float]]
+
+
+def cosine(left: list[float], right: list[float]) -> float:
+    product = sum(a * b for a, b in zip(left, right, strict=True))
+    return product / math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
+
+
+def margin(first: Vectors, second: Vectors, negated: Vectors, low: float, high: float) -> float:
+    """Section 1, word by word."""
+    total = 0.0
+    for one, other, negation in zip(first, second, negated, strict=True):
+        difference = cosine(one, negation) - cosine(one, other)
+        total += max(0.0, difference + low) + max(0.0, -difference - high)
+    return total / len(first)
+
+
+def info_nce(first: Vectors, second: Vectors) -> float:
+    total = 0.0
+    for number, one in enumerate(first):
+        terms = [math.exp(cosine(one, other) / 0.05) for other in second]
+        total -= math.log(terms[number] / sum(terms))
+    return total / len(first)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_margin_and_its_gradient(seed: int) -> None:
+    """Against a plain loop, and its gradient against differences of it."""
+    torch.manual_seed(seed)
+    near = torch.randn(5, 4, dtype=torch.float64)
+    views = [near + spread * torch.randn(5, 4, dtype=torch.float64) for spread in (0.1, 0.2, 0.5)]
+
+    def looped(first: Tensor) -> float:
+        return margin(first.tolist(), views[1].tolist(), views[2].tolist(), 0.1, 0.3)
+
+    given = views[0].clone().requires_grad_()
+    loss = bidirectional_margin(given, *views[1:], smallest=0.1, largest=0.3)
+    assert loss.item() == pytest.approx(looped(views[0]), rel=1e-5)
+    loss.backward()
+    for place in ((0, 0), (2, 3), (4, 1)):
+        step = torch.zeros_like(near)
+        step[place] = 1e-6
+        slope = (looped(views[0] + step) - looped(views[0] - step)) / 2e-6
+        assert float(given.grad[place]) == pytest.approx(slope, rel=1e-3, abs=1e-6)
+
+
+def test_the_margin_is_0_in_its_range() -> None:
+    """Of the difference of cosines, from smallest to largest."""
+    anchor = torch.tensor([[1.0, 0.0]])
+
+    def loss(cosine: float) -> float:
+        negated = torch.tensor([[cosine, math.sqrt(1 - cosine**2)]])
+        return float(bidirectional_margin(anchor, anchor, negated, smallest=0.1, largest=0.3))
+
+    assert loss(0.8) == loss(0.72) == 0
+    assert loss(0.95) == pytest.approx(0.05, abs=1e-6)
+    assert loss(0.5) == pytest.approx(0.2, abs=1e-6)
+
+
+@FAMILIES
+@pytest.mark.usefixtures("equal_views")
+def test_losses_of_a_batch(kit_for: KitFor, sentences: Path, tmp_path: Path) -> None:
+    """Each text is put into its template by hand, and read alone."""
+    lines = sentences.read_text().splitlines()
+    own = {line: f"{line} slowly" for line in lines[::2]}
+    file = tmp_path / "negations.txt"
+    file.write_text("".join(f"{json.dumps(pair)}\n" for pair in own.items()))
+    kit = kit_for("sncse", negations=str(file), max_length=60, batch_size=6)
+    method = kit.build().eval()
+    (stage,) = kit.declared.stages
+    assert stage.losses == {"contrastive": 1.0, "margin": kit.config.margin_weight}
+    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+
+    def vector(text: str, template: Any) -> list[float]:
+        pieces = [*template.begin, *piece_ids(method.tokenizer, [text])[0], *template.end]
+        with torch.no_grad():
+            states = method.encoder.model(torch.tensor([pieces])).last_hidden_state[0]
+            found = method.head(states[pieces.index(method.tokenizer.mask_token_id)])
+        return list(found.double().tolist())
+
+    for _ in range(3):
+        batch = next(batches)
+        found = method.losses(batch, stage)
+        read = [lines[item] for item in batch["contrastive"].items.tolist()]
+        first = [vector(text, method.template) for text in read]
+        second = [vector(text, method.second_template) for text in read]
+        negated = [vector(own.get(text, f"Not {text}"), method.second_template) for text in read]
+        assert found["contrastive"].item() == pytest.approx(info_nce(first, second), rel=1e-3)
+        expected = margin(first, second, negated, 0.1, 0.3)
+        assert found["margin"].item() == pytest.approx(expected, rel=1e-3, abs=1e-6)
+
+
+def test_embedding_is_the_state_at_the_mask(kit_for: KitFor) -> None:
+    kit = kit_for("sncse")
+    method = kit.build().eval()
+    (stage,) = kit.declared.stages
+    texts = next(made(method, stage, stage_streams(method, kit, stage, seed=0), 0))["contrastive"]
+    states = method.encoder(texts)
+    masked = states[texts.input_ids == method.tokenizer.mask_token_id]
+    assert torch.allclose(method.embed(texts), masked, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"), [("a cat", "a cat ."), ("a cat. ", "a cat."), ("", ""), ("why?", "why?")]
+)
+def test_a_test_sentence_ends_with_a_stop(kit_for: KitFor, text: str, read: str) -> None:
+    assert kit_for("sncse").build().test_text(text) == read
+
+
+@pytest.mark.parametrize("line", ["no json", '["one"]', '["one", 2]', '{"one": "two"}'])
+def test_a_wrong_line_is_named(kit_for: KitFor, tmp_path: Path, line: str) -> None:
+    file = tmp_path / "negations.txt"
+    file.write_text(f'["a cat", "no cat"]\n{line}\n')
+    with pytest.raises(UserError, match=r'negations\.txt, line 2: \["SENTENCE", "ITS NEGATION"\]'):
+        kit_for("sncse", negations=str(file)).build()
+
+
+def test_margins_in_the_wrong_order_are_refused() -> None:
+    with pytest.raises(UserError, match="smallest_margin must not be above largest_margin"):
+        resolve(PLUGIN, {"smallest_margin": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("encoder", "rate", "batch_size", "weight"),
+    [
+        ("bert-base-uncased", 1e-5, 256, 1e-3),
+        ("bert-large-uncased", 5e-6, 128, 1e-3),
+        ("roberta-base", 1e-5, 256, 5e-4),
+        ("roberta-large", 5e-6, 128, 5e-4),
+    ],
+)
+def test_published_values(encoder: str, rate: float, batch_size: int, weight: float) -> None:
+    config = resolve(PLUGIN, {"encoder": encoder})
+    found = (config.learning_rate, config.batch_size, config.margin_weight)
+    assert found == (rate, batch_size, weight)
+    assert (config.smallest_margin, config.largest_margin, config.temperature) == (0.1, 0.3, 0.05)
+    assert (config.max_length, config.epochs, config.evaluation_interval) == (32, 1, 125)
+
+
+@pytest.mark.slow
+def test_a_run(tmp_path: Path) -> None:
+    record = harness.run(
+        "sncse", encoder="tiny-bert", suite=str(write_few_pairs(tmp_path)), batch_size=16,
+        sentences="graded-sentences", max_steps=4, evaluation_interval=2, precision="fp32",
+        store=tmp_path / "store",
+    )  # fmt: skip
+    assert (record.status, record.steps) == ("finished", 4)
