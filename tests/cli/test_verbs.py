@@ -15,6 +15,7 @@ from harness.trials.store import Store
 from tests.cli.conftest import sets
 
 SHIPPED_SPACES = (
+    "decoders",
     "fractions",
     "large",
     "promcse",
