@@ -108,4 +108,5 @@ def test_a_step_computes_what_is_planned(case: str, options: dict[str, Any], enc
                 for name in stage.streams
             }
             planned += batch_operations(passes, stage, lengths)
+        print(f"{case} {options or ''} {stage.name}: {planned / counted:.3f}")  # pytest -rP
         assert planned == pytest.approx(counted, rel=0.05), stage.name
