@@ -13,7 +13,6 @@ from rich.table import Table
 from harness.cli import completion, options
 from harness.cli.output import Screen
 from harness.cli.progress import Work, working
-from harness.data.corpora import source
 from harness.data.hub import model_folder
 from harness.data.shapes import split_name
 from harness.errors import NotHere, UserError
@@ -279,6 +278,8 @@ def retrieve(
     check_caches()
     check_model(name)
     if texts is not None:
+        from harness.data.corpora import source  # with numpy, which a wrong name does not need
+
         source(texts)  # it raises before a store is read and a model loaded
     from harness.trials.lookup import named
 

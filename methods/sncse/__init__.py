@@ -72,7 +72,8 @@ class Declaration(plugin.Declaration[Config]):
         def build(kit: Any) -> Mapping[str, np.ndarray]:
             from .negations import negated_pieces  # with torch
 
-            return negated_pieces(kit, config.sentences, config.negations)
+            tokenizer, template = kit.tokenizer, config.second_template
+            return negated_pieces(tokenizer, config.sentences, config.negations, template)
 
         # The file itself is part of the artefact's identity, through `files`.
         return [Artefact(NEGATIONS, ("sentences", "second_template"), build, embeds=False)]

@@ -31,17 +31,19 @@ def read_negations(path: Path) -> dict[str, str]:
     return negations
 
 
-def negated_pieces(kit: Any, corpus: str, path: Path | None) -> Mapping[str, np.ndarray]:
-    """Word pieces of the negations of a corpus (sncse.md, section 2).
+def negated_pieces(
+    tokenizer: Any, corpus: str, path: Path | None, template: str
+) -> Mapping[str, np.ndarray]:
+    """Word pieces of the negations of a corpus, for a place in a template (sncse.md, section 2).
 
     Returns `ids` and `starts`: the pieces of item k are ids[starts[k]:starts[k + 1]].
     """
     sentences, negations = source(corpus), read_negations(path) if path else {}
-    spaced = hard_prompt(kit.tokenizer, kit.config.second_template).leading_space
+    spaced = hard_prompt(tokenizer, template).leading_space
     space = " " if spaced else ""
     texts = (
         space + negations.get(text.strip(), f"Not {text}")
         for text in sentences.corpus(sentences.paths()).columns[0]
     )
-    ids, starts = word_pieces(kit.tokenizer, texts)
+    ids, starts = word_pieces(tokenizer, texts)
     return {"ids": ids, "starts": starts}

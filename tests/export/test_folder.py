@@ -43,6 +43,10 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("scored_pairs", {}),
     ("ct", {"negatives": 4}),
     ("rankcse", {}),
+    ("sncse", {}),
+    ("angle", {}),
+    ("mixcse", {}),
+    ("prompteol", {"setting": "sup"}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
@@ -63,6 +67,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("pooling", {"pooling": "first-last"}),
 ]
 PLAIN = {
+    "angle",
     "simcse",
     "esimcse",
     "consert",
