@@ -82,11 +82,9 @@ def test_test_labels_do_not_touch_the_dev_score() -> None:
 
 @pytest.fixture
 def small_hub(hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The first lines of the real data, with the real mini-bert."""
+    """The first lines of the real data."""
     folder = tmp_path / "hub" / "datasets" / SIMCSE
     folder.mkdir(parents=True)
-    (tmp_path / "hub/models").mkdir()
-    (tmp_path / "hub/models/mini-bert").symlink_to(hub / "models/mini-bert")
     wiki = "wiki1m_for_simcse.txt"
     with (hub / "datasets" / SIMCSE / wiki).open("rb") as lines:
         (folder / wiki).write_bytes(b"".join(next(lines) for _ in range(200)))
@@ -114,8 +112,7 @@ def small_hub(hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     forget()
 
 
-# Two minutes: SentEval's classifier is trained for seven tasks, 5 x 5 folds and 4 penalties, three
-# times. Its cost is that of the protocol, and hardly of the number of rows.
+# SentEval's classifier is trained for seven tasks, 5 x 5 folds and 4 penalties, three times.
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_hub")
 @pytest.mark.filterwarnings("ignore:The least populated class")
@@ -123,10 +120,10 @@ def test_the_space_in_miniature_to_its_end(tmp_path: Path) -> None:
     from harness.cli.verbs import app
 
     def sweep() -> Any:
-        words = ["sweep", "diffcse", "transfer", "--local", "--encoder", "mini-bert"]
+        words = ["sweep", "diffcse", "transfer", "--local", "--encoder", "tiny-bert"]
         words += ["--configurations", "2", "--seeds", "0", "--store", str(tmp_path / "store")]
         values = {
-            "max_steps": 4, "evaluation_interval": 2, "precision": "fp32", "generator": "mini-bert",
+            "max_steps": 4, "evaluation_interval": 2, "precision": "fp32", "generator": "tiny-bert",
         }  # fmt: skip
         words += [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
         return CliRunner().invoke(app, words)
