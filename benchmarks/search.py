@@ -30,8 +30,9 @@ import torch
 from harness.sweeps.configurations import Configurations
 from harness.sweeps.pool import Hearing, Job, Lanes, Report
 from harness.sweeps.spaces.axes import SamplerValues
+from harness.sweeps.spaces.pruners import Asha, Pruner
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.spaces.space import Asha, Pruner, Repeats, Sampler
+from harness.sweeps.spaces.space import Repeats, Sampler
 from harness.sweeps.study import Study
 from harness.sweeps.trial_runs import TrialRuns
 from harness.trials.run import attempt

@@ -63,9 +63,9 @@ class Judged:
 
     queries: list[str]
     documents: list[str]
-    """Those whose ids sort last come first"""
+    """Texts, in falling order of their ids"""
     gains: list[dict[int, int]]
-    """Of each query: row of a relevant document -> its score, at least 1"""
+    """Scores of the relevant documents of each query, at least 1, by the row of the document"""
 
     @property
     def texts(self) -> list[str]:
@@ -177,15 +177,15 @@ def _read(paths: Mapping[str, Path]) -> tuple[dict[str, Judged], int]:
         if score > 0:
             scores.setdefault(split, {}).setdefault(query, {})[row[document]] = score
     listed = list(documents.values())
-    found = {
+    judged = {
         split: Judged([queries[query] for query in gains], listed, list(gains.values()))
         for split, gains in scores.items()
     }
     for split in ("test", *split_of.values(), *paths.keys() & {"dev"}):
-        if split not in found:
+        if split not in judged:
             file = paths.get(split, paths["test"])
             raise UserError(f"{file} says of no document that it is relevant ({split})")
-    return found, len(queries) - sum(map(len, scores.values()))
+    return judged, len(queries) - sum(map(len, scores.values()))
 
 
 def _texts(path: Path) -> dict[str, str]:

@@ -70,7 +70,7 @@ class Lengths:
     squares: tuple[float, ...]
     """The mean square of each column"""
     longest: float
-    """Of all texts of a batch"""
+    """The most pieces of a text in a batch"""
     distinct: float
     """Different lengths in a batch"""
 
@@ -99,29 +99,29 @@ def shape_of(model: str) -> Shape:
     Raises KeyError for a model whose configuration names its sizes in another way.
     """
     try:
-        found = model_shape(model, download=False)
+        settings = model_shape(model, download=False)
     except NotHere:
         published = PUBLISHED_SHAPES.get(repository_of(model)) or _small_bert(model)
         if published is None:
             raise
         return published
     sizes = {
-        size: next((int(found[name]) for name in names if found.get(name)), None)
+        size: next((int(settings[name]) for name in names if settings.get(name)), None)
         for size, names in SIZES.items()
     }
     if sizes["layers"] is None or sizes["hidden"] is None:
         raise KeyError(model)
     heads = sizes["heads"] or 1
-    gated = "silu" in str(found.get("hidden_act", "")) or "gated" in str(found)
+    gated = "silu" in str(settings.get("hidden_act", "")) or "gated" in str(settings)
     return Shape(
         layers=sizes["layers"],
         hidden=sizes["hidden"],
         inner=sizes["inner"] or 4 * sizes["hidden"],
-        vocabulary=int(found.get("vocab_size", 0)),
+        vocabulary=int(settings.get("vocab_size", 0)),
         heads=heads,
-        key_share=int(found.get("num_key_value_heads") or heads) / heads,
+        key_share=int(settings.get("num_key_value_heads") or heads) / heads,
         gated=gated,
-        selects=found.get("model_type") in ("bert", "camembert", "electra", "roberta",
+        selects=settings.get("model_type") in ("bert", "camembert", "electra", "roberta",
                                             "xlm-roberta", "data2vec-text", "ernie"),
     )  # fmt: skip
 
@@ -136,29 +136,29 @@ def _small_bert(model: str) -> Shape | None:
 
 
 def passes_of(declared: Declared) -> Passes[Any]:
-    """What the method computes. Raises NotHere and KeyError as `shape_of`."""
+    """The passes of a method. Raises NotHere and KeyError as `shape_of`."""
     shape = shape_of(declared.config.encoder) if declared.models else Shape(0, 1, 0, 0)
-    found: Passes[Any] = declared.plugin.passes(declared, declared.config, shape)
-    return found
+    passes: Passes[Any] = declared.plugin.passes(declared, declared.config, shape)
+    return passes
 
 
 def stage_lengths(declared: Declared, stage: Stage) -> dict[str, Lengths]:
     """Stream -> the lengths of its texts, from a sample of its corpus, or as published."""
     config = declared.config
     limit = config.max_length - SPECIAL_TOKENS if isinstance(config, TrainingConfig) else 512
-    found = {}
+    lengths = {}
     for stream, items in stage.streams.items():
         columns = corpus_lengths(declared.corpora[stream])
-        cut = [[min(length, limit) for length in column] for column in columns]
+        cut = [[min(pieces, limit) for pieces in column] for column in columns]
         texts = items * len(columns)
         longest = min(limit, 2 * max(map(_mean, cut)) + 4)
-        found[stream] = Lengths(
+        lengths[stream] = Lengths(
             tuple(map(_mean, cut)),
             tuple(_mean([n * n for n in column]) for column in cut),
             longest,
             min(texts, longest) * 0.9,
         )
-    return found
+    return lengths
 
 
 def _mean(numbers: Sequence[float]) -> float:
@@ -179,12 +179,12 @@ def corpus_lengths(corpus: str) -> list[list[float]]:
 
 @functools.cache  # a plan asks for every configuration
 def _sampled(corpus: str, *files: Stamp) -> list[list[float]]:
-    found = source(corpus).corpus([Path(file.path) for file in files])
-    numbers = range(len(found))
+    read = source(corpus).corpus([Path(file.path) for file in files])
+    numbers = range(len(read))
     chosen = random.Random(0).sample(numbers, min(SAMPLE, len(numbers)))
-    columns: list[list[float]] = [[] for _ in found.columns]
+    columns: list[list[float]] = [[] for _ in read.columns]
     for number in chosen:
-        for column, texts in zip(columns, found.columns, strict=True):
+        for column, texts in zip(columns, read.columns, strict=True):
             words = re.findall(r"\w+|[^\w\s]", texts[number])
             column.append(PIECES_OF_A_WORD * len(words))
     return columns
@@ -290,12 +290,12 @@ def _forward(
     forward, attended = shape.layers * (layer + attention), shape.layers * attention
     if part.one and shape.selects and not _checkpoints(passes):
         last = 2 * shape.layer * rows
-        found = 4 * shape.hidden * rows * (shape.heads * tokens + part.prefix)
+        attention_of_one = 4 * shape.hidden * rows * (shape.heads * tokens + part.prefix)
         if _rank(part, passes) or not part.folds:
             last += 4 * shape.hidden**2 * rows * tokens  # keys and values are made
-            found = 4 * shape.hidden * rows * tokens
-        forward = (shape.layers - 1) * (layer + attention) + last + found
-        attended = (shape.layers - 1) * attention + found
+            attention_of_one = 4 * shape.hidden * rows * tokens
+        forward = (shape.layers - 1) * (layer + attention) + last + attention_of_one
+        attended = (shape.layers - 1) * attention + attention_of_one
     if part.logits:
         forward += 2 * shape.hidden * (shape.hidden + shape.vocabulary) * rows * tokens
     return forward, attended

@@ -92,7 +92,7 @@ class Products:
     """Rows for each item of the stream"""
     stream: str = ""
     module: str = "head"
-    """As in `Pass`"""
+    """The attribute of the method, as in `Pass`"""
     tokens: float = 0
     """The share of a row's tokens that meet them; 0: each row meets them once"""
     padded: bool = False
@@ -106,7 +106,7 @@ Work = list[Pass | Products]
 
 
 class Passes(Generic[Config]):
-    """What a method computes under one configuration; here that of a plain trained encoder.
+    """Arithmetic of a method under one configuration; here that of a plain trained encoder.
 
     A method that does more derives a class `Passes` in its `passes.py` and overrides what differs.
 

@@ -161,12 +161,17 @@ def _hours(hours: float) -> str:
     return f"{hours:.2g}" if hours < 10 else f"{hours:,.0f}"
 
 
+def _rough(seconds: float, names: Sequence[str], least: float) -> str:
+    """A duration in the largest unit of which it has at least so many, with the name behind it."""
+    for name, size in zip(names, (86400.0, 3600.0, 60.0), strict=False):
+        if seconds >= least * size:
+            return f"{seconds / size:,.0f}{name}"
+    return f"{seconds:.0f}{names[-1]}"
+
+
 def _duration(seconds: float) -> str:
     """A rough duration in few words."""
-    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return _rough(seconds, (" days", " h", " min", " s"), 2)
 
 
 def _tables(searches: list[Search], made: Plan) -> Iterator[Table | str]:
@@ -226,10 +231,7 @@ def _few_digits(number: float) -> str:
 
 def _short(seconds: float) -> str:
     """A rough duration in few characters."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("m", 60.0)):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:.0f}s"
+    return _rough(seconds, ("d", "h", "m", "s"), 1.5)
 
 
 def _gib(size: int) -> str:

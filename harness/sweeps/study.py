@@ -31,8 +31,9 @@ from harness.sweeps.spaces.axes import (
     applies,
     drawn_params,
 )
+from harness.sweeps.spaces.pruners import Asha, Median, Pruner, Wilcoxon
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.spaces.space import Asha, Median, Pruner, Sampler, Wilcoxon
+from harness.sweeps.spaces.space import Sampler
 from harness.trials.store import Store
 
 KEYS, TO_PRUNE = "trials", "stopped"

@@ -20,7 +20,8 @@ from harness.sweeps.spaces.axes import (
     expand,
     most_configurations,
 )
-from harness.sweeps.spaces.space import Pruner, Repeats, Sampler
+from harness.sweeps.spaces.pruners import Pruner
+from harness.sweeps.spaces.space import Repeats, Sampler
 from harness.trials.trial import Role, Trial, key, named, suites_of
 
 LENGTHS = {"epochs", "max_steps"}

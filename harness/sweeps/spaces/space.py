@@ -1,6 +1,5 @@
 """A search space: the file that says which configurations are tried, and how one is chosen."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from pydantic import (
 from harness.data.corpora import SOURCES
 from harness.data.shapes import CorpusName
 from harness.document import Document, Location, read_document
-from harness.errors import UserError, suggest
+from harness.errors import UserError
 from harness.evaluation.suites import choosing, suite
 from harness.plugin.config import Setting
 from harness.sweeps.spaces.axes import (
@@ -33,6 +32,7 @@ from harness.sweeps.spaces.axes import (
     joined_ends,
     size_problem,
 )
+from harness.sweeps.spaces.pruners import Pruner, Wilcoxon
 
 SEEDS = 2**32
 """Seeds and the numbers of label subsets are below this, which is the limit of numpy's seeds"""
@@ -57,76 +57,6 @@ class Sampler(SpacePart):
         return self
 
 
-class _Ranked(SpacePart):
-    """A pruner that compares a configuration with those that have finished."""
-
-    startup_configurations: int = Field(5, ge=1, le=MOST)
-    """Nothing is pruned before so many configurations have finished"""
-    first_evaluation: int = Field(1, ge=1, le=MOST)
-    """Nothing is pruned before this evaluation on dev, counted from 1"""
-
-
-class Median(_Ranked):
-    """Prunes what is worse than the median of the finished configurations."""
-
-    name: Literal["median"]
-
-
-class Percentile(_Ranked):
-    """Prunes what is not among the best of the finished configurations."""
-
-    name: Literal["percentile"]
-    keep_percent: float = Field(25, gt=0, lt=100)
-    """The share that goes on, in percent"""
-
-
-class Asha(SpacePart):
-    """Asynchronous successive halving (Li et al., MLSys 2020).
-
-    One in `reduction_factor` goes on after each rung. The rungs are at the evaluations
-    `first_evaluation` times 1, `reduction_factor`, `reduction_factor` squared, and so on.
-    """
-
-    name: Literal["asha"]
-    first_evaluation: int = Field(1, ge=1, le=MOST)
-    reduction_factor: int = Field(4, ge=2, le=MOST)
-
-
-class Wilcoxon(SpacePart):
-    """Stops the seeds of a configuration that is worse than the best one, by a paired test."""
-
-    name: Literal["wilcoxon"]
-    p_threshold: float = Field(0.1, gt=0, lt=1)
-
-    @property
-    def least_seeds(self) -> int:
-        """The least number of pairs with which the test can reach the threshold.
-
-        Of n pairs, the smallest one-sided p is 2 to the power of -n.
-        """
-        return math.floor(-math.log2(self.p_threshold)) + 1
-
-
-PRUNERS = ("median", "percentile", "asha", "wilcoxon")
-
-
-def _named(given: Any) -> Any:
-    pruner = {"name": given} if isinstance(given, str) else given
-    name = pruner.get("name") if isinstance(pruner, dict) else None
-    if name not in PRUNERS:
-        raise ValueError(f'unknown pruner "{name}"{suggest(str(name), PRUNERS)}')
-    return pruner
-
-
-Pruner = Annotated[
-    Annotated[Median, Tag("median")]
-    | Annotated[Percentile, Tag("percentile")]
-    | Annotated[Asha, Tag("asha")]
-    | Annotated[Wilcoxon, Tag("wilcoxon")],
-    Discriminator(lambda pruner: pruner["name"] if isinstance(pruner, dict) else pruner.name),
-    BeforeValidator(_named),
-]
-"""`pruner: asha` is short for `pruner: {name: asha}`"""
 DEV = "dev"
 """The name of whatever dev score a suite has, where a space selects by it"""
 
