@@ -15,9 +15,12 @@ from typing import Any
 # network.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# A terminal's size is not the tests': what they read is as wide as in a pipe.
+# A terminal's size and colours are not the tests': they read what a pipe gets.
 os.environ.pop("COLUMNS", None)
 os.environ.pop("LINES", None)
+os.environ.pop("FORCE_COLOR", None)
+os.environ.pop("NO_COLOR", None)
+os.environ.pop("TTY_COMPATIBLE", None)
 
 import pytest
 
