@@ -384,18 +384,35 @@ def test_watchdog_keeps_output_of_every_kind(tmp_path: Path) -> None:
         assert output == [f"trial {number}"]
 
 
-@pytest.mark.process
-def test_watchdog_that_was_killed_is_replaced(tmp_path: Path) -> None:
-    first = Watchdog.here()
-    assert Watchdog.here() is first
+def kill_watchdogs() -> None:
     for process in children(os.getpid()):
         if b"harness.sweeps.workers.watchdog" in Path(f"/proc/{process}/cmdline").read_bytes():
             os.kill(process, signal.SIGKILL)
-            while resident(process):
-                time.sleep(0.01)
-    with Watchdog.here().watching(tmp_path, tmp_path / "log", "sweep", Limits()):
+
+
+@pytest.mark.process
+def test_watchdog_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    """At once, too: a killed process lives for a moment."""
+    for number in range(10):
+        first = Watchdog.here()
+        assert Watchdog.here() is first
+        kill_watchdogs()
+        time.sleep(number / 1000)
+        log = tmp_path / f"{number}.txt"
+        with Watchdog.here().watching(tmp_path, log, "sweep", Limits()):
+            os.system("echo still here")
+        assert log.read_text().endswith("==\nstill here\n")
+
+
+@pytest.mark.process
+def test_watchdog_that_is_killed_in_a_trial_takes_neither_the_trial_nor_the_next(
+    tmp_path: Path,
+) -> None:
+    with Watchdog.here().watching(tmp_path, tmp_path / "first", "sweep", Limits()):
+        kill_watchdogs()
+    with Watchdog.here().watching(tmp_path, tmp_path / "second", "sweep", Limits()):
         os.system("echo still here")
-    assert (tmp_path / "log").read_text().endswith("==\nstill here\n")
+    assert (tmp_path / "second").read_text().endswith("==\nstill here\n")
 
 
 @pytest.mark.process

@@ -37,13 +37,16 @@ class Watchdog:
 
     @classmethod
     def here(cls) -> "Watchdog":
-        """The watchdog of this process; a new one when it has ended."""
-        if cls._of_this_process is None or cls._of_this_process._process.poll() is not None:
+        """The watchdog of this process."""
+        if cls._of_this_process is None:
             cls._of_this_process = cls()
         return cls._of_this_process
 
     def __init__(self) -> None:
         adopt_orphans()
+        self._start()
+
+    def _start(self) -> None:
         read, self._pipe = os.pipe()
         self._process = subprocess.Popen(
             # -S: without the installed packages it starts at once and takes 12 MiB.
@@ -66,18 +69,27 @@ class Watchdog:
         `running`: its folder. `sweep`: identifies the sweep in the note of a trial that is stopped.
         """
         told = {"seconds": limits.seconds, "memory_bytes": limits.memory_bytes}
-        self._tell(json.dumps({"folder": str(running), "log": str(log), "sweep": sweep, **told}))
+        trial = json.dumps({"folder": str(running), "log": str(log), "sweep": sweep, **told})
+        while not self._tell(trial):
+            os.close(self._pipe)
+            self._start()
         try:
             with _output_into(self._pipe):
                 yield
         finally:
             self._tell("")
 
-    def _tell(self, line: str) -> None:
+    def _tell(self, line: str) -> bool:
+        """Whether the watchdog has answered; not when it was killed, or in a fork of its worker."""
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(line.encode() + b"\n")
-        self._process.stdout.readline()
+        if self._process.poll() is not None:
+            return False
+        try:
+            self._process.stdin.write(line.encode() + b"\n")
+        except BrokenPipeError:
+            return False
+        return bool(self._process.stdout.readline())
 
 
 def limited(
@@ -143,8 +155,9 @@ def _output_into(pipe: int) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(BrokenPipeError):  # the watchdog was killed, and nobody reads
+            sys.stdout.flush()
+            sys.stderr.flush()
         for descriptor, kept in zip((1, 2), before, strict=True):
             os.dup2(kept, descriptor)
             os.close(kept)
