@@ -31,7 +31,7 @@ from harness.sweeps.spaces.axes import (
     applies,
     drawn_params,
 )
-from harness.sweeps.spaces.pruners import Asha, Median, Pruner, Wilcoxon
+from harness.sweeps.spaces.pruners import Asha, Hyperband, Median, Pruner, Wilcoxon
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.space import Sampler
 from harness.trials.store import Store
@@ -243,8 +243,10 @@ def pruner_of(pruner: Pruner | None) -> pruners.BasePruner:
     """The pruner; without one, a pruner that prunes nothing."""
     if pruner is None:
         return pruners.NopPruner()
-    if isinstance(pruner, Asha):
+    if isinstance(pruner, Asha | Hyperband):
         first, factor = pruner.first_evaluation, pruner.reduction_factor
+        if isinstance(pruner, Hyperband):
+            return pruners.HyperbandPruner(first, pruner.last_evaluation, factor)
         return pruners.SuccessiveHalvingPruner(min_resource=first, reduction_factor=factor)
     if isinstance(pruner, Wilcoxon):
         return pruners.WilcoxonPruner(p_threshold=pruner.p_threshold)
