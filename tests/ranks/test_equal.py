@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
+from tests import architectures
 from tests.method_cases import CASES, IDS, values_of
 from tests.ranks.computed import computed
 from tests.ranks.rank import Computed, by_ranks
@@ -19,10 +21,19 @@ TRAINED = {
 }
 """The cases of methods that train"""
 
+DECODERS = {"decoder": "simcse-semisup", "low-rank decoder": "simcse-2"}
+"""Case with a decoder -> the case of which it is another one.
+
+The decoder is stored in bf16, and stays so where low-rank changes train beside it."""
+
 
 @pytest.fixture(scope="module")
 def cases(
-    tiny_encoder: Path, sentences: Path, triplets: Path, pairs: Path
+    tiny_encoder: Path,
+    sentences: Path,
+    triplets: Path,
+    pairs: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, tuple[str, dict[str, Any]]]:
     """Case -> method and all its values."""
     found = {}
@@ -34,6 +45,11 @@ def cases(
         }  # fmt: skip
         known = {field: value for field, value in small.items() if field in fields}
         found[case] = name, known | values_of(name, options, str(tiny_encoder), triplets, pairs)
+    decoder = architectures.save("Llama", tmp_path_factory.mktemp("decoder"))
+    AutoModelForCausalLM.from_pretrained(decoder).bfloat16().save_pretrained(decoder)
+    for case, base in DECODERS.items():
+        name, values = found[base]
+        found[case] = name, values | {"encoder": str(decoder), "precision": "bf16"}
     return found
 
 
@@ -91,9 +107,10 @@ ENGINES: dict[str, dict[str, Any]] = {
         "engine": "deepspeed", "workers": 2, "zero": 3, "offload_optimiser": True,
         "offload_parameters": True,
     },
+    "fsdp": {"engine": "fsdp", "workers": 2},
 }  # fmt: skip
 """With three ranks, the shares are not equally large"""
-OF_ALL = ["ddp-3", "zero-2", "zero-3"]
+OF_ALL = ["ddp-3", "zero-2", "zero-3", "fsdp"]
 """The engines that compute all cases. Two ranks of DDP are a simpler case of three, and DeepSpeed
 has the same code for stages 1 and 2 and for what is kept in the memory of the CPU."""
 SOME = ["sbert", "promptbert", "d2cse", "diffcse", "diffaug-same-released"]
@@ -102,6 +119,7 @@ SMALL = ["clsr-20", "flow-last-two"]
 REFUSED = {
     "zero-2": SMALL,
     "zero-3": [*SMALL, "consert-sup-adversarial-shuffle"],
+    "fsdp": SMALL,
 }
 """Engine -> cases that it refuses to train"""
 
