@@ -1,0 +1,111 @@
+"""Flash attention over rows of any length that follow one another, on a GPU.
+
+The kernel reads an unpadded batch as it lies, and needs neither padding nor masks. It works in bf16
+and fp16 alone; what a stored score embeds is float32, and goes in padded blocks.
+
+It is the operator below torch's two public ways, `torch.nn.attention.varlen`, which lets nobody
+drop anything, and nested tensors. It drops probabilities inside, with the distribution of SDPA.
+Dropout of the output would have another one: where a probability is dropped, all numbers of a head
+lose the same token, and not each of them its sum.
+"""
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.backends.cuda import SDPAParams, can_use_flash_attention
+
+from harness.encoders.unpadding import Unpadded, put, take
+
+HEAD_SIZE_MULTIPLE = 8
+"""The kernel wants a head size that is a multiple of this; SDPA would fill it up"""
+
+
+def runs(query: Tensor, rate: float) -> bool:
+    """Whether the kernel runs here.
+
+    query: (1, heads, tokens, head size). rate: of dropout. `torch.backends.cuda.enable_flash_sdp`
+    switches it off, like torch's own choice of it.
+    """
+    if not query.is_cuda or query.shape[-1] % HEAD_SIZE_MULTIPLE:
+        return False
+    return can_use_flash_attention(SDPAParams(query, query, query, None, rate, False, False))
+
+
+def attended(
+    unpadded: Unpadded,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    front_keys: Tensor | None,
+    front_values: Tensor | None,
+    *,
+    rate: float,
+    scaling: float,
+) -> Tensor:
+    """Attention of every row of a batch to itself, (1, tokens, heads, head size).
+
+    query, key, value: (1, heads, tokens, head size). front_keys, front_values: those in front of
+    each row's own, (rows, heads, prompts, head size); None: nothing. rate: of the dropout of
+    probabilities, 0 to 1. scaling: of the scores. The tail of the batch is a row like the others.
+    """
+    query, key, value = (states[0].transpose(0, 1) for states in (query, key, value))
+    key_ends, longest_key = unpadded.ends, unpadded.longest
+    if front_keys is not None and front_values is not None:
+        prompts = front_keys.shape[2]
+        places, key_ends = _places(unpadded, prompts)
+        longest_key += prompts
+        key = _behind(take(front_keys, unpadded.order), key, places)
+        value = _behind(take(front_values, unpadded.order), value, places)
+    lengths = unpadded.ends, key_ends, unpadded.longest, longest_key
+    return kernel(query, key, value, *lengths, rate, scaling)[None]
+
+
+def kernel(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    query_ends: Tensor,
+    key_ends: Tensor,
+    longest_query: int,
+    longest_key: int,
+    rate: float,
+    scaling: float,
+) -> Tensor:
+    """Flash attention: (tokens, heads, head size) for queries of that shape.
+
+    key, value: (keys, heads, head size). The ends are cumulative lengths, (rows + 1,) int32 from 0
+    on; the longest are those of a row.
+    """
+    states: Tensor
+    states, *_ = torch.ops.aten._flash_attention_forward(
+        query, key, value, query_ends, key_ends, longest_query, longest_key, rate,
+        False, False, scale=scaling,
+    )  # fmt: skip
+    return states
+
+
+def _behind(front: Tensor, states: Tensor, places: Tensor) -> Tensor:
+    """States of tokens, (tokens, heads, head size), those of each row behind its part of `front`.
+
+    front: (rows, heads, prompts, head size). places: of both, (keys,). Returns (keys, heads, head
+    size).
+    """
+    # Under autocast the text's keys are bf16, while trained prompts are float32.
+    own = front.transpose(1, 2).flatten(0, 1).to(states.dtype)
+    return put(torch.cat([own, states]), places, len(places))
+
+
+@lru_cache(maxsize=1)  # all layers of a pass ask for the same
+def _places(unpadded: Unpadded, prompts: int) -> tuple[Tensor, Tensor]:
+    """Places of the prompts of all rows, then of all tokens, (rows * prompts + tokens,).
+
+    With them come the ends of the rows, (rows + 2,) int32. The tail has no prompts.
+    """
+    ends, on = unpadded.ends, unpadded.device
+    rows = len(ends) - 2
+    before = prompts * torch.arange(rows + 2, device=on).clamp(max=rows)
+    own = (ends + before)[:rows, None] + torch.arange(prompts, device=on)
+    tokens = torch.arange(unpadded.count, dtype=torch.int32, device=on)
+    text = tokens + before[torch.searchsorted(ends, tokens, right=True)]
+    return torch.cat([own.flatten(), text]), (ends + before).to(torch.int32)
