@@ -198,8 +198,8 @@ class Unpadded:
         """(rows,): the number of each row in the batch, the shortest first"""
         self._index, self._row = self._moved(index), self._moved(order[in_order])
         self._token = self._moved(token.reshape(mask.shape))
-        self.count, self.longest = len(index) + self._tail, max(int(lengths.max()), self._tail)
-        """Number of tokens with the tail, and of those of the longest row or of the tail"""
+        self.longest = max(int(lengths.max()), self._tail)
+        """Number of tokens of the longest row, or of the tail"""
         self.ends = self._moved(np.cumsum([0, *lengths[order], self._tail], dtype=np.int32))
         """(rows + 2,) int32: where the rows begin, then the tail, and where it ends"""
         tail = [Block(0, 0, self._tail)] if self._tail else []

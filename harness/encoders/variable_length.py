@@ -53,7 +53,7 @@ def attended(
     key_ends, longest_key = unpadded.ends, unpadded.longest
     if front_keys is not None and front_values is not None:
         prompts = front_keys.shape[2]
-        places, key_ends = _places(unpadded, prompts)
+        places, key_ends = _places(unpadded, len(key), prompts)
         longest_key += prompts
         key = _behind(take(front_keys, unpadded.order), key, places)
         value = _behind(take(front_values, unpadded.order), value, places)
@@ -97,15 +97,15 @@ def _behind(front: Tensor, states: Tensor, places: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=1)  # all layers of a pass ask for the same
-def _places(unpadded: Unpadded, prompts: int) -> tuple[Tensor, Tensor]:
+def _places(unpadded: Unpadded, tokens: int, prompts: int) -> tuple[Tensor, Tensor]:
     """Places of the prompts of all rows, then of all tokens, (rows * prompts + tokens,).
 
-    With them come the ends of the rows, (rows + 2,) int32. The tail has no prompts.
+    With them come the ends of the rows, like those of the batch. The tail has no prompts.
     """
-    ends, on = unpadded.ends, unpadded.device
-    rows = len(ends) - 2
-    before = prompts * torch.arange(rows + 2, device=on).clamp(max=rows)
-    own = (ends + before)[:rows, None] + torch.arange(prompts, device=on)
-    tokens = torch.arange(unpadded.count, dtype=torch.int32, device=on)
-    text = tokens + before[torch.searchsorted(ends, tokens, right=True)]
+    ends, rows = unpadded.ends, len(unpadded.order)
+    number = torch.arange(len(ends), device=ends.device)
+    before = prompts * number.clamp(max=rows)
+    own = (ends + before)[:rows, None] + torch.arange(prompts, device=ends.device)
+    token = torch.arange(tokens, dtype=torch.int32, device=ends.device)
+    text = token + before[torch.searchsorted(ends, token, right=True)]
     return torch.cat([own.flatten(), text]), (ends + before).to(torch.int32)

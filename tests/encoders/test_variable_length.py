@@ -9,10 +9,11 @@ import torch
 
 from harness.encoders import variable_length
 from harness.encoders.backbone import Encoder
-from harness.encoders.unpadding import Unpadded
+from harness.encoders.unpadding import TOKENS_MULTIPLE, Unpadded
 from tests.rows_and_models import HEADS, LENGTHS, ROWS, plain_kernel, text
 
 SIZE, PROMPTS = 8, 3
+TOKENS = -(-sum(LENGTHS) // TOKENS_MULTIPLE) * TOKENS_MULTIPLE
 ORDER = np.argsort(LENGTHS, kind="stable")
 
 
@@ -25,11 +26,11 @@ def test_equals_loops_in_float64(prompts: int, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(variable_length, "kernel", plain_kernel)
     torch.manual_seed(0)
     layout = unpadded()
-    states = torch.randn(3, 1, HEADS, layout.count, SIZE, dtype=torch.float64)
+    states = torch.randn(3, 1, HEADS, TOKENS, SIZE, dtype=torch.float64)
     front = torch.randn(2, ROWS, HEADS, prompts, SIZE, dtype=torch.float64)
     pair = front if prompts else (None, None)
     found = variable_length.attended(layout, *states, *pair, rate=0.0, scaling=0.3)
-    assert found.shape == (1, layout.count, HEADS, SIZE)
+    assert found.shape == (1, TOKENS, HEADS, SIZE)
     query, key, value = states[:, 0].numpy()
     first = 0
     for row in ORDER:
@@ -42,7 +43,7 @@ def test_equals_loops_in_float64(prompts: int, monkeypatch: pytest.MonkeyPatch) 
                 expected = weights @ values / weights.sum()
                 assert np.abs(found[0, place, head].numpy() - expected).max() < 1e-12
         first += LENGTHS[row]
-    assert first == sum(LENGTHS) < layout.count, "the batch has a tail"
+    assert first == sum(LENGTHS) < TOKENS, "the batch has a tail"
     assert found.isfinite().all()
 
 
@@ -50,15 +51,15 @@ def test_equals_loops_in_float64(prompts: int, monkeypatch: pytest.MonkeyPatch) 
 def test_torch_has_the_kernel_and_its_backward_pass(prompts: int) -> None:
     """On the device `meta` operators look at shapes, and compute nothing."""
     layout = unpadded()
-    layout.device, meta = torch.device("meta"), torch.device("meta")
+    meta = torch.device("meta")
     layout.ends, layout.order = layout.ends.to(meta), layout.order.to(meta)
     made = {"device": meta, "dtype": torch.bfloat16, "requires_grad": True}
-    states = [torch.empty(1, HEADS, layout.count, SIZE, **made) for _ in range(3)]
+    states = [torch.empty(1, HEADS, TOKENS, SIZE, **made) for _ in range(3)]
     pair: Any = (None, None)
     if prompts:
         pair = [torch.empty(ROWS, HEADS, prompts, SIZE, **{**made, "dtype": None}) for _ in "kv"]
     found = variable_length.attended(layout, *states, *pair, rate=0.1, scaling=0.3)
-    assert found.shape == (1, layout.count, HEADS, SIZE)
+    assert found.shape == (1, TOKENS, HEADS, SIZE)
     assert found.grad_fn is not None
     found.sum().backward()
     leaves = [*states, *(pair if prompts else ())]
