@@ -198,10 +198,6 @@ class Unpadded:
         """(rows,): the number of each row in the batch, the shortest first"""
         self._index, self._row = self._moved(index), self._moved(order[in_order])
         self._token = self._moved(token.reshape(mask.shape))
-        self.longest = max(int(lengths.max()), self._tail)
-        """Number of tokens of the longest row, or of the tail"""
-        self.ends = self._moved(np.cumsum([0, *lengths[order], self._tail], dtype=np.int32))
-        """(rows + 2,) int32: where the rows begin, then the tail, and where it ends"""
         tail = [Block(0, 0, self._tail)] if self._tail else []
         self.blocks = (*self._blocks(lengths[order]), *tail)
         self.arguments: dict[str, Any] = {"attention_mask": None, "unpadded": self}

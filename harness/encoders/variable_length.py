@@ -10,6 +10,7 @@ lose the same token, and not each of them its sum.
 """
 
 from functools import lru_cache
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -47,18 +48,18 @@ def attended(
 
     query, key, value: (1, heads, tokens, head size). front_keys, front_values: those in front of
     each row's own, (rows, heads, prompts, head size); None: nothing. rate: of the dropout of
-    probabilities, 0 to 1. scaling: of the scores. The tail of the batch is a row like the others.
+    probabilities, 0 to 1. scaling: of the scores. What stands behind the rows attends to itself.
     """
     query, key, value = (states[0].transpose(0, 1) for states in (query, key, value))
-    key_ends, longest_key = unpadded.ends, unpadded.longest
+    ends = key_ends = _ends(unpadded, len(query))
+    longest = longest_key = unpadded.shape[1]
     if front_keys is not None and front_values is not None:
         prompts = front_keys.shape[2]
         places, key_ends = _places(unpadded, len(key), prompts)
         longest_key += prompts
         key = _behind(take(front_keys, unpadded.order), key, places)
         value = _behind(take(front_values, unpadded.order), value, places)
-    lengths = unpadded.ends, key_ends, unpadded.longest, longest_key
-    return kernel(query, key, value, *lengths, rate, scaling)[None]
+    return kernel(query, key, value, ends, key_ends, longest, longest_key, rate, scaling)[None]
 
 
 def kernel(
@@ -97,12 +98,26 @@ def _behind(front: Tensor, states: Tensor, places: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=1)  # all layers of a pass ask for the same
+def _ends(unpadded: Unpadded, tokens: int) -> Tensor:
+    """Cumulative lengths of the rows, and of parts of the tail, which are no longer than a row.
+
+    (rows + parts + 1,) int32, from 0 to `tokens`. The CPU does not wait for the device to know how
+    long the tail is, so there are as many parts as it may need.
+    """
+    rows, length = unpadded.shape
+    ends = take(cast("Tensor", unpadded.mask).sum(dim=1), unpadded.order).cumsum(dim=0)
+    parts = -(-(tokens - rows) // length)
+    behind = ends[-1] + length * torch.arange(1, parts + 1, device=ends.device)
+    return torch.cat([ends.new_zeros(1), ends, behind.clamp(max=tokens)]).to(torch.int32)
+
+
+@lru_cache(maxsize=1)
 def _places(unpadded: Unpadded, tokens: int, prompts: int) -> tuple[Tensor, Tensor]:
     """Places of the prompts of all rows, then of all tokens, (rows * prompts + tokens,).
 
-    With them come the ends of the rows, like those of the batch. The tail has no prompts.
+    With them come the cumulative lengths with prompts; the tail has none.
     """
-    ends, rows = unpadded.ends, len(unpadded.order)
+    ends, rows = _ends(unpadded, tokens), len(unpadded.order)
     number = torch.arange(len(ends), device=ends.device)
     before = prompts * number.clamp(max=rows)
     own = (ends + before)[:rows, None] + torch.arange(prompts, device=ends.device)

@@ -52,7 +52,7 @@ def test_torch_has_the_kernel_and_its_backward_pass(prompts: int) -> None:
     """On the device `meta` operators look at shapes, and compute nothing."""
     layout = unpadded()
     meta = torch.device("meta")
-    layout.ends, layout.order = layout.ends.to(meta), layout.order.to(meta)
+    layout.mask, layout.order = text().attention_mask.bool().to(meta), layout.order.to(meta)
     made = {"device": meta, "dtype": torch.bfloat16, "requires_grad": True}
     states = [torch.empty(1, HEADS, TOKENS, SIZE, **made) for _ in range(3)]
     pair: Any = (None, None)
