@@ -32,6 +32,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("rankcse", {}),
     ("sncse", {}),
     ("mixcse", {}),
+    ("whitenedcse", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("prompteol", {"setting": "sup", "lora_rank": 2}),

@@ -47,6 +47,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("angle", {}),
     ("mixcse", {}),
     ("prompteol", {"setting": "sup"}),
+    ("whitenedcse", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
@@ -77,6 +78,7 @@ PLAIN = {
     "rankcse",
     "diffcse",
     "clsr",
+    "whitenedcse",
 }
 """Methods that are a transformer, a pooling and perhaps dense layers in the end"""
 TEXTS = [
