@@ -33,7 +33,7 @@ def group_whitened(vectors: Tensor, order: Tensor, *, size: int) -> Tensor:
         values, axes = torch.linalg.eigh(constant.mT @ constant / rows)
         smallest = size * torch.finfo(values.dtype).eps * values.amax(dim=1, keepdim=True)
         scales = torch.where(values > smallest, values.rsqrt(), 0.0)
-        whitened = centred @ ((axes * scales[:, None]) @ axes.mT)
+        whitened: Tensor = centred @ ((axes * scales[:, None]) @ axes.mT)
     return whitened.transpose(0, 1).flatten(1)[:, order.argsort()]
 
 
