@@ -88,11 +88,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     plugins, name = item.config.pluginmanager, "logging-plugin"
     reads = "caplog" in getattr(item, "fixturenames", ())
     plugin = None if reads else plugins.unregister(name=name)
+    modules = len(sys.modules)
     try:
         return (yield)
     finally:
         if plugin is not None:
             plugins.register(plugin, name)
+        if len(sys.modules) > modules + 100:  # what a test imports is no garbage either
+            gc.collect()
+            gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,7 @@ from harness.plugin.resolution import Configuration
 from harness.trials.record import Record, trial_label
 
 _PACKAGES = ("torch", "transformers", "ray", "optuna", "numpy", "scipy", "pyarrow")
+_version = functools.cache(version)  # it reads a file, and a worker runs many trials
 FACTS = (
     "key", "method", "setting", "encoder", "seed", "role", "configuration", "source_digest",
     "data_digest", "model_digest", "protocol",
@@ -182,7 +183,7 @@ def describe(trial: Trial, *, here: bool = True) -> Record:
         threads, device = torch.get_num_threads(), _device_name()
     declared, config = trial.declared, trial.config
     measured, *others = suites_of(config)
-    packages = {name: version(name) for name in _PACKAGES}
+    packages = {name: _version(name) for name in _PACKAGES}
     return Record(
         key=key(trial),
         status="finished",
