@@ -101,5 +101,5 @@ def rewrapped(batch: TextBatch, old: Template, new: Template, pad_id: int) -> Te
 
 def _looked_up(pieces: tuple[int, ...], index: Tensor) -> Tensor:
     """pieces[index] for every element; an index that is out of range gives any piece."""
-    table = torch.tensor(pieces).to(index.device, non_blocking=True)
+    table = torch.tensor(pieces or (0,)).to(index.device, non_blocking=True)
     return table[index.clamp(0, len(pieces) - 1)]

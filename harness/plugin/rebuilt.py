@@ -194,14 +194,16 @@ class _RebuildingKit(EmbeddingKit):
     folder = Path()
     """Folder of the exported method"""
 
-    def encoder(self, name: str | None = None, *, dropout: float | None = None) -> Encoder:
+    def encoder(
+        self, name: str | None = None, *, dropout: float | None = None, own_pieces: bool = False
+    ) -> Encoder:
         """An encoder by its configuration in the folder, which names no other folder."""
         if name is not None:
             further = self.folder / FURTHER / str(self.declared.models.index(name))
             name = str(further if further.is_dir() else self.folder / ENCODER)
-        return super().encoder(name, dropout=dropout)
+        return super().encoder(name, dropout=dropout, own_pieces=own_pieces)
 
-    def _check_reads(self, name: str, role: str) -> None:
+    def _check_reads(self, name: str, role: str, *, own_pieces: bool = False) -> None:
         """Do nothing, since it was checked before the export."""
 
     def needed_artefact(self, name: str) -> Mapping[str, np.ndarray]:
