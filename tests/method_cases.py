@@ -35,6 +35,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("isbert", {}),
     ("promptbert", {}),
     ("prompteol", {"setting": "sup", "lora_rank": 2}),
+    ("echo", {"setting": "sup", "lora_rank": 2}),
     ("promptbert", {"setting": "sup"}),
     ("promptbert", {"setting": "semisup", "denoising": "released"}),
     ("dcpcse", {"mlm": True, "masking_ratio": 0.5}),

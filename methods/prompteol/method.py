@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from harness import plugin
-from harness.choices import SENTENCE
-from harness.data.templates import rewrapped
-from harness.data.tokens import Template, piece_ids
+from harness.data.templates import rewrapped, running_prompt
+from harness.data.tokens import Template
 from harness.encoders.backbone import last_positions
 from harness.errors import UserError
 from harness.losses.info_nce import info_nce
@@ -24,11 +23,11 @@ class Method(Declaration, plugin.Method[Config]):
     @classmethod
     def training_template(cls, config: Config, tokenizer: Any) -> Template:
         """The longest prompt, so that a sentence that fits into it fits into all."""
-        return max(prompts(config, tokenizer), key=len)
+        return max(_prompts(config, tokenizer), key=len)
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
-        self.prompts = prompts(config, self.tokenizer)
+        self.prompts = _prompts(config, self.tokenizer)
         if len({prompt.leading_space for prompt in self.prompts}) > 1:
             raise UserError(
                 "template: a space stands in front of {s} in some prompts and not in others, which "
@@ -61,21 +60,5 @@ class Method(Declaration, plugin.Method[Config]):
         return torch.stack(states).mean(dim=0)
 
 
-def prompts(config: Config, tokenizer: Any) -> list[Template]:
-    """The prompts in word pieces, behind what the tokenizer puts in front of a text.
-
-    The pieces around the sentence are those of a running text (prompteol.md, section 2).
-    """
-    found = []
-    for prompt in config.template.splitlines():
-        before, after = prompt.split(SENTENCE)
-        # A letter stands for the sentence. A space in front of it belongs to the sentence.
-        text = tokenizer.backend_tokenizer.encode(f"{before}a{after}", add_special_tokens=False)
-        pieces = [*zip(text.ids, text.offsets, strict=True)]
-        begin = tuple(piece for piece, (_, stop) in pieces if stop <= len(before.rstrip()))
-        end = tuple(piece for piece, (start, _) in pieces if start > len(before))
-        bare, spaced = piece_ids(tokenizer, ["a", " a"])
-        space = bare != spaced == text.ids[len(begin) : len(text.ids) - len(end)]
-        begin = Template.plain(tokenizer).begin + begin
-        found.append(Template(begin, end, leading_space=space))
-    return found
+def _prompts(config: Config, tokenizer: Any) -> list[Template]:
+    return [running_prompt(tokenizer, text) for text in config.template.splitlines()]

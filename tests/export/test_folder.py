@@ -47,6 +47,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("angle", {}),
     ("mixcse", {}),
     ("prompteol", {"setting": "sup"}),
+    ("echo", {"setting": "sup"}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
