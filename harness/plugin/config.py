@@ -82,7 +82,7 @@ class LowRankConfig(BaseModel):
         return None if self.lora_rank is None else LowRank(self.lora_rank, self.lora_alpha)
 
 
-EngineName = Literal["single", "ddp", "deepspeed"]
+EngineName = Literal["single", "ddp", "deepspeed", "fsdp"]
 
 
 class EngineConfig(BaseModel):
@@ -95,7 +95,7 @@ class EngineConfig(BaseModel):
     engine: EngineName = Field(
         "single",
         description="one process (single), or several with whole models (ddp) or sharded ones "
-        "(deepspeed)",
+        "(deepspeed, or torch's own FSDP2, fsdp)",
     )
     workers: int = Field(
         1, ge=1, description="processes of one trial, which share out each batch of batch_size"
@@ -127,7 +127,7 @@ class EngineConfig(BaseModel):
     def _engine_fits(self) -> Self:
         if self.engine == "single" and self.workers > 1:
             raise UserError(
-                f"workers: {self.workers} need the engine ddp or deepspeed; add engine=ddp"
+                f"workers: {self.workers} need the engine ddp, deepspeed or fsdp; add engine=ddp"
             )
         if self.engine != "deepspeed":
             for name in ("offload_optimiser", "offload_parameters"):
@@ -137,15 +137,15 @@ class EngineConfig(BaseModel):
             raise UserError("offload_parameters needs sharded weights; add zero=3")
         if self.shards_weights and self.chunk_size and getattr(self, "gradient_checkpointing", 0):
             raise UserError(
-                "gradient_checkpointing inside of chunks does not work with zero=3; leave out "
-                "gradient_checkpointing, since a chunk keeps no activations either"
+                "gradient_checkpointing inside of chunks does not work with sharded weights; leave "
+                "out gradient_checkpointing, since a chunk keeps no activations either"
             )
         return self
 
     @property
     def shards_weights(self) -> bool:
         """Whether each of the ranks has only its part of the weights."""
-        return self.engine == "deepspeed" and self.zero == 3
+        return self.engine == "fsdp" or (self.engine == "deepspeed" and self.zero == 3)
 
 
 Setting = Literal["unsup", "semisup", "sup"]

@@ -203,9 +203,10 @@ class Declared:
     def _check_engine(self, stage: Stage, where: str) -> None:
         """Raises UserError when a stage needs whole weights and they would be sharded."""
         needs = stage.needs_whole_gradients
-        if needs and getattr(self.config, "engine", "single") == "deepspeed":
+        engine = getattr(self.config, "engine", "single")
+        if needs and engine in ("deepspeed", "fsdp"):
             raise UserError(
-                f"{where} has {needs}, which needs whole gradients, and deepspeed shards them; "
+                f"{where} has {needs}, which needs whole gradients, and {engine} shards them; "
                 f"choose engine=ddp"
             )
 

@@ -114,15 +114,21 @@ class Kit:
         return self._tokenizer or load_tokenizer(config.encoder, ends=config.ends_sentences)
 
     def encoder(
-        self, name: str | None = None, *, dropout: float | None = None, own_pieces: bool = False
+        self,
+        name: str | None = None,
+        *,
+        dropout: float | None = None,
+        depth: int | None = None,
+        own_pieces: bool = False,
     ) -> Encoder:
         """The encoder of the configuration, or another model. The stages say which weights train.
 
         name: a model that `models()` has, as a configuration names its encoder; None: the encoder.
         Another model gets no low-rank changes. dropout: 0 to 1, in every layer; None:
-        `encoder_dropout` of the configuration, or another model's own. own_pieces: another model
-        reads batches of `reading`, and not those of the encoder. Raises UserError when `models()`
-        does not have it, and when it cannot read the rows.
+        `encoder_dropout` of the configuration, or another model's own. depth: layers that are kept,
+        from the first one on; None: all. own_pieces: another model reads batches of `reading`, and
+        not those of the encoder. Raises UserError when `models()` does not have it, when it has
+        fewer layers, and when it cannot read the rows.
         """
         config = self.config
         loading: Loading = {
@@ -137,7 +143,7 @@ class Kit:
             tokenizer = self._own_tokenizer(name) if own_pieces else self.tokenizer
             check_embedded(name, tokenizer, int(model_shape(name)["vocab_size"]))
         if not isinstance(config, TrainingConfig):
-            return Encoder(name or config.encoder, **loading)
+            return Encoder(name or config.encoder, depth=depth, **loading)
         if name is None and dropout is None:
             loading["dropout"] = config.encoder_dropout
         encoder = Encoder(
@@ -145,6 +151,7 @@ class Kit:
             checkpointing=config.gradient_checkpointing,
             chunk_size=config.chunk_size,
             low_rank=config.low_rank if name is None else None,
+            depth=depth,
             **loading,
         )
         if name is not None and encoder.longest < config.max_length:

@@ -77,11 +77,12 @@ def least_memory(declared: Declared, engine: EngineConfig | None = None) -> list
         deepspeed, zero 1    W   + G   + S/N
         deepspeed, zero 2    W   + G/N + S/N
         deepspeed, zero 3    W/N + G/N + S/N
+        fsdp                 W/N + G/N + S/N
 
     (Rajbhandari et al. 2020, arXiv 1910.02054, sections 3.1 and 5, here with float32 weights). What
     is offloaded is not counted: with `offload_optimiser` the state and the gradients that are
-    sharded, with `offload_parameters` the weights. Nor is the layer that zero 3 makes whole while
-    it runs.
+    sharded, with `offload_parameters` the weights. Nor is the layer that zero 3 and fsdp make whole
+    while it runs; of encoders that are no decoders, fsdp makes all weights whole in a step.
     """
     if engine is None:
         engine = engine_of(declared)
@@ -167,8 +168,10 @@ def _of_stage(declared: Declared, stage: Stage, weights: int, engine: EngineConf
     states = 1 if stage.optimisation.optimiser == "lars" else 2
     # The shares that a worker keeps on its own device, as the table above says.
     kept, gradients, kept_states = 1.0, 1.0, 1.0
+    shard = 1 / engine.workers
+    if engine.engine == "fsdp":
+        kept = gradients = kept_states = shard
     if engine.engine == "deepspeed":
-        shard = 1 / engine.workers
         kept_states = 0 if engine.offload_optimiser else shard
         gradients = 1 if engine.zero == 1 else kept_states
         if engine.zero == 3:

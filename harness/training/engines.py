@@ -1,7 +1,8 @@
 """Engines of a training: where its weights are, who computes its gradients and its steps.
 
 In data parallelism every process has the whole model, and their gradients are averaged. DeepSpeed's
-ZeRO shards the optimiser's state, gradients and weights over the ranks.
+ZeRO shards the optimiser's state, gradients and weights over the ranks; so does torch's FSDP2
+(harness.training.fully_sharded).
 """
 
 import os
@@ -22,6 +23,8 @@ from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
 from harness.ranks import has_ranks
+from harness.training import fully_sharded
+from harness.training.fully_sharded import FullyShardedOptimiser
 from harness.training.optimisers import StageOptimiser
 from harness.training.saved_state import readable
 
@@ -159,9 +162,13 @@ class ZeroOptimiser(StageOptimiser):
 def shard(method: nn.Module, config: TrainingConfig, device: torch.device) -> None:
     """Leave each rank its part of every parameter of `method`, which is in the CPU's memory.
 
-    The parameters go to the device one at a time, so that it never has more than its part and one
-    of them. All ranks call this together. Raises UserError when DeepSpeed is not installed.
+    The parameters go to the device one at a time (fsdp: a layer at a time), so that it never has
+    more than its part and one of them. All ranks call this together. Raises UserError when
+    DeepSpeed is not installed.
     """
+    if config.engine == "fsdp":
+        fully_sharded.shard(method, device)
+        return
     # From here on, linear layers of this process are DeepSpeed's, until it leaves the other ranks.
     library().zero.Init(module=method, config_dict_or_path=settings(config))
     for module in method.modules():
@@ -171,7 +178,7 @@ def shard(method: nn.Module, config: TrainingConfig, device: torch.device) -> No
 
 @contextmanager
 def passes(method: Method[Any], config: TrainingConfig) -> Iterator[None]:
-    """In the block, modules with sharded weights can run; a stage does the same for its steps."""
+    """In the block, modules with ZeRO's weights can run; a stage does the same for its steps."""
     engine, _, _, _ = library().initialize(
         model=Losses(method), config=settings(config), dist_init_required=False
     )
@@ -225,6 +232,7 @@ ENGINES: dict[EngineName, type[StageOptimiser]] = {
     "single": StageOptimiser,
     "ddp": DataParallelOptimiser,
     "deepspeed": ZeroOptimiser,
+    "fsdp": FullyShardedOptimiser,
 }
 
 
@@ -242,7 +250,8 @@ def before_training(method: Method[Any], kit: Kit) -> Iterator[None]:
     if not _shards(kit.config):
         yield
         return
-    with passes(method, kit.config), readable(method):
+    ready = nullcontext() if kit.config.engine == "fsdp" else passes(method, kit.config)
+    with ready, readable(method):
         yield
 
 

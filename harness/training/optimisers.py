@@ -287,11 +287,7 @@ class StageOptimiser:
         the engine does not compute it.
         """
         self.scaler.unscale_(self.torch)
-        if self.stage.optimisation.clipping == "released":
-            scale = 1.0 if self.scaler.is_enabled() else LOSS_SCALE
-            norm = clip_released(self.parameters, self.frozen, self.largest_norm, scale)
-        else:
-            norm = clip(self.parameters, self.largest_norm)
+        norm = self.clip_gradients()
         self.set_rates(step)
         self.scaler.step(self.torch)
         self.scaler.update()
@@ -299,6 +295,13 @@ class StageOptimiser:
         for parameter in (*self.parameters, *self.frozen):
             parameter.grad = None
         return norm
+
+    def clip_gradients(self) -> Tensor:
+        """Clip the gradients by the rule of the stage; their joint norm before, a scalar."""
+        if self.stage.optimisation.clipping == "released":
+            scale = 1.0 if self.scaler.is_enabled() else LOSS_SCALE
+            return clip_released(self.parameters, self.frozen, self.largest_norm, scale)
+        return clip(self.parameters, self.largest_norm)
 
     def set_rates(self, step: int) -> None:
         """Set the learning rates of step number `step`."""

@@ -16,28 +16,34 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 import torch.distributed as dist
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from harness.errors import UserError
 from harness.files import written_whole
 from harness.ranks import agreed, rank_count, rank_number
 
+AROUND = "whole_weights"
+"""The attribute of a method with the module that makes FSDP2's shards whole"""
+
 
 def is_sharded(parameter: nn.Parameter) -> bool:
-    """Whether each rank has only a part of the parameter (ZeRO 3)."""
-    return hasattr(parameter, "ds_id")
+    """Whether each rank has only a part of the parameter (ZeRO 3, FSDP2)."""
+    return hasattr(parameter, "ds_id") or isinstance(parameter, DTensor)
 
 
 def whole(parameter: nn.Parameter) -> Tensor:
     """The values of a parameter; of a sharded one a copy in the memory of the CPU."""
     if not is_sharded(parameter):
         return parameter.detach()
+    if isinstance(parameter, DTensor):
+        return cast("DTensor", parameter.detach()).full_tensor().cpu()
     import deepspeed
 
     with deepspeed.zero.GatheredParameters([parameter]):
@@ -54,6 +60,13 @@ def readable(method: nn.Module) -> Iterator[None]:
     if not sharded:
         yield
         return
+    if around := getattr(method, AROUND, None):
+        around.unshard()
+        try:
+            yield
+        finally:
+            around.reshard()
+        return
     import deepspeed
     from transformers import PreTrainedModel  # it takes seconds to import
 
@@ -62,6 +75,11 @@ def readable(method: nn.Module) -> Iterator[None]:
     beside = [parameter for parameter in sharded if id(parameter) not in inside]
     with deepspeed.zero.GatheredParameters(beside, enabled=bool(beside)):
         yield
+
+
+def shared_out(value: Tensor, like: DTensor) -> DTensor:
+    """The value that rank 0 has, sharded as `like` is."""
+    return distribute_tensor(value.to(like.device), like.device_mesh, like.placements)
 
 
 def load_weights(method: nn.Module, weights: Mapping[str, Tensor]) -> None:
@@ -74,6 +92,10 @@ def load_weights(method: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def _set_whole(parameter: nn.Parameter, value: Tensor) -> None:
+    if isinstance(parameter, DTensor):
+        with torch.no_grad():
+            parameter.copy_(shared_out(value, parameter))
+        return
     import deepspeed
 
     with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0), torch.no_grad():

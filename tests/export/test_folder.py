@@ -48,6 +48,10 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("mixcse", {}),
     ("prompteol", {"setting": "sup"}),
     ("echo", {"setting": "sup"}),
+    ("whitenedcse", {}),
+    ("pcl", {}),
+    ("infocse", {}),
+    ("vascl", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
@@ -78,6 +82,10 @@ PLAIN = {
     "rankcse",
     "diffcse",
     "clsr",
+    "infocse",
+    "pcl",
+    "vascl",
+    "whitenedcse",
 }
 """Methods that are a transformer, a pooling and perhaps dense layers in the end"""
 TEXTS = [

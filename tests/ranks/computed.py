@@ -4,11 +4,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from harness.plugin.config import TrainingConfig
 from harness.ranks import has_ranks
 from harness.training.engines import shard, stage_optimiser
 from harness.training.feeding import made, stage_streams
+from harness.training.saved_state import is_sharded, readable
 from tests.method_cases import mixed, without_dropout
 from tests.ranks.rank import Computed, kit_of
 
@@ -24,6 +26,8 @@ def computed(name: str, values: dict[str, Any]) -> Computed:
     workers = kit.config.workers
     if kit.config.shards_weights and has_ranks():
         shard(method, kit.config, kit.device)
+        assert all(is_sharded(parameter) for parameter in method.parameters())
+    if kit.config.engine == "deepspeed" and kit.config.zero == 3 and has_ranks():
         assert not any(parameter.numel() for parameter in method.parameters())
         parts = {each.ds_tensor.numel() * workers - each.ds_numel for each in method.parameters()}
         assert parts <= {*range(workers)}  # its share of every one, rounded up
@@ -42,7 +46,7 @@ def computed(name: str, values: dict[str, Any]) -> Computed:
                 found[f"gradient {stage.name} {step} {parameter}"] = gradient
             optimiser.step(step)
     method.eval()
-    with torch.no_grad():
+    with torch.no_grad(), readable(method):
         vectors = method.embed(mixed(kit, method))
     return {part: each.detach().clone() for part, each in (found | {"vectors": vectors}).items()}
 
@@ -52,6 +56,8 @@ def gradients(method: nn.Module) -> dict[str, Tensor]:
     found = {}
     for name, parameter in method.named_parameters():
         gradient = parameter.grad
+        if isinstance(gradient, DTensor):
+            gradient = gradient.full_tensor()
         if hasattr(parameter, "_hp_mapping") or hasattr(parameter, "ds_id"):
             from deepspeed.utils import safe_get_full_grad
 

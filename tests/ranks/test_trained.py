@@ -29,7 +29,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """The last of two batches of 19 has one row, so that the second rank has none of its own"""
 TWO = [engine for engine, fields in ENGINES.items() if fields["workers"] == 2]
-OF_ALL = ("ddp-2", "zero-2", "zero-3")
+OF_ALL = ("ddp-2", "zero-2", "zero-3", "fsdp")
 """The engines with all settings; DeepSpeed has the same code for the others (test_equal.py)"""
 RUNS = [
     (engine, setting)

@@ -84,16 +84,18 @@ def undisturbed(run: Callable[..., Answer], tmp_path_factory: pytest.TempPathFac
 DDP_2 = {"engine": "ddp", "workers": 2}
 ZERO_3 = {"engine": "deepspeed", "workers": 2, "zero": 3}
 ZERO_2 = {"engine": "deepspeed", "workers": 2, "zero": 2}
+FSDP = {"engine": "fsdp", "workers": 2}
 GOING_ON = [
     (DDP_2, [{"engine": "single"}, {"engine": "ddp", "workers": 4}]),
-    (ZERO_3, [ZERO_2, {"engine": "single"}]),
-    (ZERO_2, [ZERO_3]),
+    (ZERO_3, [ZERO_2]),
+    (ZERO_2, [FSDP]),
+    (FSDP, [ZERO_3, {"engine": "single"}]),
 ]
 """How a trial is begun, and how copies of what it has left go on"""
 
 
 # More than 20 s: each engine goes on in processes of its own, which load DeepSpeed.
-@pytest.mark.parametrize(("first", "others"), GOING_ON, ids=["ddp", "zero-3", "zero-2"])
+@pytest.mark.parametrize(("first", "others"), GOING_ON, ids=["ddp", "zero-3", "zero-2", "fsdp"])
 def test_a_lost_worker_and_other_engines(
     run: Callable[..., Answer],
     undisturbed: Record,

@@ -81,6 +81,7 @@ def test_frozen_weights_have_no_gradient() -> None:
     ("values", "trained", "held"),
     [
         ({"engine": "ddp"}, 1 + 1 + 2, 1),
+        ({"engine": "fsdp"}, 1 / 8 + 1 / 8 + 2 / 8, 1 / 8),
         ({"engine": "deepspeed", "zero": 1}, 1 + 1 + 2 / 8, 1),
         ({"engine": "deepspeed", "zero": 2}, 1 + 1 / 8 + 2 / 8, 1),
         ({"engine": "deepspeed", "zero": 3}, 1 / 8 + 1 / 8 + 2 / 8, 1 / 8),

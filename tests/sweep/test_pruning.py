@@ -1,6 +1,8 @@
 """Pruners decide as they would by hand, and what they end is in the store as pruned."""
 
+import random
 import shutil
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -92,6 +94,61 @@ def test_a_grid_that_was_killed_is_pruned_as_if_it_had_not_been(
     resumed = play(source_of(search), curve)
     assert resumed.rates == RATES[killed:]
     assert resumed.stopped == {rate: at for rate, at in ASHA.items() if rate in RATES[killed:]}
+
+
+MANY = [round(1e-5 * number, 7) for number in range(1, 25)]
+MANY_GRID = f"    grid: {{learning_rate: {MANY}}}\n"
+SHAPES = random.Random(3)
+MANY_CURVES = {rate: sorted(SHAPES.uniform(0, 90) for _ in range(4)) for rate in MANY}
+
+
+def hyperband(name: str) -> dict[float, int]:
+    """The rates that end early, by a plain loop over Hyperband's rules with a factor of 2.
+
+    With four evaluations there are three brackets, whose rungs are at evaluations 1, 2, 4, at 2, 4,
+    and at 4. The shares of the brackets follow from Li et al. (2018), section 3: the smallest whole
+    number from 3 * 2 ** s / (s + 1) for s = 2, 1, 0.
+    """
+    shares = [4, 3, 3]
+    rungs: dict[tuple[int, int], list[float]] = {}
+    ended = {}
+    for number, rate in enumerate(MANY):
+        draw = zlib.crc32(f"{name}_{number}".encode()) % sum(shares)
+        bracket = next(each for each in range(3) if draw < sum(shares[: each + 1]))
+        for evaluation in range(1, 5):
+            if evaluation not in [2**each for each in range(bracket, 3)]:
+                continue
+            competitors = rungs.setdefault((bracket, evaluation), [])
+            score = MANY_CURVES[rate][evaluation - 1]
+            competitors.append(score)
+            going_on = sorted(competitors, reverse=True)[: max(1, len(competitors) // 2)]
+            if score < going_on[-1] and evaluation < 4:
+                ended[rate] = evaluation
+                break
+    return ended
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [None, 9])
+def test_hyperband_decides_as_a_plain_loop(
+    killed: int | None, search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
+    search = search_of(
+        MANY_GRID, "pruner: {name: hyperband, last_evaluation: 4, reduction_factor: 2}"
+    )
+    expected = hyperband(Study(search, store).name)
+    assert {*expected.values()} == {1, 2}
+
+    def shown(trial: Trial) -> list[float]:
+        return MANY_CURVES[trial.configuration["learning_rate"]]
+
+    before = {}
+    if killed is not None:
+        with pytest.raises(Killed):
+            play(source_of(search), shown, kill_after=killed)
+        before = {rate: at for rate, at in expected.items() if rate in MANY[:killed]}
+    played = play(source_of(search), shown)
+    assert played.stopped | before == expected
 
 
 def test_pruned_configurations_are_never_the_best(

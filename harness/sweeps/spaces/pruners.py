@@ -44,6 +44,19 @@ class Asha(SpacePart):
     reduction_factor: int = Field(4, ge=2, le=MOST)
 
 
+class Hyperband(SpacePart):
+    """Several ASHAs side by side, each with a later first rung (Li et al., JMLR 2018, section 3).
+
+    The number of a configuration decides in which of them it competes.
+    """
+
+    name: Literal["hyperband"]
+    last_evaluation: int = Field(ge=1, le=MOST)
+    """Evaluations of a training that is not pruned, R in the paper; decides how many ASHAs"""
+    first_evaluation: int = Field(1, ge=1, le=MOST)
+    reduction_factor: int = Field(3, ge=2, le=MOST)
+
+
 class Wilcoxon(SpacePart):
     """Stops the seeds of a configuration that is worse than the best one, by a paired test."""
 
@@ -59,7 +72,7 @@ class Wilcoxon(SpacePart):
         return math.floor(-math.log2(self.p_threshold)) + 1
 
 
-PRUNERS = ("median", "percentile", "asha", "wilcoxon")
+PRUNERS = ("median", "percentile", "asha", "hyperband", "wilcoxon")
 
 
 def _named(given: Any) -> Any:
@@ -74,6 +87,7 @@ Pruner = Annotated[
     Annotated[Median, Tag("median")]
     | Annotated[Percentile, Tag("percentile")]
     | Annotated[Asha, Tag("asha")]
+    | Annotated[Hyperband, Tag("hyperband")]
     | Annotated[Wilcoxon, Tag("wilcoxon")],
     Discriminator(lambda pruner: pruner["name"] if isinstance(pruner, dict) else pruner.name),
     BeforeValidator(_named),

@@ -166,7 +166,8 @@ TEXTS = [
         ("encoders:", f"pruner: {pruner}\nencoders:", NEW, reason)
         for pruner, reason in (
             ("ash", 'unknown pruner "ash"; did you mean "asha"?'),
-            ("{name: hyperband}", 'unknown pruner "hyperband"; valid: asha, median'),
+            ("{name: halving}", 'unknown pruner "halving"; valid: asha, hyperband, median'),
+            ("hyperband", "last_evaluation"),
             ("{keep_percent: 25}", 'unknown pruner "None"'),
             ("3", "unknown pruner"),
             ("{name: asha, reduction_facto: 2}", 'did you mean "reduction_factor"?'),
