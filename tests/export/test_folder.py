@@ -48,6 +48,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("mixcse", {}),
     ("prompteol", {"setting": "sup"}),
     ("echo", {"setting": "sup"}),
+    ("llm2vec", {}),
     ("whitenedcse", {}),
     ("pcl", {}),
     ("infocse", {}),
