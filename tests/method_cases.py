@@ -39,6 +39,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("isbert", {}),
     ("promptbert", {}),
     ("prompteol", {"setting": "sup", "lora_rank": 2}),
+    ("echo", {"setting": "sup", "lora_rank": 2}),
+    ("llm2vec", {"lora_rank": 2, "encoder_dropout": 0.0}),
     ("promptbert", {"setting": "sup"}),
     ("promptbert", {"setting": "semisup", "denoising": "released"}),
     ("dcpcse", {"mlm": True, "masking_ratio": 0.5}),

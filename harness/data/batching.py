@@ -234,16 +234,19 @@ class Stream:
         return list(zip(batches, longest, strict=False))
 
     def _batch(self, items: np.ndarray) -> TextBatch:
+        if self.options.text:
+            return item_batch(self.tokens, self.template, self.options.limit, items)
+        # Rows without pieces, so that the batch still has its number of rows.
         columns = self.tokens.columns
-        labels = None if self.tokens.labels is None else torch.from_numpy(self.tokens.labels[items])
-        if not self.options.text:
-            # Rows without pieces, so that the batch still has its number of rows.
-            nothing = torch.zeros(len(items) * columns, 0, dtype=torch.long)
-            return TextBatch(nothing, nothing, torch.from_numpy(items), columns, labels)
-        rows = [
-            self.tokens.row(column, item)[: self.options.limit]
-            for item in items
-            for column in range(columns)
-        ]
-        ids, mask = pad(rows, self.template, self.tokens.pad_id)
-        return TextBatch(ids, mask, torch.from_numpy(items), columns, labels)
+        nothing = torch.zeros(len(items) * columns, 0, dtype=torch.long)
+        labels = self.tokens.labels_of(items)
+        return TextBatch(nothing, nothing, torch.from_numpy(items), columns, labels)
+
+
+def item_batch(tokens: Tokens, template: Template, limit: int, items: np.ndarray) -> TextBatch:
+    """A batch of some items of a corpus. limit: most word pieces of a text without the template."""
+    columns = range(tokens.columns)
+    rows = [tokens.row(column, item)[:limit] for item in items for column in columns]
+    ids, mask = pad(rows, template, tokens.pad_id)
+    labels = tokens.labels_of(items)
+    return TextBatch(ids, mask, torch.from_numpy(items), tokens.columns, labels)

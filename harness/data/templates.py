@@ -57,6 +57,23 @@ def first_prompt(tokenizer: Any, encoder: str, text: str | None) -> Template:
     return hard_prompt(tokenizer, text or published_templates(encoder)[0])
 
 
+def running_prompt(tokenizer: Any, text: str) -> Template:
+    """A prompt of a decoder in word pieces, behind what the tokenizer puts in front of a text.
+
+    The pieces around the sentence are those of a running text (prompteol.md, section 2). text: with
+    one {s}.
+    """
+    before, after = text.split(SENTENCE)
+    # A letter stands for the sentence. A space in front of it belongs to the sentence.
+    whole = tokenizer.backend_tokenizer.encode(f"{before}a{after}", add_special_tokens=False)
+    pieces = [*zip(whole.ids, whole.offsets, strict=True)]
+    begin = tuple(piece for piece, (_, stop) in pieces if stop <= len(before.rstrip()))
+    end = tuple(piece for piece, (start, _) in pieces if start > len(before))
+    bare, spaced = piece_ids(tokenizer, ["a", " a"])
+    space = bare != spaced == whole.ids[len(begin) : len(whole.ids) - len(end)]
+    return Template(Template.plain(tokenizer).begin + begin, end, leading_space=space)
+
+
 def require_mask(tokenizer: Any, user: str) -> None:
     """Raise UserError when a tokenizer has no mask token. user: what needs it."""
     if tokenizer.mask_token_id is None:
@@ -101,5 +118,5 @@ def rewrapped(batch: TextBatch, old: Template, new: Template, pad_id: int) -> Te
 
 def _looked_up(pieces: tuple[int, ...], index: Tensor) -> Tensor:
     """pieces[index] for every element; an index that is out of range gives any piece."""
-    table = torch.tensor(pieces).to(index.device, non_blocking=True)
+    table = torch.tensor(pieces or (0,)).to(index.device, non_blocking=True)
     return table[index.clamp(0, len(pieces) - 1)]

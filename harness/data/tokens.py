@@ -265,6 +265,10 @@ class Tokens:
         pieces: np.ndarray = np.asarray(self.ids[column][starts[item] : starts[item + 1]])
         return pieces
 
+    def labels_of(self, items: np.ndarray) -> Tensor | None:
+        """The label of each of these items, (items,); None: the corpus has no labels."""
+        return None if self.labels is None else torch.from_numpy(self.labels[items])
+
     def item_lengths(self, limit: int) -> np.ndarray:
         """The number of word pieces of each item's longest text, at most `limit`; (items,)."""
         longest: np.ndarray = np.max([np.diff(starts) for starts in self.starts], axis=0)

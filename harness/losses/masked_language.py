@@ -1,7 +1,7 @@
-"""The masked-language-model loss.
+"""Losses over tokens: that of a masked language model, and that of the next token.
 
-SimCSE and DCPCSE have it as an auxiliary loss, and DiffCSE as an ablation (simcse.md,
-section 2.4; dcpcse.md, section 2; diffcse.md, section 2).
+SimCSE and DCPCSE have the first as an auxiliary loss, and DiffCSE as an ablation (simcse.md,
+section 2.4; dcpcse.md, section 2; diffcse.md, section 2). The second is for decoders.
 """
 
 from collections.abc import Callable
@@ -27,6 +27,16 @@ def masked_language_loss(
         # every batch gives the same parameters a gradient.
         return logits.float().sum()
     return functional.cross_entropy(logits.float(), originals[chosen])
+
+
+def next_token_loss(head: nn.Module, states: Tensor, originals: Tensor, chosen: Tensor) -> Tensor:
+    """Mean over the chosen positions of the cross entropy, from the state one position before.
+
+    A piece at position 0 has none before it, and does not count. With all real tokens chosen it is
+    the loss of a causal language model; with masked ones, that of masked next-token prediction
+    (llm2vec.md, section 1). Arguments as above.
+    """
+    return masked_language_loss(head, states[:, :-1], originals[:, 1:], chosen[:, 1:])
 
 
 def masked_pass_loss(

@@ -1,8 +1,9 @@
 """The kit that a method is built from: encoders, tokenizer, a generator, and artefacts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import nn
 
 from harness import PROTOCOL
 from harness.arrays import SharedArrays
+from harness.data.batching import TextBatch, item_batch
 from harness.data.corpora import source
 from harness.data.hub import model_digest, model_shape
 from harness.data.items import label_subset
@@ -26,8 +28,10 @@ from harness.data.tokens import (
 )
 from harness.device import random_state_kept
 from harness.encoders.backbone import Encoder
+from harness.encoders.families import is_decoder
 from harness.encoders.low_rank import MARK
 from harness.encoders.masked_lm import Generator, VocabularyHead
+from harness.encoders.next_token import NextTokenHead
 from harness.encoders.pretrained import Loading
 from harness.errors import UserError
 from harness.files import cache_folder, digest_of
@@ -110,15 +114,21 @@ class Kit:
         return self._tokenizer or load_tokenizer(config.encoder, ends=config.ends_sentences)
 
     def encoder(
-        self, name: str | None = None, *, dropout: float | None = None, depth: int | None = None
+        self,
+        name: str | None = None,
+        *,
+        dropout: float | None = None,
+        depth: int | None = None,
+        own_pieces: bool = False,
     ) -> Encoder:
         """The encoder of the configuration, or another model. The stages say which weights train.
 
         name: a model that `models()` has, as a configuration names its encoder; None: the encoder.
-        Another model reads the same word pieces, and gets no low-rank changes. dropout: 0 to 1, in
-        every layer; None: `encoder_dropout` of the configuration, or another model's own. depth:
-        layers that are kept, from the first one on; None: all. Raises UserError when `models()`
-        does not have it, when it has fewer layers, and when it cannot read the same rows.
+        Another model gets no low-rank changes. dropout: 0 to 1, in every layer; None:
+        `encoder_dropout` of the configuration, or another model's own. depth: layers that are kept,
+        from the first one on; None: all. own_pieces: another model reads batches of `reading`, and
+        not those of the encoder. Raises UserError when `models()` does not have it, when it has
+        fewer layers, and when it cannot read the rows.
         """
         config = self.config
         loading: Loading = {
@@ -129,8 +139,9 @@ class Kit:
             "empty": self.empty,
         }
         if name is not None:
-            self._check_reads(name, "encoder")
-            check_embedded(name, self.tokenizer, int(model_shape(name)["vocab_size"]))
+            self._check_reads(name, "encoder", own_pieces=own_pieces)
+            tokenizer = self._own_tokenizer(name) if own_pieces else self.tokenizer
+            check_embedded(name, tokenizer, int(model_shape(name)["vocab_size"]))
         if not isinstance(config, TrainingConfig):
             return Encoder(name or config.encoder, depth=depth, **loading)
         if name is None and dropout is None:
@@ -150,19 +161,47 @@ class Kit:
             )
         return encoder
 
+    def reading(self, corpus: str, name: str) -> Callable[[TextBatch], TextBatch]:
+        """What another model reads in the place of a batch of a corpus: in its own word pieces.
+
+        The batch has the same items, one row for each of their texts, with the model's own [CLS]
+        and [SEP] and at most `max_length` tokens. It is for `prepared`. name: a model that
+        `models()` has. Raises UserError when it does not, and without a tokenizer.
+        """
+        self.declared.check_named(name)
+        config = self.config
+        assert isinstance(config, TrainingConfig), "what trains nothing has no batches"
+
+        @cache  # an exported method never reads the corpus
+        def parts() -> tuple[Tokens, Template]:
+            tokenizer = self._own_tokenizer(name)
+            tokens = Tokens.of(tokenised(corpus, tokenizer).read(), tokenizer.pad_token_id)
+            return tokens, Template.plain(tokenizer)
+
+        def read(batch: TextBatch) -> TextBatch:
+            tokens, template = parts()
+            limit = config.max_length - len(template)
+            found = item_batch(tokens, template, limit, batch.items.numpy())
+            return replace(found, epoch=batch.epoch, shuffled_length=found.input_ids.shape[1])
+
+        return read
+
+    def _own_tokenizer(self, name: str) -> Any:
+        return load_tokenizer(name, ends=self.config.ends_sentences)
+
     @property
     def as_stored(self) -> bool:
         """Whether a frozen encoder that is stored in bf16 stays so: float32 is not asked for."""
         return getattr(self.config, "precision", None) != "fp32"
 
-    def _check_reads(self, name: str, role: str) -> None:
+    def _check_reads(self, name: str, role: str, *, own_pieces: bool = False) -> None:
         """Raise UserError unless a further model is declared, and has the encoder's tokenizer.
 
-        role: of the model, in the message.
+        role: of the model, in the message. own_pieces: its tokenizer may be any.
         """
         encoder = self.config.encoder
         self.declared.check_named(name)
-        if name != encoder:
+        if name != encoder and not own_pieces:
             whose = (f'{role} "{name}"', f'encoder "{encoder}"')
             check_same_tokenizer(load_tokenizer(name), self.tokenizer, whose)
 
@@ -174,6 +213,16 @@ class Kit:
         head = VocabularyHead(self.config.encoder, empty=self.empty)
         require_mask(self.tokenizer, "a masked-LM loss or head")
         return head
+
+    def next_token_head(self) -> NextTokenHead | VocabularyHead:
+        """The head of a decoder's checkpoint, with weights of its own: logits of the next piece.
+
+        A bidirectional encoder has `vocabulary_head` in its place. Raises UserError when the
+        checkpoint has none.
+        """
+        if not is_decoder(model_shape(self.config.encoder)):
+            return self.vocabulary_head()
+        return NextTokenHead(self.config.encoder, as_stored=self.as_stored, empty=self.empty)
 
     def generator(self, name: str, *, dropout: bool = True) -> Any:
         """A frozen masked language model with the encoder's vocabulary.

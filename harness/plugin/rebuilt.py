@@ -195,15 +195,20 @@ class _RebuildingKit(EmbeddingKit):
     """Folder of the exported method"""
 
     def encoder(
-        self, name: str | None = None, *, dropout: float | None = None, depth: int | None = None
+        self,
+        name: str | None = None,
+        *,
+        dropout: float | None = None,
+        depth: int | None = None,
+        own_pieces: bool = False,
     ) -> Encoder:
         """An encoder by its configuration in the folder, which names no other folder."""
         if name is not None:
             further = self.folder / FURTHER / str(self.declared.models.index(name))
             name = str(further if further.is_dir() else self.folder / ENCODER)
-        return super().encoder(name, dropout=dropout, depth=depth)
+        return super().encoder(name, dropout=dropout, depth=depth, own_pieces=own_pieces)
 
-    def _check_reads(self, name: str, role: str) -> None:
+    def _check_reads(self, name: str, role: str, *, own_pieces: bool = False) -> None:
         """Do nothing, since it was checked before the export."""
 
     def needed_artefact(self, name: str) -> Mapping[str, np.ndarray]:

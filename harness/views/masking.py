@@ -1,6 +1,7 @@
 """BERT's masking of word pieces.
 
-It is used in diffcse.md, section 1.2; dcpcse.md, section 2; simcse.md, section 2.4.
+It is used in diffcse.md, section 1.2; dcpcse.md, section 2; simcse.md, section 2.4; llm2vec.md,
+section 1.
 """
 
 from dataclasses import dataclass
@@ -26,11 +27,17 @@ class Masker(nn.Module):
     and 10 % stay.
     """
 
-    def __init__(self, tokenizer: Any, ratio: float) -> None:
-        """ratio: 0 to 1. tokenizer: of transformers, with a mask token."""
+    def __init__(
+        self, tokenizer: Any, ratio: float, *, mask_id: int | None = None, everywhere: bool = False
+    ) -> None:
+        """ratio: 0 to 1. tokenizer: of transformers.
+
+        mask_id: the piece that masks; None: the tokenizer's mask token, which it must have.
+        everywhere: all of the chosen pieces are masked.
+        """
         super().__init__()
-        self.ratio = ratio
-        self.mask_id: int = tokenizer.mask_token_id
+        self.ratio, self.everywhere = ratio, everywhere
+        self.mask_id: int = tokenizer.mask_token_id if mask_id is None else mask_id
         self.vocabulary_size = len(tokenizer)
         self.special_ids: Tensor
         # Not saved: the tokenizer has them.
@@ -43,6 +50,8 @@ class Masker(nn.Module):
         # have to wait until the GPU knows how many there are.
         candidates = ~torch.isin(input_ids, self.special_ids)
         chosen = (torch.rand(input_ids.shape, device=input_ids.device) < self.ratio) & candidates
+        if self.everywhere:
+            return Masked(torch.where(chosen, self.mask_id, input_ids), chosen)
         how = torch.rand(input_ids.shape, device=input_ids.device)
         random_ids = torch.randint(self.vocabulary_size, input_ids.shape, device=input_ids.device)
         masked = torch.where(chosen & (how < 0.8), self.mask_id, input_ids)

@@ -14,9 +14,10 @@ from harness.plugin import MethodConfig, Stage, TrainingConfig
 
 
 def with_a_sentence(text: str) -> str:
-    """The text of a prompt. Raises ValueError unless it has one {s}, with something behind."""
-    if text.count(SENTENCE) != 1 or text.endswith(SENTENCE):
-        raise ValueError(f"a prompt has one {SENTENCE}, and something behind it")
+    """The text of prompts. Raises ValueError unless each has one {s}, with something behind."""
+    for prompt in text.splitlines() or [""]:
+        if prompt.count(SENTENCE) != 1 or prompt.endswith(SENTENCE):
+            raise ValueError(f"a prompt has one {SENTENCE}, and something behind it")
     return text
 
 
@@ -26,7 +27,8 @@ class Config(plugin.TrainingConfig):
     setting: Literal["unsup", "sup"] = "unsup"
     template: Annotated[str, AfterValidator(with_a_sentence)] = Field(
         'This sentence : "{s}" means in one word:"',
-        description="prompt with {s}, which may begin with a demonstration",
+        description="prompt with {s}, which may begin with a demonstration; of several, one to a "
+        "line, the vector is the mean",
     )
     tidied: bool = Field(
         True,

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from harness import plugin
-from harness.choices import SENTENCE
-from harness.data.tokens import Template, piece_ids
+from harness.data.templates import rewrapped, running_prompt
+from harness.data.tokens import Template
 from harness.encoders.backbone import last_positions
+from harness.errors import UserError
 from harness.losses.info_nce import info_nce
 from harness.plugin import Kit, Stage, TextBatch
 
@@ -20,25 +22,17 @@ class Method(Declaration, plugin.Method[Config]):
 
     @classmethod
     def training_template(cls, config: Config, tokenizer: Any) -> Template:
-        """The prompt in word pieces, behind what the tokenizer puts in front of a text.
-
-        The pieces around the sentence are those of a running text (prompteol.md, section 2).
-        """
-        before, after = config.template.split(SENTENCE)
-        # A letter stands for the sentence. A space in front of it belongs to the sentence.
-        text = tokenizer.backend_tokenizer.encode(f"{before}a{after}", add_special_tokens=False)
-        pieces = [*zip(text.ids, text.offsets, strict=True)]
-        begin = tuple(piece for piece, (_, stop) in pieces if stop <= len(before.rstrip()))
-        end = tuple(piece for piece, (start, _) in pieces if start > len(before))
-        bare, spaced = piece_ids(tokenizer, ["a", " a"])
-        return Template(
-            Template.plain(tokenizer).begin + begin,
-            end,
-            leading_space=bare != spaced == text.ids[len(begin) : len(text.ids) - len(end)],
-        )
+        """The longest prompt, so that a sentence that fits into it fits into all."""
+        return max(_prompts(config, tokenizer), key=len)
 
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
+        self.prompts = _prompts(config, self.tokenizer)
+        if len({prompt.leading_space for prompt in self.prompts}) > 1:
+            raise UserError(
+                "template: a space stands in front of {s} in some prompts and not in others, which "
+                "gives a sentence other word pieces; write all of them in one way"
+            )
         self.encoder = kit.encoder()
 
     @property
@@ -60,4 +54,11 @@ class Method(Declaration, plugin.Method[Config]):
         return {"contrastive": info_nce(*columns, temperature=self.config.temperature)}
 
     def embed(self, batch: TextBatch) -> Tensor:
-        return self.encoder.at(batch, last_positions(batch.attention_mask))
+        pad_id = self.tokenizer.pad_token_id
+        rows = [rewrapped(batch, self.template, prompt, pad_id) for prompt in self.prompts]
+        states = [self.encoder.at(each, last_positions(each.attention_mask)) for each in rows]
+        return torch.stack(states).mean(dim=0)
+
+
+def _prompts(config: Config, tokenizer: Any) -> list[Template]:
+    return [running_prompt(tokenizer, text) for text in config.template.splitlines()]

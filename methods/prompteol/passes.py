@@ -8,14 +8,14 @@ from . import Config
 
 
 class Passes(plugin.Passes[Config]):
-    """The three texts of an item in the prompt, which no token ends."""
+    """The three texts of an item in each prompt, which no token ends."""
 
     def step(self, stage: Stage) -> Work:
-        return [Pass(self.columns("contrastive"), one=True, around=self._around)]
+        return self._prompted(self.columns("contrastive"))
 
     def embedding(self) -> Work:
-        return [Pass(one=True, around=self._around)]
+        return self._prompted(1)
 
-    @property
-    def _around(self) -> int:
-        return template_tokens(self.config.template) - 1
+    def _prompted(self, rows: int) -> Work:
+        prompts = self.config.template.splitlines()
+        return [Pass(rows, one=True, around=template_tokens(each) - 1) for each in prompts]

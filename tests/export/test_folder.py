@@ -47,6 +47,8 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("angle", {}),
     ("mixcse", {}),
     ("prompteol", {"setting": "sup"}),
+    ("echo", {"setting": "sup"}),
+    ("llm2vec", {}),
     ("whitenedcse", {}),
     ("pcl", {}),
     ("infocse", {}),

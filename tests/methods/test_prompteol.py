@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 
 import harness
+from harness.data.batching import TextBatch
 from harness.data.tokens import Template, load_tokenizer, piece_ids
 from harness.encoders.low_rank import MARK
 from harness.errors import UserError
@@ -55,6 +56,34 @@ def test_embedding_is_the_state_of_the_last_token(
         with torch.no_grad():
             states = model.eval()(**tokenizer(whole, return_tensors="pt")).last_hidden_state
         assert torch.allclose(torch.as_tensor(vector), states[0, -1], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_vector_is_the_mean_over_prompts(kit_for: KitFor, decoder: Path) -> None:
+    """Also of a sentence that is cut so that it fits into the longest prompt."""
+    lines = ["{s} .", DEMONSTRATION, "the dog {s} sees :"]
+    texts, common = [*TEXTS, "the old farmer " * 40], {"encoder": str(decoder), "tidied": False}
+    kit = kit_for("prompteol", template="\n".join(lines), **common)
+    method = kit.build().eval()
+    alone = [kit_for("prompteol", template=line, **common).build().eval() for line in lines]
+    for each in alone:
+        each.load_state_dict(method.state_dict())
+    found = Embedder(method, kit)(texts)
+    limit = method.longest - len(method.template)
+    rows = [pieces[:limit] for pieces in piece_ids(method.tokenizer, texts)]
+    for row, vector in zip(rows, found, strict=True):
+        total = torch.zeros(method.encoder.hidden_size, dtype=torch.float64)
+        for each in alone:
+            ids = torch.tensor([[*each.template.begin, *row, *each.template.end]])
+            batch = TextBatch(ids, torch.ones_like(ids), torch.arange(1))
+            total += each.embed(batch)[0].detach().double() / len(alone)
+        assert torch.allclose(torch.as_tensor(vector).double(), total, atol=1e-5)
+
+
+def test_prompts_agree_about_the_space(kit_for: KitFor, byte_roberta: Path) -> None:
+    template = 'say: {s} : in one word\nThis sentence : "{s}" means'
+    with pytest.raises(UserError, match="template: a space stands in front of"):
+        kit_for("prompteol", template=template, encoder=str(byte_roberta)).build()
 
 
 def test_pieces_are_those_of_a_running_text(byte_roberta: Path) -> None:
@@ -165,7 +194,9 @@ def test_without_training_its_fields_change_nothing() -> None:
     assert resolve(PLUGIN, {"tidied": False}) != resolve(PLUGIN, {})
 
 
-@pytest.mark.parametrize("template", ["no sentence", "{s} and {s}", "it ends with {s}"])
+@pytest.mark.parametrize(
+    "template", ["", "no sentence", "{s} and {s}", "it ends with {s}", "{s} .\n{s}"]
+)
 def test_a_template_without_a_place_is_refused(template: str) -> None:
     with pytest.raises(UserError, match=r"a prompt has one \{s\}, and something behind it"):
         resolve(PLUGIN, {"template": template})

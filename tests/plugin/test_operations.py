@@ -26,6 +26,8 @@ CASES = [
     ("simcse unsup", {"masked_language_weight": 0.1}),
     ("simcse unsup", {"lora_rank": 4}),
     ("angle sup", {"scored_pairs": None}),
+    ("prompteol sup", {"template": "the {s} a .\nof the {s} a ."}),
+    ("echo sup", {"echo_pooling": "last-token"}),
     ("consert sup", {"first_view": "adversarial"}),
     ("dcpcse unsup", {"mlm": True}),
     ("dcpcse sup", {"prompts": "shallow", "template": TEMPLATE}),
@@ -69,7 +71,7 @@ def kit_of(case: str, options: dict[str, Any], encoder: Path) -> Kit:
     if name == "clsr":
         given["pairs"] = "graded-triplets"
     if name != "dcpcse":
-        given["template"] = TEMPLATE
+        given["template"] = "of the {s} a {s}" if name == "echo" else TEMPLATE
     fields = plugin.config_type.model_fields
     values = {key: value for key, value in given.items() if key in fields} | options
     return Kit(plugin.declare(resolve(plugin, values)), torch.device("cpu"))

@@ -23,6 +23,7 @@ TRAINED = {
 
 DECODERS = {
     "decoder": "simcse-semisup", "low-rank decoder": "simcse-2", "bf16 decoder": "simcse-2",
+    "bidirectional decoder": "llm2vec-2-0.0",
 }  # fmt: skip
 """Case with a decoder -> the case of which it is another one"""
 LIMITS = {"bf16 decoder": 2**-8}

@@ -5,6 +5,7 @@ diffcse.md, section 1.2; dcpcse.md, section 2; simcse.md, section 2.4.
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +28,14 @@ class FewPieces(SimpleNamespace):
 
 
 def masker(
-    ratio: float, special: list[int] = SPECIAL, mask: int = MASK, vocabulary: int = VOCABULARY
+    ratio: float,
+    special: list[int] = SPECIAL,
+    mask: int | None = MASK,
+    vocabulary: int = VOCABULARY,
+    **options: Any,
 ) -> Masker:
-    return Masker(FewPieces(all_special_ids=special, mask_token_id=mask, size=vocabulary), ratio)
+    tokenizer = FewPieces(all_special_ids=special, mask_token_id=mask, size=vocabulary)
+    return Masker(tokenizer, ratio, **options)
 
 
 @pytest.mark.parametrize("ratio", [0.15, 0.3])
@@ -72,6 +78,13 @@ def test_special_tokens_are_never_masked_and_all_others_can_be() -> None:
     changed = (masked.input_ids != ids).double().mean(dim=0)
     assert changed[[0, 1, 3, 4, 5]].tolist() == [0] * 5
     assert all(abs(rate - 0.9) < 0.04 for rate in changed[[2, 6]].tolist())
+
+
+def test_all_chosen_pieces_are_masked_with_a_piece_that_is_named() -> None:
+    torch.manual_seed(2)
+    masked = masker(0.4, mask=None, mask_id=31, everywhere=True)(torch.full((50, 50), 7))
+    assert torch.equal(masked.input_ids, torch.where(masked.chosen, 31, 7))
+    assert 0.35 < masked.chosen.double().mean() < 0.45
 
 
 def test_only_chosen_positions_change_and_the_input_stays() -> None:
