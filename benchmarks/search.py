@@ -4,9 +4,10 @@ All configurations of the grid were trained once (SimCSE on mini-bert and real s
 dev curves are in `search_curves.json`. A search is replayed from them through the studies, samplers
 and pruners of a sweep, with a trial at a time. The cost of an evaluation is the number of
 sentences trained on before it; a configuration that a sampler suggests again costs nothing, since
-the store has it. Nearly as good: at most 0.2 points on dev.
+the store has it. Nearly as good: at most 0.2 points on dev. The window is the number of newest
+configurations from which TPE learns.
 
-    python benchmarks/search.py [--repetitions 20]
+    python benchmarks/search.py [--repetitions 20] [--window 1000]
     python benchmarks/search.py --measure    # trains the grid again; it needs HARNESS_HUB
 
 A short try: `python benchmarks/search.py --repetitions 1`.
@@ -27,6 +28,7 @@ from unittest.mock import MagicMock
 
 import torch
 
+from harness.sweeps import study
 from harness.sweeps.configurations import Configurations
 from harness.sweeps.pool import Hearing, Job, Lanes, Report
 from harness.sweeps.spaces.axes import SamplerValues
@@ -163,8 +165,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--window", type=int, default=study.TPE_WINDOW)
     parser.add_argument("--measure", action="store_true")
     options = parser.parse_args()
+    study.TPE_WINDOW = options.window
     if options.measure:
         measure()
     curves = read_curves()

@@ -11,8 +11,12 @@ import torch
 ROUNDED = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """Precision of a training that is not float32 -> the numbers that its products have"""
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
-"""Tokens of a batch without gradients, by kind of device. On a CPU a batch should fit into its
-caches: with layers 384 wide, 8192 tokens took 1.4 times as long as 1024."""
+"""The most tokens of a batch without gradients, by kind of device. On a CPU a batch should fit into
+its caches: with layers 384 wide, 8192 tokens took 1.4 times as long as 1024."""
+MIB_PER_TOKEN = 1
+"""Memory that a GPU has for each token of such a batch: several times what a token takes in a layer
+of a decoder with 7 billion weights. It is that of the whole GPU, however many trials share it: the
+last digits of a score depend on which sentences are a batch."""
 
 
 def device() -> torch.device:
@@ -49,12 +53,21 @@ def random_state_kept(on: torch.device) -> Iterator[None]:
         yield
 
 
+def tokens_per_batch(on: torch.device) -> int:
+    """The most tokens of a batch without gradients on this device."""
+    most = TOKENS_PER_BATCH[on.type]
+    if on.type == "cuda":
+        memory = torch.cuda.get_device_properties(on).total_memory
+        most = min(most, memory // (MIB_PER_TOKEN * 2**20))
+    return most
+
+
 def token_groups(lengths: np.ndarray, on: torch.device) -> list[slice]:
     """Slices of rows, each with about as many tokens as the device handles best at a time.
 
     lengths: (rows,) tokens of each row, sorted, longest first.
     """
-    budget, groups, start = TOKENS_PER_BATCH[on.type], [], 0
+    budget, groups, start = tokens_per_batch(on), [], 0
     while start < len(lengths):
         stop = start + max(1, budget // max(1, int(lengths[start])))
         groups.append(slice(start, stop))

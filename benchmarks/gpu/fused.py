@@ -4,7 +4,8 @@ The trials have learning rates of their own, and seeds of their own. Fused, each
 the optimiser, the batches and the random numbers that it has alone; the encoder reads the rows of
 all trials in one pass, and one backward pass follows. It prints how many times as fast the steps of
 the fused trials are, and how far from the same trials alone they end. In bf16 the last digits grow
-apart, so compare with `--set precision=fp32`.
+apart, and on a GPU trials alone have flash attention with dropout masks of its own, so compare with
+`--set precision=fp32`.
 
     python benchmarks/gpu/fused.py [--method dcpcse] [--trials 4 16] [--steps 50] [--batch 64]
         [--encoder FOLDER] [--set KEY=VALUE]

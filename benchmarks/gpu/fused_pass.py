@@ -17,6 +17,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from harness.data.batching import TextBatch
@@ -208,7 +209,12 @@ class FusedEncoder:
             encoder.layout = joined
         self.requests, self.numbers = requests, _OwnNumbers(joined)
         try:
-            with self.numbers, patch.object(plain_attention, "dropped", self.numbers.dropped):
+            with (
+                self.numbers,
+                patch.object(plain_attention, "dropped", self.numbers.dropped),
+                # Flash attention would take the rows of all trials at once.
+                sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]),
+            ):
                 states = encoder.model(
                     input_ids=_side_by_side(requests, lambda each: each.batch.input_ids),
                     position_ids=_side_by_side(

@@ -29,9 +29,10 @@ class Place:
 
     folder: Path
     short: bool
+    """Whether this is a rehearsal"""
 
     def encoder(self, shape: str) -> str:
-        """An encoder with random weights; with `--short`, the embedded one."""
+        """An encoder with random weights; in a rehearsal, the embedded one."""
         if self.short:
             return "tiny-bert"
         path = self.folder / shape
@@ -56,7 +57,7 @@ class Place:
         return path
 
     def steps(self, number: int) -> int:
-        """Number of steps, or two with `--short`."""
+        """Number of steps, or two in a rehearsal."""
         return 2 if self.short else number
 
 

@@ -25,7 +25,7 @@ from harness.encoders.fast_paths import (
     run_in_shares,
 )
 from harness.encoders.low_rank import add_low_rank, load_trained
-from harness.encoders.pretrained import Loading, pretrained_model
+from harness.encoders.pretrained import Loading, keep_layers, pretrained_model
 from harness.encoders.reach import Embedded, Reach, ended, select
 from harness.encoders.unpadding import Padded, Unpadded, layout_of, unpads
 from harness.ranks import entering, rank_count
@@ -62,6 +62,7 @@ class Encoder(nn.Module):
         checkpointing: bool = False,
         chunk_size: int | None = None,
         low_rank: LowRank | None = None,
+        depth: int | None = None,
         **loading: Unpack[Loading],
     ) -> None:
         """Load the model.
@@ -69,12 +70,15 @@ class Encoder(nn.Module):
         name: as on the Hub, a folder, or an encoder that a trial has trained. checkpointing:
         compute activations a second time in the backward pass instead of keeping them. chunk_size:
         the same for this many rows at a time; None: for no rows. low_rank: the changes that train
-        in the place of its weights. Raises UserError when the model cannot be loaded as an encoder.
+        in the place of its weights. depth: its layers from the first one on; None: all. Raises
+        UserError when the model cannot be loaded as an encoder, and when it has fewer layers.
         """
         super().__init__()
         self.name = name
         self.model = pretrained_model(name, **loading)
         load_trained(self.model, name)
+        if depth is not None:
+            keep_layers(self.model, depth, name)
         self.low_rank = low_rank
         if low_rank is not None:
             add_low_rank(self.model, low_rank)

@@ -99,8 +99,8 @@ class VocabularyHead(nn.Module):
         head = model.cls.predictions if hasattr(model, "cls") else getattr(model, "lm_head", None)
         if decoder is None or head is None:
             raise UserError(
-                f'encoder "{name}": the kind of its masked-LM head is not known; '
-                f"BERT's and RoBERTa's are"
+                f'encoder "{name}" ({model.config.model_type}) has a masked-LM head of another '
+                f"kind than BERT and RoBERTa: choose an encoder of their families"
             )
         # BERT's head has this part as a module of its own, RoBERTa's has not.
         bert = hasattr(head, "transform")

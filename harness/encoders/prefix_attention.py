@@ -17,6 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from harness.encoders import variable_length
 from harness.encoders.plain_attention import attended, is_faster
 from harness.encoders.reach import KeyValues
 from harness.encoders.unpadding import Unpadded, take
@@ -69,6 +70,13 @@ def prefix_sdpa(
     front = _front(module, prefix)
     if unpadded is None:
         return _attended(module, (query, key, value), attention_mask, front, kwargs), None
+    rate = kwargs.get("dropout", 0.0)
+    if front.visible is None and variable_length.runs(query, rate):
+        pair = front.keys, front.values
+        states = variable_length.attended(
+            unpadded, query, key, value, *pair, rate=rate, scaling=kwargs["scaling"]
+        )
+        return _determined(states), None
     sizes = [block.tokens for block in unpadded.blocks]
     # (1, heads, tokens, head size) -> (tokens of a block, heads, head size)
     texts = [torch.split(states[0].transpose(0, 1), sizes) for states in (query, key, value)]
@@ -133,6 +141,11 @@ def _attended(
     kwargs = {**kwargs, "is_causal": False}
     states: Tensor
     states, _ = sdpa_attention_forward(module, query, key, value, mask, **kwargs)
+    return _determined(states)
+
+
+def _determined(states: Tensor) -> Tensor:
+    """The same result of an attention, whose backward pass is deterministic where that is asked."""
     if states.is_cuda and not torch.compiler.is_compiling():
         determine(states)
     return states

@@ -128,6 +128,21 @@ def without_pooler(config: Any) -> dict[str, Any]:
     return {"add_pooling_layer": False} if has else {}
 
 
+def keep_layers(model: Any, depth: int, name: str) -> None:
+    """Leave the layers of an encoder out that come behind the first `depth` ones.
+
+    name: of the encoder, in the message. Raises UserError when it has fewer layers.
+    """
+    layers = int(model.config.num_hidden_layers)
+    if depth > layers:
+        raise UserError(f'encoder "{name}" has {layers} layers, and {depth} of them are asked for')
+    for module in [*model.modules()]:
+        for attribute, part in [*module.named_children()]:
+            if isinstance(part, nn.ModuleList) and len(part) == layers:
+                setattr(module, attribute, part[:depth])
+    model.config.num_hidden_layers = depth
+
+
 @torch.no_grad()
 def _sees_ahead(model: Any) -> bool:
     """Whether the state of a token depends on the one behind it."""

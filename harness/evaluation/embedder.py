@@ -249,7 +249,9 @@ class Embedder:
     def _batch(self, group: list[Pieces]) -> TextBatch:
         rows = [np.frombuffer(pieces, _PIECE).astype(np.int64) for pieces in group]
         ids, mask = pad(rows, self._template, self.method.tokenizer.pad_token_id)
-        return TextBatch(ids, mask, torch.arange(len(group))).to(self.kit.device)
+        batch = TextBatch(ids, mask, torch.arange(len(group)))
+        # While a GPU reads one batch, the CPU makes the next one.
+        return (batch.pinned() if self.kit.device.type == "cuda" else batch).to(self.kit.device)
 
 
 def _without_gradients() -> AbstractContextManager[object]:

@@ -109,13 +109,16 @@ class Kit:
         config = self.config
         return self._tokenizer or load_tokenizer(config.encoder, ends=config.ends_sentences)
 
-    def encoder(self, name: str | None = None, *, dropout: float | None = None) -> Encoder:
+    def encoder(
+        self, name: str | None = None, *, dropout: float | None = None, depth: int | None = None
+    ) -> Encoder:
         """The encoder of the configuration, or another model. The stages say which weights train.
 
         name: a model that `models()` has, as a configuration names its encoder; None: the encoder.
         Another model reads the same word pieces, and gets no low-rank changes. dropout: 0 to 1, in
-        every layer; None: `encoder_dropout` of the configuration, or another model's own. Raises
-        UserError when `models()` does not have it, and when it cannot read the same rows.
+        every layer; None: `encoder_dropout` of the configuration, or another model's own. depth:
+        layers that are kept, from the first one on; None: all. Raises UserError when `models()`
+        does not have it, when it has fewer layers, and when it cannot read the same rows.
         """
         config = self.config
         loading: Loading = {
@@ -129,7 +132,7 @@ class Kit:
             self._check_reads(name, "encoder")
             check_embedded(name, self.tokenizer, int(model_shape(name)["vocab_size"]))
         if not isinstance(config, TrainingConfig):
-            return Encoder(name or config.encoder, **loading)
+            return Encoder(name or config.encoder, depth=depth, **loading)
         if name is None and dropout is None:
             loading["dropout"] = config.encoder_dropout
         encoder = Encoder(
@@ -137,6 +140,7 @@ class Kit:
             checkpointing=config.gradient_checkpointing,
             chunk_size=config.chunk_size,
             low_rank=config.low_rank if name is None else None,
+            depth=depth,
             **loading,
         )
         if name is not None and encoder.longest < config.max_length:

@@ -34,6 +34,7 @@ PUBLISHED_SHAPES = {
     "distilbert-base-uncased": Shape(6, 768, 3072, 30522, 12),
     "distilroberta-base": Shape(6, 768, 3072, ROBERTA, 12),
     "sentence-transformers/bert-base-nli-mean-tokens": BASE,
+    "johngiorgi/declutr-base": Shape(12, 768, 3072, ROBERTA, 12),
     "sentence-transformers/bert-large-nli-mean-tokens": LARGE,
     "princeton-nlp/unsup-simcse-bert-large-uncased": LARGE,
     "voidism/diffcse-bert-base-uncased-sts": BASE,

@@ -194,12 +194,14 @@ class _RebuildingKit(EmbeddingKit):
     folder = Path()
     """Folder of the exported method"""
 
-    def encoder(self, name: str | None = None, *, dropout: float | None = None) -> Encoder:
+    def encoder(
+        self, name: str | None = None, *, dropout: float | None = None, depth: int | None = None
+    ) -> Encoder:
         """An encoder by its configuration in the folder, which names no other folder."""
         if name is not None:
             further = self.folder / FURTHER / str(self.declared.models.index(name))
             name = str(further if further.is_dir() else self.folder / ENCODER)
-        return super().encoder(name, dropout=dropout)
+        return super().encoder(name, dropout=dropout, depth=depth)
 
     def _check_reads(self, name: str, role: str) -> None:
         """Do nothing, since it was checked before the export."""

@@ -126,8 +126,9 @@ class Configurations:
         """
         joined = []
         for trial in self.study.trials():
-            names = _names(trial)
-            if names and trial.number not in self._heard_of:
+            if trial.number in self._heard_of:
+                continue
+            if names := _names(trial):
                 if trial.state == TrialState.RUNNING:
                     joined.append(self._begin(trial.number, {**self.search.fixed, **trial.params}))
                 elif trial.state != TrialState.FAIL:

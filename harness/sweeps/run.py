@@ -178,7 +178,7 @@ class Sweep:
             loop.run_until_complete(either)
             if not sweep.done():
                 self.pool.serve(loop, sweep, self.lanes)
-                self.store.compact()  # many small files are slow to read
+                self.runs.compact()
             sweep.result()
         finally:
             finish(loop)

@@ -8,7 +8,7 @@ import logging
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,9 @@ from harness.trials.store import Store
 
 KEYS, TO_PRUNE = "trials", "stopped"
 """Attributes of a configuration: the keys of its trials, and whether the pruner has stopped it"""
+TPE_WINDOW = 1000
+"""The newest configurations, from which TPE learns: with each further one, a suggestion would take
+longer (`benchmarks/README.md` says how much longer, and what is lost)"""
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, IndexError, AssertionError)
 """Errors that Optuna raises for a journal that is not as it was written"""
 _logger = logging.getLogger(__name__)
@@ -67,7 +70,7 @@ class Study:
     def _open(self) -> None:
         # Network file systems create a file once, but not all of them lock one.
         lock = JournalFileOpenLock(str(self.path))
-        self._storage = JournalStorage(JournalFileBackend(str(self.path), lock_obj=lock))
+        self._storage = _Journal(JournalFileBackend(str(self.path), lock_obj=lock))
         self._study = optuna.create_study(
             storage=self._storage,
             study_name=self.name,
@@ -105,11 +108,12 @@ class Study:
         with self._writing():
             number = len(self.trials())
             self._study.sampler = sampler_of(self.search.sampler, self.search.label, number)
-            trial = self._study.ask()
-            drawn: Values = {}
-            for name, axis in self.search.ranges.items():
-                if applies(axis, drawn):
-                    drawn[name] = suggested(trial, name, axis)
+            with self._storage.newest(TPE_WINDOW if self.search.sampler.name == "tpe" else None):
+                trial = self._study.ask()
+                drawn: Values = {}
+                for name, axis in self.search.ranges.items():
+                    if applies(axis, drawn):
+                        drawn[name] = suggested(trial, name, axis)
             return trial.number, drawn
 
     def add(self, configuration: Values) -> int:
@@ -189,6 +193,29 @@ class Study:
 
     def _id(self, number: int) -> int:
         return int(self._storage.get_trial_id_from_study_id_trial_number(self._number, number))
+
+
+class _Journal(JournalStorage):  # type: ignore[misc]
+    """A journal that can be read as if it had its newest configurations alone."""
+
+    _most: int | None = None
+
+    @contextmanager
+    def newest(self, most: int | None) -> Iterator[None]:
+        """In the block, the journal shows so many configurations; None: all of them."""
+        self._most = most
+        try:
+            yield
+        finally:
+            self._most = None
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        if self._most is None:
+            return list(super().get_all_trials(study_id, deepcopy, states))
+        newest = super().get_all_trials(study_id, deepcopy=False)[-self._most :]
+        return [trial for trial in newest if states is None or trial.state in states]
 
 
 def _end_with_a_line(path: Path) -> None:

@@ -7,6 +7,7 @@ that trains its encoder, a part that it shares with others, or another process.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,7 @@ class TrialRuns:
         """The keys of the parts of which nothing is left to try"""
         self._others = _Others()
         self._ended = 0
+        self._thread = ThreadPoolExecutor(1, "compaction")
 
     async def report(
         self,
@@ -128,8 +130,12 @@ class TrialRuns:
         self.watcher.ended(trial, report)
         self._ended += 1
         if self._ended % SMALL_FILES == 0:
-            self.store.compact()
+            self._thread.submit(self.store.compact)  # which takes a while, and the sweep goes on
         return report
+
+    def compact(self) -> None:
+        """Compact the store, and wait for it; many small files are slow to read."""
+        self._thread.submit(self.store.compact).result()
 
     async def _work(
         self,

@@ -4,13 +4,17 @@ A file is removed after the file that has its rows is on the disk. A compaction 
 therefore loses nothing: at worst rows are in two files, and the next compaction folds these, too.
 A compacted file joins a fold that has gathered at least half as many rows. The sizes of the files
 that stay out then grow like powers, so there are few of them, and a row is folded a few times only.
+
+The file of a trial that has not finished may be replaced by its next attempt at any moment. So it
+first gets a name that nobody writes again, and what is removed is what was folded.
 """
 
 import itertools
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -24,6 +28,7 @@ from harness.trials.record_files import (
     COMPACTED,
     READ_ERRORS,
     ROWS_TOGETHER,
+    UNFINISHED,
     each_key_once,
     read_row_groups,
     read_rows,
@@ -31,6 +36,9 @@ from harness.trials.record_files import (
     write_rows,
 )
 
+SET_ASIDE = f"{COMPACTED}unfinished-"
+"""The beginning of the names of unfinished trials' files that are being folded; in the order of the
+names, in which readers take the newest of equals, they come after all other compacted files"""
 _logger = logging.getLogger(__name__)
 
 
@@ -49,7 +57,7 @@ class _File:
     @property
     def own(self) -> bool:
         """Whether it is the file of a single trial."""
-        return len(self.keys) == 1 and not self.path.name.startswith(COMPACTED)
+        return len(self.keys) == 1
 
     @cached_property
     def finished(self) -> pa.ChunkedArray:
@@ -69,11 +77,10 @@ class _File:
 
 
 def compact(folder: Path, at_least: int) -> int:
-    """Fold the files of finished trials, if there are `at_least`, and all files that share a key.
+    """Fold the trials' own files, if there are `at_least`, and all files that share a key.
 
     Returns how many trials' own files were folded. One process folds at a time, and another one
-    returns 0 at once. What has not finished keeps its own file, because another sweep may be about
-    to replace it. Raises OSError when the new file cannot be written.
+    returns 0 at once. Raises OSError when the new file cannot be written.
     """
     if not any(folder.glob("*.parquet")):
         return 0
@@ -82,6 +89,8 @@ def compact(folder: Path, at_least: int) -> int:
             for left in folder.glob(f".{COMPACTED}*.tmp"):  # of a compaction that was killed
                 left.unlink()
             files = [file for path in sorted(folder.glob("[!.]*.parquet")) for file in _read(path)]
+            if sum(file.own for file in files) >= at_least:
+                files = [kept for file in files for kept in _set_aside(file)]
             return _compact(folder, files, at_least)
     except Timeout:
         return 0
@@ -96,8 +105,18 @@ def _read(path: Path) -> list[_File]:
     return [_File(path, table["key"], table["status"])] if table.num_rows else []
 
 
+def _set_aside(file: _File) -> list[_File]:
+    """The file under a name that nobody writes again; nothing if its trial has just finished."""
+    if not file.path.name.endswith(UNFINISHED):
+        return [file]
+    path = file.path.with_name(SET_ASIDE + file.path.name.replace(UNFINISHED, ".parquet"))
+    with suppress(FileNotFoundError):
+        return [replace(file, path=file.path.replace(path))]
+    return []
+
+
 def _compact(folder: Path, files: Sequence[_File], at_least: int) -> int:
-    lasting = [file for file in files if not file.own or len(file.finished)]
+    lasting = [file for file in files if not file.path.name.endswith(UNFINISHED)]
     folded = _chosen(lasting, at_least)
     try:
         if folded:
@@ -111,7 +130,8 @@ def _compact(folder: Path, files: Sequence[_File], at_least: int) -> int:
 def _chosen(files: Sequence[_File], at_least: int) -> list[_File]:
     """The files to be folded into one: small ones, like ones, and those that share a key.
 
-    The compacted files come first: of two rows of a key, the one that has been there longer stays.
+    The compacted files come first: of two results of a key, the one that has been there longer
+    stays.
     """
     chosen = _sharing(files)
     own = [file for file in files if file.own]
@@ -122,9 +142,8 @@ def _chosen(files: Sequence[_File], at_least: int) -> list[_File]:
             if not file.own and len(file.keys) <= 2 * gathered:
                 gathered += len(file.keys)
                 chosen.add(file.path)
-    return sorted(
-        (file for file in files if file.path in chosen), key=lambda file: (file.own, file.path)
-    )
+    ordered = sorted(files, key=lambda file: (not file.path.name.startswith(COMPACTED), file.path))
+    return [file for file in ordered if file.path in chosen]
 
 
 def _sharing(files: Sequence[_File]) -> set[Path]:

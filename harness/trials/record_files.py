@@ -127,9 +127,10 @@ def write_rows(tables: Iterable[pa.Table], path: Path) -> None:
 
 
 def each_key_once(table: pa.Table) -> pa.Table:
-    """One row for each key: of several the one with the highest RANK, and of equals the first.
+    """One row for each key: of several the one with the highest RANK.
 
-    A row with a fault, as far as it was read, comes after every other.
+    Of equals it is the first that has finished, or else the last. A row with a fault, as far as it
+    was read, comes after every other.
     """
     if pc.count_distinct(table["key"]).as_py() == table.num_rows:
         return table
@@ -140,13 +141,17 @@ def each_key_once(table: pa.Table) -> pa.Table:
     faults = faults_of(table.take(pa.array(shared, pa.int64()))).to_pylist()
     statuses = table["status"].to_pylist()
     rank = {
-        row: -1 if fault else RANK.get(statuses[row], -1)
+        row: (-1 if fault else RANK.get(statuses[row], -1), _order(row, statuses[row]))
         for row, fault in zip(shared, faults, strict=True)
     }
     kept = [
         same[0] if len(same) == 1 else max(same, key=rank.__getitem__) for same in rows.values()
     ]
     return table.take(pa.array(sorted(kept), pa.int64()))
+
+
+def _order(row: int, status: str) -> int:
+    return -row if status == "finished" else row
 
 
 def is_text(column: pa.ChunkedArray, text: str) -> pa.ChunkedArray:
@@ -307,21 +312,22 @@ def each_file(
 ) -> Iterator[tuple[Path, pa.Table | str]]:
     """Each file once, with its rows, or with the reason why it cannot be read.
 
-    `paths`: lists the files. It is called again when a file has gone since, because the file was
-    folded into one that only the next listing has. The other arguments are those of `read_rows`.
+    `paths`: lists the files. It is called until nothing is new, because a file that has gone was
+    folded into one that only the next listing has, and a listing may miss both of them. The other
+    arguments are those of `read_rows`.
     """
     done: set[Path] = set()
-    gone = True
-    while gone:
-        gone = False
+    new = True
+    while new:
+        new = False
         for path in paths():
             if path in done:
                 continue
+            new = True
             rows: pa.Table | str
             try:
                 rows = read_rows(path, columns, between)
             except FileNotFoundError:
-                gone = True
                 continue
             except READ_ERRORS as error:
                 rows = str(error).splitlines()[0]

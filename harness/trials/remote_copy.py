@@ -1,21 +1,27 @@
 """The copy that a machine has of a store in a bucket: a folder with the same files.
 
+Whoever reads the store fetches all that is new. Whoever asks for one key fetches what may have it:
+the name of a trial's own file begins with its key, and the keys of a compacted file are an object
+beside it, in the folder `.keys`. So a worker has the records that it needs, and no others.
+
 What the machine has written and the bucket has not got yet is in the folder `.to-send` of the copy,
 so it is sent by whichever process comes next.
 """
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from harness.remote import RemoteFolder, RemoteObject
-from harness.trials.record_files import READ_ERRORS, UNFINISHED, read_rows
+from harness.trials.record_files import COMPACTED, READ_ERRORS, UNFINISHED, read_rows
 
-DOWNLOADS = 16
-"""Records that are fetched at a time"""
+AT_A_TIME = 16
+"""Records that are fetched or removed at a time"""
+KEYS = ".keys"
+"""The folder with the keys of each compacted file, under the name of the file"""
 SUFFIX = ".parquet"
 """The end of the names of records"""
 
@@ -45,9 +51,13 @@ class RemoteCopy:
             yield  # the end of the file's use, or of the process, frees it
 
     @property
-    def names(self) -> set[str]:
-        """The names of the records that are here."""
-        return set(self._records())
+    def records(self) -> dict[str, int]:
+        """Name -> time of modification, of the records that are here."""
+        times = {}
+        for path in self.folder.glob(f"[!.]*{SUFFIX}"):
+            with suppress(FileNotFoundError):  # another process receives or folds
+                times[path.name] = path.stat().st_mtime_ns
+        return times
 
     @property
     def waiting(self) -> list[Path]:
@@ -74,18 +84,33 @@ class RemoteCopy:
             self.remote.upload(path, path.name)
         self.remote.remove(f"{key}{UNFINISHED}")
 
-    def send_folded(self, before: set[str]) -> None:
+    def send_folded(self, before: Mapping[str, int]) -> None:
         """Do in the bucket what a compaction did here: first the new files, then the old ones.
 
-        before: the names before the compaction, since when the copy was `held` alone. When this
+        before: the records before the compaction, since when the copy was `held` alone. When this
         ends halfway, the copy gets the old files again from the bucket, and only then loses the
-        new ones.
+        new ones. A next attempt, which another machine has sent meanwhile, is not removed.
         """
-        after = self.names
-        for name in sorted(after - before):
-            self.remote.upload(self.folder / name, name)
-        for name in sorted(before - after):
-            self.remote.remove(name)
+        after = self.records
+        for name in sorted(after.keys() - before.keys()):
+            if name.startswith(COMPACTED):
+                keys = read_rows(self.folder / name, ())["key"].to_pylist()
+                self.remote.put(f"{KEYS}/{name}", "\n".join(keys).encode())
+                self.remote.upload(self.folder / name, name)
+        old = before.keys() - after.keys()
+        there = self.remote.names() if old else {}
+        gone = [
+            name for name in old & there.keys() if not _differs(name, before[name], there[name])
+        ]
+        # The keys go last: without them, the whole file would be fetched.
+        for names in (gone, [f"{KEYS}/{name}" for name in gone if name.startswith(COMPACTED)]):
+            with ThreadPoolExecutor(AT_A_TIME) as pool:
+                list(pool.map(self.remote.remove, names))
+
+    def receive_key(self, key: str) -> None:
+        """Fetch what may have this key."""
+        while not self._fetched_all(self.remote.names(), key):
+            pass  # as in `receive`
 
     def receive(self) -> None:
         """Fetch what is new in the bucket, and then drop what it has no more.
@@ -98,21 +123,43 @@ class RemoteCopy:
 
     def _received(self) -> bool:
         # In this order: a record of ours that is sent meanwhile is still seen somewhere.
-        here = self._records()
-        waiting = {path.name for path in self.waiting}
-        there = {name: seen for name, seen in self.remote.names().items() if name.endswith(SUFFIX)}
-        new = [
-            name
-            for name, seen in there.items()
-            if name not in waiting and _differs(name, here.get(name), seen)
-        ]
-        with ThreadPoolExecutor(DOWNLOADS) as pool:
-            fetched = list(pool.map(lambda name: self._fetched(name, there[name]), new))
-        if not all(fetched):
+        here, waiting = self.records, {path.name for path in self.waiting}
+        there = self.remote.names()
+        if not self._fetched_all(there):
             return False
         for name in here.keys() - there.keys() - waiting:
             (self.folder / name).unlink(missing_ok=True)
+        for path in (self.folder / KEYS).glob("*"):
+            if path.name not in there:
+                path.unlink(missing_ok=True)
         return True
+
+    def _fetched_all(self, there: Mapping[str, RemoteObject], key: str = "") -> bool:
+        """Fetch the records that are not here, or of them those that may have `key`.
+
+        Returns whether all of them were still there.
+        """
+        here, waiting = self.records, {path.name for path in self.waiting}
+        new = [
+            name
+            for name, seen in there.items()
+            if name.endswith(SUFFIX)
+            and name not in waiting
+            and _differs(name, here.get(name), seen)
+            and (name.startswith(key) or (name.startswith(COMPACTED) and self._has(name, key)))
+        ]
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            return all(pool.map(lambda name: self._fetched(name, there[name]), new))
+
+    def _has(self, name: str, key: str) -> bool:
+        """Whether a compacted file of the bucket has a key; its keys are fetched once."""
+        path = self.folder / KEYS / name
+        if not path.exists():
+            try:
+                self.remote.download(f"{KEYS}/{name}", path)
+            except FileNotFoundError:
+                return True  # no compaction has made the file, so all of it is to be read
+        return key.encode() in path.read_bytes()
 
     def _fetched(self, name: str, seen: RemoteObject) -> bool:
         """Fetch a record; whether it was still there. One that arrives damaged is fetched twice."""
@@ -127,14 +174,6 @@ class RemoteCopy:
         except FileNotFoundError:
             return False
         return True
-
-    def _records(self) -> dict[str, int]:
-        """Name -> time of modification, of the records that are here."""
-        times = {}
-        for path in self.folder.glob(f"[!.]*{SUFFIX}"):
-            with suppress(FileNotFoundError):  # another process receives or folds
-                times[path.name] = path.stat().st_mtime_ns
-        return times
 
 
 def _differs(name: str, here: int | None, there: RemoteObject) -> bool:

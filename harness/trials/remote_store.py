@@ -1,7 +1,8 @@
 """A store in a bucket, `s3://BUCKET/FOLDER`, with a copy on each machine that works with it.
 
 The bucket has the records, the kept weights and the logs. A machine writes a record into its copy,
-and then into the bucket; whoever reads brings the copy up to date first (`remote_copy`). What runs
+and then into the bucket; whoever reads brings the copy up to date first, or what it has of the one
+key that is asked for (`remote_copy`). What runs
 (checkpoints, studies) stays in the copy. A bucket that is away fails nothing: the copy is read, and
 what it has new is sent later.
 """
@@ -131,7 +132,8 @@ class RemoteStore(Store):
         found = super().get(key)
         if found is not None and found.finished:
             return found
-        self.receive()
+        with self._going_on(f"only the copy {self.folder} is read"):
+            self.copy.receive_key(key)
         return super().get(key)
 
     def write(self, record: Record) -> None:
@@ -166,8 +168,9 @@ class RemoteStore(Store):
         """As `Store.compact`, in the bucket as well. Nothing is folded while a record waits."""
         if self.copy.waiting:
             return 0
+        self.receive()
         with self.copy.held(alone=True):
-            before = self.copy.names
+            before = self.copy.records
             folded = super().compact(at_least)
             with self._going_on("it is folded later"):
                 self.copy.send_folded(before)
@@ -176,7 +179,7 @@ class RemoteStore(Store):
     def add(self, tables: Iterable[pa.Table]) -> None:
         """As `Store.add`, in the bucket as well."""
         with self.copy.held(alone=True):
-            before = self.copy.names
+            before = self.copy.records
             super().add(tables)
             with self._going_on("the next merge writes it there"):
                 self.copy.send_folded(before)

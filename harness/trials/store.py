@@ -181,7 +181,7 @@ class Store(StoreFolders):
         return self._reading_of(prefix).records()
 
     def compact(self, at_least: int = SMALL_FILES) -> int:
-        """Fold the files of finished trials, if there are `at_least`; `compaction` says how.
+        """Fold the trials' own files, if there are `at_least`; `compaction` says how.
 
         Returns how many were folded. A compaction that fails, for example on a full disk, is logged
         and changes nothing.
@@ -257,11 +257,12 @@ class Store(StoreFolders):
     def _may_have(self, key: str) -> list[Path]:
         """The files that may have this key, in the order in which a record moves through them.
 
-        A record that moves on between two looks is then seen in the later one.
+        A record that moves on between two looks is then seen in the later one. Of what has not
+        finished, the newest comes first.
         """
         own = (self._unfinished(key), self.folder / f"{key}.parquet")
         there = [path for path in own if os.path.lexists(path)]
-        return [*there, *listed(self.folder, COMPACTED)]
+        return [*there, *reversed(listed(self.folder, COMPACTED))]
 
 
 def only(records: list[Record], prefix: str) -> Record:

@@ -11,7 +11,7 @@ import transformers
 from torch import Tensor
 
 from harness.data.batching import interleaved
-from harness.encoders import unpadding
+from harness.encoders import unpadding, variable_length
 from harness.encoders.backbone import Encoder
 from harness.encoders.reach import Reach, WordVectors, first_replaced
 from harness.encoders.unpadding import FAMILIES, TOKENS_MULTIPLE, Padded, Unpadded, layout_of
@@ -22,6 +22,7 @@ from tests.rows_and_models import (
     ROWS,
     WIDTH,
     ends,
+    plain_kernel,
     prefix_of,
     random_model,
     text,
@@ -30,10 +31,20 @@ from tests.rows_and_models import (
 Watch = Callable[[Any], Any]
 
 
-@pytest.fixture(params=[0.0, 0.3, 1.0], ids=["equally long rows", "similar rows", "all rows"])
+@pytest.fixture(
+    params=[0.0, 0.3, 1.0, None],
+    ids=["equally long rows", "similar rows", "all rows", "rows of any length"],
+)
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which rows attention takes together: from those of one length to all, as on a GPU."""
-    monkeypatch.setitem(unpadding.MOST_PADDING, "cpu", request.param)
+    """Which rows attention takes together: from those of one length to all, as on a GPU.
+
+    None: it takes all without padding, as flash attention does there.
+    """
+    if request.param is None:
+        monkeypatch.setattr(variable_length, "runs", lambda *_: True)
+        monkeypatch.setattr(variable_length, "kernel", plain_kernel)
+    else:
+        monkeypatch.setitem(unpadding.MOST_PADDING, "cpu", request.param)
 
 
 def encoder_of(folder: Path) -> Encoder:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -82,6 +83,19 @@ def test_order_and_batches_do_not_matter(kit_for: KitFor, monkeypatch: pytest.Mo
         assert max(batch.input_ids.numel() for batch in watched.batches) <= max(budget, 64)
     # With a budget of one token, every batch has one sentence.
     assert len(watched.batches) == len(set(pairs.texts))
+
+
+@pytest.mark.parametrize(("mebibytes", "tokens"), [(81559, 65536), (8192, 8192)])
+def test_a_batch_is_as_large_as_the_memory_of_the_gpu_allows(
+    monkeypatch: pytest.MonkeyPatch, mebibytes: int, tokens: int
+) -> None:
+    gpu = SimpleNamespace(total_memory=mebibytes * 2**20)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: gpu)
+    lengths = np.full(100_000, 16)
+    groups = device.token_groups(lengths, torch.device("cuda"))
+    assert groups[0] == slice(0, tokens // 16)
+    assert [group.start for group in groups[1:]] == [group.stop for group in groups[:-1]]
+    assert groups[-1].stop >= len(lengths)
 
 
 def test_vectors_are_those_of_the_sentence_alone(kit_for: KitFor) -> None:

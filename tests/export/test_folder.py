@@ -47,6 +47,10 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("angle", {}),
     ("mixcse", {}),
     ("prompteol", {"setting": "sup"}),
+    ("whitenedcse", {}),
+    ("pcl", {}),
+    ("infocse", {}),
+    ("vascl", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
@@ -77,6 +81,10 @@ PLAIN = {
     "rankcse",
     "diffcse",
     "clsr",
+    "infocse",
+    "pcl",
+    "vascl",
+    "whitenedcse",
 }
 """Methods that are a transformer, a pooling and perhaps dense layers in the end"""
 TEXTS = [

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
@@ -21,10 +21,16 @@ TRAINED = {
 }
 """The cases of methods that train"""
 
-DECODERS = {"decoder": "simcse-semisup", "low-rank decoder": "simcse-2"}
-"""Case with a decoder -> the case of which it is another one.
+DECODERS = {
+    "decoder": "simcse-semisup", "low-rank decoder": "simcse-2", "bf16 decoder": "simcse-2",
+}  # fmt: skip
+"""Case with a decoder -> the case of which it is another one"""
+LIMITS = {"bf16 decoder": 2**-8}
+"""Case -> the largest difference, where it is not 1e-5.
 
-The decoder is stored in bf16, and stays so where low-rank changes train beside it."""
+Frozen weights in bf16 beside low-rank changes round to 2^-8, and rows round otherwise where they
+are padded otherwise: 1.1e-3 by three ranks, 1.1e-7 by two (float32: 1.6e-7 and 1.1e-7), while the
+same model in float32 is 2e-2 away."""
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +52,13 @@ def cases(
         known = {field: value for field, value in small.items() if field in fields}
         found[case] = name, known | values_of(name, options, str(tiny_encoder), triplets, pairs)
     decoder = architectures.save("Llama", tmp_path_factory.mktemp("decoder"))
-    AutoModelForCausalLM.from_pretrained(decoder).bfloat16().save_pretrained(decoder)
+    bf16 = tmp_path_factory.mktemp("bf16")
+    AutoModelForCausalLM.from_pretrained(decoder).bfloat16().save_pretrained(bf16)
+    AutoTokenizer.from_pretrained(decoder).save_pretrained(bf16)
     for case, base in DECODERS.items():
         name, values = found[base]
-        found[case] = name, values | {"encoder": str(decoder), "precision": "bf16"}
+        changed = {"encoder": str(bf16), "precision": "bf16"} if case == "bf16 decoder" else {}
+        found[case] = name, values | {"encoder": str(decoder)} | changed
     return found
 
 
@@ -143,6 +152,16 @@ REFUSED = {
 """Engine -> cases that it refuses to train"""
 
 
+def too_different(found: dict[str, Computed], alone: dict[str, Computed]) -> dict[str, float]:
+    """Case -> its largest difference, for those above their limit."""
+    differences = {case: largest_difference(each, alone[case]) for case, each in found.items()}
+    return {
+        case: difference
+        for case, difference in differences.items()
+        if difference > LIMITS.get(case, 1e-5)
+    }
+
+
 # More than 20 s: all methods by all engines; the two or three processes are the same for all.
 @pytest.mark.slow
 @pytest.mark.process
@@ -150,26 +169,14 @@ REFUSED = {
 def test_ranks(
     together: dict[str, dict[str, Computed]], alone: dict[str, Computed], engine: str
 ) -> None:
-    wrong = {
-        case: difference
-        for case, found in together[engine].items()
-        if (difference := largest_difference(found, alone[case])) > 1e-5
-    }
-    assert not wrong
+    assert not too_different(together[engine], alone)
 
 
 # More than 20 s: every method that trains, once more.
 @pytest.mark.slow
 def test_chunks(cases: dict[str, Any], alone: dict[str, Computed]) -> None:
     """A batch in chunks of seventeen rows, the last of which is shorter."""
-    wrong = {
-        case: difference
-        for case, (name, values) in cases.items()
-        if (
-            difference := largest_difference(
-                computed(name, values | {"chunk_size": 17}), alone[case]
-            )
-        )
-        > 1e-5
+    in_chunks = {
+        case: computed(name, values | {"chunk_size": 17}) for case, (name, values) in cases.items()
     }
-    assert not wrong
+    assert not too_different(in_chunks, alone)

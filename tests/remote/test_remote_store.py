@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -20,6 +21,7 @@ from harness.trials.merging import merge
 from harness.trials.output import BoundedLog
 from harness.trials.record import Record
 from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living
+from harness.trials.remote_copy import RemoteCopy
 from harness.trials.remote_store import RemoteStore
 from harness.trials.running import noted, running_trials
 from harness.trials.store import Store
@@ -119,7 +121,7 @@ def test_a_compaction_holds_for_all_machines(machine: Machine) -> None:
     (name,) = a.remote.names()
     b.write(record(4))
     assert numbers(b) == [0, 1, 2, 3, 4]
-    assert b.copy.names == {name, f"{record(4).key}.parquet"}
+    assert set(b.copy.records) == {name, f"{record(4).key}.parquet"}
 
 
 def test_a_compaction_that_ends_halfway_loses_nothing(machine: Machine, proxy: Proxy) -> None:
@@ -154,6 +156,65 @@ def test_a_compaction_beside_another_process_of_the_machine_loses_nothing(
     receiving.join()
     assert numbers(worker) == [0, 1, 2, 3]
     assert numbers(machine("b")) == [0, 1, 2, 3]
+
+
+def test_a_key_is_looked_up_without_the_other_records(machine: Machine, proxy: Proxy) -> None:
+    """A worker fetches none of what others have done, however much it is, folded or not."""
+    driver = machine("a")
+    requests = []
+    for first in (0, 20):
+        for number in range(first, first + 20):
+            driver.write(record(number, *("finished", "pruned")[number % 2 :][:1]))
+        for name in ("before", "after"):
+            worker = machine(f"{name} {first}")
+            proxy.requests.clear()
+            assert worker.get(record(99).key) is None
+            assert worker.get(record(98).key) is None
+            requests.append(len(proxy.requests))
+            assert not worker.copy.records
+            if name == "before":
+                assert driver.compact(2) == 20
+    # Two look-ups are two listings, and the keys of the one compacted file, once.
+    assert requests == [2, 4, 4, 4]
+    assert driver.compact(2) == 0
+    for number in (7, 30):
+        found = machine(f"worker {number}").get(record(number).key)
+        assert found == driver.get(record(number).key) is not None
+
+
+def test_a_compacted_file_from_elsewhere_is_looked_into(machine: Machine, tmp_path: Path) -> None:
+    """Somebody has copied a local store into the bucket with another tool, so it has no keys."""
+    local = Store(tmp_path / "local")
+    for number in range(3):
+        local.write(record(number))
+    local.compact(2)
+    [path] = local.folder.glob("compact-*")
+    machine("a").remote.upload(path, path.name)
+    assert machine("b").get(record(1).key) == record(1)
+    assert machine("b").get(record(5).key) is None
+
+
+def test_an_attempt_during_a_compaction_of_another_machine_stays(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = machine("a"), machine("b")
+    for number in range(3):
+        a.write(record(number, "failed", "first"))
+    send = RemoteCopy.send_folded
+
+    def late(copy: RemoteCopy, before: dict[str, int]) -> None:
+        if copy is a.copy:
+            time.sleep(1.1)  # the server's clock ticks in seconds
+            b.write(record(1, "failed", "second"))
+        send(copy, before)
+
+    monkeypatch.setattr(RemoteCopy, "send_folded", late)
+    assert a.compact(2) == 3
+    for _ in range(2):
+        for name in "abc":
+            reasons = {row.seed: row.reason for row in machine(name).read().records()}
+            assert reasons == {0: "first", 1: "second", 2: "first"}
+        b.compact(1)
 
 
 def test_a_record_that_is_removed_from_the_bucket_is_gone(machine: Machine, server: int) -> None:

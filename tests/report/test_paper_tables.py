@@ -247,6 +247,11 @@ def test_quoted_rows_and_repeated_rows_are_run_once(store: Store) -> None:
     assert not any("cmlm" in each for each in found)
 
 
+def test_a_released_model_is_run_by_its_own_name(store: Store) -> None:
+    found = missing(store, "diffcse", "table1")
+    assert "pooling unsup johngiorgi/declutr-base pooling=mean" in found
+
+
 def test_a_cell_with_enough_seeds_is_filled(store: Store, add_trial: Add) -> None:
     for number in range(2):
         add_trial(seed=number, **joint())

@@ -11,6 +11,7 @@ import pytest
 from optuna.distributions import IntDistribution
 from optuna.trial import TrialState
 
+import harness.sweeps.study
 from harness import PROTOCOL
 from harness.claims import Claim
 from harness.errors import UserError
@@ -68,6 +69,26 @@ def test_a_search_that_was_killed_ends_as_if_it_had_not_been(
     resumed = play(source_of(search), score)
     assert resumed.rates == undisturbed[3:]
     assert states(Study(search, store)) == ["COMPLETE"] * 6
+
+
+def test_tpe_learns_from_the_newest_configurations(
+    search_of: SearchOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scores of older ones change nothing, also for a process that goes on later."""
+    search = search_of(ranges())
+
+    def suggested(first: float, window: int) -> list[dict[str, object]]:
+        """Two suggestions after 24 configurations; `first`: the score of the first eight."""
+        monkeypatch.setattr(harness.sweeps.study, "TPE_WINDOW", window)
+        store = Store(tmp_path / f"{first} {window}" / "store")
+        study = Study(search, store)
+        for place in range(24):
+            values = {"learning_rate": 1e-5 * 1.3**place, "temperature": 0.01 + place / 300}
+            study.finished(study.add({**search.fixed, **values}), first if place < 8 else place, 1)
+        return [Study(search, store).ask()[1] for _ in range(2)]
+
+    assert suggested(90.0, 16) == suggested(-90.0, 16)
+    assert suggested(90.0, 100) != suggested(-90.0, 100)
 
 
 def test_a_higher_budget_adds_only_the_difference(search_of: SearchOf, source_of: SourceOf) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from threading import Event, get_ident
 from typing import Any
 
 import pytest
@@ -115,6 +116,32 @@ def test_one_of_those_that_wait_for_the_same_tries_again(play: Play) -> None:
             await pool.end(key)
 
     play(scenario, slots=3, a=None, b=None, c=None)
+
+
+def test_the_store_is_compacted_while_further_trials_begin_and_end(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, compacting, last_has_ended = get_ident(), Event(), Event()
+    threads = []
+
+    def compact(_: Store) -> None:
+        threads.append(get_ident())
+        compacting.set()
+        assert last_has_ended.wait(60)
+
+    monkeypatch.setattr(Store, "compact", compact)
+    monkeypatch.setattr(trial_runs, "SMALL_FILES", 2)
+
+    async def scenario(waiting: Waiting) -> None:
+        for key in "abc":
+            await waiting.pool.end(key, "pruned")
+        assert await asyncio.to_thread(compacting.wait, 60)
+        last_has_ended.set()
+        waiting.runs.compact()  # as at the end of a sweep: it waits for the one that is under way
+
+    play(scenario, a=None, b=None, c=None)
+    assert len(threads) == 2
+    assert driver not in threads
 
 
 def test_the_end_of_one_releases_the_others(play: Play) -> None:

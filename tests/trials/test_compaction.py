@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
-from harness.trials import compaction
+from harness.trials import compaction, record_files
+from harness.trials import store as store_module
 from harness.trials.record import Record
-from harness.trials.record_files import read_rows
+from harness.trials.record_files import COMPACTED, read_rows
 from harness.trials.store import Store
 
 AtEachWrite = Callable[[Callable[[Path], Any]], None]
@@ -320,3 +321,122 @@ def test_failure_of_a_finished_trial_is_removed(store: Store) -> None:
     statuses = store.read().table.sort_by("seed")["status"].to_pylist()
     assert statuses == ["finished", "failed"]
     assert len(parquets(store)) == 2
+
+
+# Trials that have not finished
+
+
+def unfinished(number: int, reason: str) -> Record:
+    """A trial that its search has pruned, or, with an odd number, one that has failed."""
+    return record(number, status="failed" if number % 2 else "pruned", reason=reason)
+
+
+def reasons(store: Store) -> list[str | None]:
+    """Why each trial has not finished, sorted by number, as a reader of all of them sees it."""
+    found = sorted(store.read().records(), key=lambda row: row.seed)
+    assert [store.get(row.key) for row in found] == found
+    return [row.reason for row in found]
+
+
+def test_pruned_and_failed_trials_are_folded_with_the_finished_ones(store: Store) -> None:
+    for number in range(4):
+        store.write(unfinished(number, "first") if number < 3 else record(number))
+    assert store.compact(at_least=5) == 0
+    assert len(parquets(store)) == 4
+    assert store.compact(at_least=4) == 4
+    assert len(parquets(store)) == 1
+    assert reasons(store) == ["first"] * 3 + [None]
+    assert store.finished_keys() == {record(3).key}
+
+
+def test_the_newest_attempt_of_a_folded_trial_counts(store: Store) -> None:
+    for number in range(2):
+        store.write(unfinished(number, "first"))
+    store.compact(at_least=1)
+    for attempt in ("second", "third"):
+        for number in range(2):
+            store.write(unfinished(number, attempt))
+        assert reasons(store) == [attempt] * 2
+        assert store.compact(at_least=1) == 2
+        assert reasons(store) == [attempt] * 2
+        assert len(parquets(store)) == 1
+    store.write(record(0))
+    assert reasons(store) == [None, "third"]
+    store.compact()
+    assert reasons(store) == [None, "third"]
+    assert len(parquets(store)) == 1
+
+
+def test_what_is_written_during_a_compaction_is_not_removed_by_it(
+    store: Store, at_each_write: AtEachWrite
+) -> None:
+    """At the write of the folded rows, one trial is tried again, and another one finishes."""
+    for number in range(3):
+        store.write(unfinished(number, "first"))
+    others = iter([unfinished(1, "second"), record(2)])
+
+    def write(path: Path) -> None:
+        if COMPACTED in path.name:
+            for other in others:
+                store.write(other)
+
+    at_each_write(write)
+    assert store.compact(at_least=3) == 3
+    assert reasons(store) == ["first", "second", None]
+    assert store.compact(at_least=1) == 2
+    assert reasons(store) == ["first", "second", None]
+    assert len(parquets(store)) == 1
+
+
+@pytest.mark.slow
+def test_no_kill_loses_or_takes_back_an_attempt(tmp_path: Path) -> None:
+    """The store has a folded first attempt of each trial, a second one, and a finished trial."""
+    step, finished = 0, False
+    while not finished:
+        store = Store(tmp_path / str(step))
+        for number in range(4):
+            store.write(unfinished(number, "first"))
+        store.compact(at_least=1)
+        for number in range(3):
+            store.write(record(number) if number == 2 else unfinished(number, "second"))
+        with pytest.MonkeyPatch.context() as patch:
+            calls = killed_at(patch, step)
+            with suppress(Killed):
+                store.compact(at_least=1)
+            finished = calls() <= step
+        for _ in range(2):
+            assert reasons(store) == ["second", "second", None, "first"]
+            store.compact(at_least=1)
+        assert len(parquets(store)) == 1
+        step += 1
+    assert step > 8
+
+
+def test_a_reader_beside_compactions_sees_each_trial_once(store: Store) -> None:
+    """A compaction begins between the listing of the files and the reading of them."""
+    for number in range(6):
+        store.write(unfinished(number, "first") if number < 4 else record(number))
+    before = [path.name for path in parquets(store)]
+    lists = record_files.listed
+
+    def listed(*where: Any) -> list[Path]:
+        paths = lists(*where)
+        store.compact(at_least=1)
+        return paths
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_module, "listed", listed)
+        assert reasons(store) == ["first"] * 4 + [None] * 2
+    assert [path.name for path in parquets(store)] != before
+
+
+def test_a_listing_that_misses_both_sides_of_a_fold_is_made_up_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that changes while it is listed may show neither the old files nor the new one."""
+    for number in range(3):
+        store.write(unfinished(number, "first"))
+    [one, *_], lists = record_files.listed(store.folder), record_files.listed
+    answers = iter([[one]])
+    monkeypatch.setattr(store_module, "listed", lambda *where: next(answers, None) or lists(*where))
+    assert len(store.read().records()) == 3

@@ -1,0 +1,87 @@
+"""Flash attention over rows of any length: what its kernel gets, and what it would give."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harness.encoders import variable_length
+from harness.encoders.backbone import Encoder
+from harness.encoders.unpadding import TOKENS_MULTIPLE, Unpadded
+from tests.rows_and_models import HEADS, LENGTHS, ROWS, plain_kernel, text
+
+SIZE, PROMPTS = 8, 3
+TOKENS = -(-sum(LENGTHS) // TOKENS_MULTIPLE) * TOKENS_MULTIPLE
+ORDER = np.argsort(LENGTHS, kind="stable")
+
+
+def unpadded() -> Unpadded:
+    return Unpadded(text().attention_mask.bool().numpy(), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("prompts", [0, PROMPTS])
+def test_equals_loops_in_float64(prompts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variable_length, "kernel", plain_kernel)
+    torch.manual_seed(0)
+    layout = unpadded()
+    states = torch.randn(3, 1, HEADS, TOKENS, SIZE, dtype=torch.float64)
+    front = torch.randn(2, ROWS, HEADS, prompts, SIZE, dtype=torch.float64)
+    pair = front if prompts else (None, None)
+    found = variable_length.attended(layout, *states, *pair, rate=0.0, scaling=0.3)
+    assert found.shape == (1, TOKENS, HEADS, SIZE)
+    query, key, value = states[:, 0].numpy()
+    first = 0
+    for row in ORDER:
+        for head in range(HEADS):
+            own = slice(first, first + LENGTHS[row])
+            keys = np.concatenate([front[0, row, head].numpy(), key[head, own]])
+            values = np.concatenate([front[1, row, head].numpy(), value[head, own]])
+            for place in range(own.start, own.stop):
+                weights = np.exp(0.3 * keys @ query[head, place])
+                expected = weights @ values / weights.sum()
+                assert np.abs(found[0, place, head].numpy() - expected).max() < 1e-12
+        first += LENGTHS[row]
+    assert first == sum(LENGTHS) < TOKENS, "the batch has a tail"
+    assert found.isfinite().all()
+
+
+@pytest.mark.parametrize("prompts", [0, PROMPTS])
+def test_torch_has_the_kernel_and_its_backward_pass(prompts: int) -> None:
+    """On the device `meta` operators look at shapes, and compute nothing."""
+    layout = unpadded()
+    meta = torch.device("meta")
+    layout.mask, layout.order = text().attention_mask.bool().to(meta), layout.order.to(meta)
+    made = {"device": meta, "dtype": torch.bfloat16, "requires_grad": True}
+    states = [torch.empty(1, HEADS, TOKENS, SIZE, **made) for _ in range(3)]
+    pair: Any = (None, None)
+    if prompts:
+        pair = [torch.empty(ROWS, HEADS, prompts, SIZE, **{**made, "dtype": None}) for _ in "kv"]
+    found = variable_length.attended(layout, *states, *pair, rate=0.1, scaling=0.3)
+    assert found.shape == (1, TOKENS, HEADS, SIZE)
+    assert found.grad_fn is not None
+    found.sum().backward()
+    leaves = [*states, *(pair if prompts else ())]
+    assert [leaf.grad.shape for leaf in leaves] == [leaf.shape for leaf in leaves]
+
+
+def test_other_sizes_of_heads_stay_in_padded_blocks() -> None:
+    """SDPA fills them up for its kernel, which nobody does here."""
+    query: Any = SimpleNamespace(is_cuda=True, shape=(1, HEADS, 32, SIZE + 4))
+    assert not variable_length.runs(query, 0.0)
+
+
+def test_dropout_acts_in_training_alone(tiny_encoder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = []
+
+    def kernel(*given: Any) -> torch.Tensor:
+        rates.append(given[-2])
+        return plain_kernel(*given[:-2], 0.0, given[-1])
+
+    monkeypatch.setattr(variable_length, "runs", lambda *_: True)
+    monkeypatch.setattr(variable_length, "kernel", kernel)
+    encoder = Encoder(str(tiny_encoder), dropout=0.25)
+    for trains in (True, False):
+        encoder.train(trains)(text())
+    assert rates == [0.25, 0.25, 0.0, 0.0]

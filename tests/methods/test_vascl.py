@@ -1,0 +1,161 @@
+"""VaSCL against vascl.md."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import harness
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
+from harness.training.feeding import made, stage_streams
+from tests.families import FAMILIES
+from tests.sweeping import write_few_pairs
+
+KitFor = Callable[..., Kit]
+PLUGIN = registry.load("vascl")
+Vectors = list[list[float]]
+
+
+def dot(left: list[float], right: list[float]) -> float:
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+def unit(vector: list[float]) -> list[float]:
+    return [each / math.sqrt(dot(vector, vector)) for each in vector]
+
+
+def head(vectors: Vectors, weights: list[Vectors]) -> Vectors:
+    """Vectors of length 1 behind the head."""
+    first, second = weights
+    inner = [[max(0.0, dot(row, vector)) for row in first] for vector in vectors]
+    return [unit([dot(row, vector) for row in second]) for vector in inner]
+
+
+def entropy(positive: float, negatives: list[float], temperature: float) -> float:
+    terms = [math.exp(each / temperature) for each in (positive, *negatives)]
+    return -math.log(terms[0] / sum(terms))
+
+
+def contrastive(first: Vectors, second: Vectors, temperature: float) -> float:
+    """Of 2 N vectors; the candidates are all others."""
+    every, count = [*first, *second], len(first)
+    total = 0.0
+    for i, anchor in enumerate(every):
+        partner = (i + count) % (2 * count)
+        others = [dot(anchor, each) for j, each in enumerate(every) if j not in (i, partner)]
+        total += entropy(dot(anchor, every[partner]), others, temperature)
+    return total / (2 * count)
+
+
+def neighbours(vectors: Vectors, count: int) -> list[list[int]]:
+    return [
+        sorted((j for j in range(len(vectors)) if j != i), key=lambda j: -dot(own, vectors[j]))[
+            :count
+        ]
+        for i, own in enumerate(vectors)
+    ]
+
+
+def one_sided(
+    projected: Vectors, copies: Vectors, near: list[list[int]], temperature: float
+) -> float:
+    """The loss along whose gradient a sentence is moved: copies look for their sentences."""
+    terms = [
+        entropy(dot(copy, projected[i]), [dot(copy, projected[j]) for j in near[i]], temperature)
+        for i, copy in enumerate(copies)
+    ]
+    return sum(terms) / len(terms)
+
+
+def neighbourhood(
+    projected: Vectors, copies: Vectors, near: list[list[int]], temperature: float
+) -> float:
+    total = 0.0
+    for one, other in ((projected, copies), (copies, projected)):
+        for i, anchor in enumerate(one):
+            others = [dot(anchor, each[j]) for each in (projected, copies) for j in near[i]]
+            total += entropy(dot(anchor, other[i]), others, temperature)
+    return total / (2 * len(projected))
+
+
+def slope(value: Callable[[Tensor], float], at: Tensor) -> Tensor:
+    """The gradient by differences."""
+    found = torch.zeros_like(at)
+    for place in torch.cartesian_prod(*(torch.arange(size) for size in at.shape)).tolist():
+        step = torch.zeros_like(at)
+        step[tuple(place)] = 1e-6
+        found[tuple(place)] = (value(at + step) - value(at - step)) / 2e-6
+    return found
+
+
+@FAMILIES
+@pytest.mark.usefixtures("equal_views")
+def test_the_losses_of_a_batch(kit_for: KitFor) -> None:
+    kit = kit_for("vascl", batch_size=5, neighbours=2, head_width=4, temperature=0.3)
+    method = kit.build().eval()
+    (stage,) = kit.declared.stages
+    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    weights = [each.detach().double().tolist() for each in method.head.parameters()]
+    for step in range(3):
+        batch = next(batches)
+        torch.manual_seed(step)
+        losses = method.losses(batch, stage)
+        torch.manual_seed(step)
+        sentences = method.embed(batch["contrastive"]).detach().double()
+        start = torch.rand(sentences.shape).double() - 0.5
+        start /= start.norm(dim=1, keepdim=True)
+        near = neighbours(sentences.tolist(), 2)
+        projected = head(sentences.tolist(), weights)
+
+        def copies(direction: Tensor, sentences: Tensor = sentences) -> Vectors:
+            return head((sentences + 15 * direction).tolist(), weights)
+
+        gradient = slope(
+            lambda direction, near=near, projected=projected, copies=copies: one_sided(
+                projected, copies(direction), near, 0.3
+            ),
+            start,
+        )
+        virtual = copies(gradient / gradient.norm(dim=1, keepdim=True))
+        expected = neighbourhood(projected, virtual, near, 0.3)
+        assert losses["neighbourhood"].item() == pytest.approx(expected, rel=1e-3)
+        expected = contrastive(projected, projected, 0.3)
+        assert losses["contrastive"].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_neighbourhood_trains_the_head_alone(kit_for: KitFor) -> None:
+    kit = kit_for("vascl", batch_size=5)
+    method = kit.build().train()
+    (stage,) = kit.declared.stages
+    batch = next(made(method, stage, stage_streams(method, kit, stage, seed=0), 0))
+    method.losses(batch, stage)["neighbourhood"].backward()
+    reached = {name for name, value in method.named_parameters() if value.grad is not None}
+    assert reached == {"head.0.weight", "head.2.weight"}
+
+
+def test_fewer_items_than_neighbours() -> None:
+    """The last batch of an epoch may be short: then all others are neighbours."""
+    nearest = PLUGIN.method._neighbourhood.__globals__["nearest"]
+    assert nearest(torch.randn(3, 4), 16).equal(~torch.eye(3, dtype=torch.bool))
+
+
+def test_released_values() -> None:
+    config = resolve(PLUGIN, {})
+    assert (config.learning_rate, config.head_rate, config.batch_size) == (5e-6, 5e-4, 1024)
+    assert (config.neighbours, config.perturbation, config.temperature) == (16, 15, 0.05)
+    assert (config.head_width, config.epochs, config.evaluation_interval) == (128, 5, 500)
+
+
+@pytest.mark.slow
+def test_a_run(tmp_path: Path) -> None:
+    record = harness.run(
+        "vascl", encoder="tiny-bert", suite=str(write_few_pairs(tmp_path)), batch_size=16,
+        sentences="graded-sentences", max_steps=4, evaluation_interval=2, precision="fp32",
+        store=tmp_path / "store",
+    )  # fmt: skip
+    assert (record.status, record.steps) == ("finished", 4)
