@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, Unpack
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -19,6 +20,7 @@ from harness.data.revisions import repository_of
 from harness.data.shapes import Accepts
 from harness.errors import UserError
 from harness.inputs import checked_number
+from harness.plugin.deepspeed_settings import settings_in
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
 from harness.relocation import travelled
 
@@ -111,6 +113,11 @@ class EngineConfig(BaseModel):
     offload_parameters: bool = Field(
         False, description="of deepspeed with zero 3: keep sharded weights in the CPU's memory"
     )
+    deepspeed: Annotated[dict[str, Any] | None, BeforeValidator(settings_in)] = Field(
+        None,
+        description="of deepspeed: your own configuration file of it, or what stands in it, with "
+        "entries that change speed and memory alone",
+    )
     chunk_size: int | None = Field(
         None,
         ge=1,
@@ -119,7 +126,8 @@ class EngineConfig(BaseModel):
     )
 
     COMPUTED: ClassVar = frozenset(
-        {"engine", "workers", "zero", "offload_optimiser", "offload_parameters", "chunk_size"}
+        {"engine", "workers", "zero", "offload_optimiser", "offload_parameters", "deepspeed"}
+        | {"chunk_size"}
     )
     """The names of these fields"""
 
@@ -130,7 +138,7 @@ class EngineConfig(BaseModel):
                 f"workers: {self.workers} need the engine ddp, deepspeed or fsdp; add engine=ddp"
             )
         if self.engine != "deepspeed":
-            for name in ("offload_optimiser", "offload_parameters"):
+            for name in ("offload_optimiser", "offload_parameters", "deepspeed"):
                 if getattr(self, name):
                     raise UserError(f"{name} needs the engine deepspeed; add engine=deepspeed")
         if self.offload_parameters and self.zero != 3:

@@ -88,7 +88,9 @@ def _type(annotation: Any) -> str:
         return "file"
     if metadata:
         return _type(get_args(annotation)[0])
-    return f"`{annotation.__name__}`" if get_origin(annotation) is None else f"`{annotation}`"
+    if get_origin(annotation) is None:
+        return f"`{annotation.__name__}`"
+    return f"`{annotation}`".replace("typing.", "")
 
 
 def _listed(words: list[str]) -> str:

@@ -90,14 +90,18 @@ class Configuration(Mapping[str, Any]):
     """Values that a method is given, and what it declares under them.
 
     They are resolved once, when it is made, and all trials with these values share it. As a mapping
-    it has the values as they were given. Raises UserError as `resolve` and `registry.load`.
+    it has the values as they were given, and the content of a file for DeepSpeed. Raises UserError
+    as `resolve` and `registry.load`.
     """
 
     def __init__(self, method: str, values: Mapping[str, Any]) -> None:
         """method: name or path of the plugin."""
         plugin = registry.load(method)
         self.method, self._values = method, dict(with_own_corpus(plugin, values))
-        self.declared = plugin.declare(resolve(plugin, self._values))
+        config = resolve(plugin, self._values)
+        if self._values.get("deepspeed"):  # the file itself is on this machine alone
+            self._values["deepspeed"] = dict(config)["deepspeed"]
+        self.declared = plugin.declare(config)
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]

@@ -48,6 +48,8 @@ class LeastMemory:
     """The weights of the models and the similarities of one batch"""
     items: int = 0
     """Items of the batch"""
+    offloaded: int = 0
+    """What the worker keeps in the memory of its machine in the place of its GPU's"""
 
     @property
     def most(self) -> int:
@@ -70,19 +72,20 @@ def least_memory(declared: Declared, engine: EngineConfig | None = None) -> list
     logits that are made of it; every worker has those of the whole batch. Activations are not
     counted: sentences may be short, so a method takes several times as much.
 
-    Of W bytes of weights, G of gradients and S of state, which are 0 where the encoder is frozen,
-    each of N workers has
+    Of W bytes of weights, G of gradients, S of state and C of the copy of the weights that train
+    (zero 1 and 2 step on their shares of a copy), each of N workers has
 
         single, ddp          W   + G   + S
-        deepspeed, zero 1    W   + G   + S/N
-        deepspeed, zero 2    W   + G/N + S/N
-        deepspeed, zero 3    W/N + G/N + S/N
-        fsdp                 W/N + G/N + S/N
+        deepspeed, zero 1    W   + G   + (S + C)/N
+        deepspeed, zero 2    W   + (G + S + C)/N
+        deepspeed, zero 3    (W + G + S)/N
+        fsdp                 (W + G + S)/N
 
-    (Rajbhandari et al. 2020, arXiv 1910.02054, sections 3.1 and 5, here with float32 weights). What
-    is offloaded is not counted: with `offload_optimiser` the state and the gradients that are
-    sharded, with `offload_parameters` the weights. Nor is the layer that zero 3 and fsdp make whole
-    while it runs; of encoders that are no decoders, fsdp makes all weights whole in a step.
+    (Rajbhandari et al. 2020, arXiv 1910.02054, sections 3.1 and 5, here with float32 weights); all
+    but W are 0 where the encoder is frozen. What is offloaded counts as `offloaded`: with
+    `offload_optimiser` (G + S + C)/N and, with zero 1 and 2, another C/N for what comes back; with
+    `offload_parameters` W/N. The layer that zero 3 and fsdp make whole while it runs is not
+    counted; of encoders that are no decoders, fsdp makes all weights whole in a step.
     """
     if engine is None:
         engine = engine_of(declared)
@@ -167,22 +170,28 @@ def _of_stage(declared: Declared, stage: Stage, weights: int, engine: EngineConf
         weights, trained = weights + size, trained + size * trains
     states = 1 if stage.optimisation.optimiser == "lars" else 2
     # The shares that a worker keeps on its own device, as the table above says.
-    kept, gradients, kept_states = 1.0, 1.0, 1.0
+    kept, gradients, kept_states, copies, offloaded = 1.0, 1.0, 1.0, 0, 0.0
     shard = 1 / engine.workers
     if engine.engine == "fsdp":
         kept = gradients = kept_states = shard
     if engine.engine == "deepspeed":
         kept_states = 0 if engine.offload_optimiser else shard
         gradients = 1 if engine.zero == 1 else kept_states
+        copies = 0 if engine.zero == 3 else 1
         if engine.zero == 3:
             kept = 0 if engine.offload_parameters else shard
+        if engine.offload_optimiser:
+            offloaded += trained * (1 + states + 1 + copies) * shard
+        if engine.offload_parameters:
+            offloaded += weights * shard
     # A corpus may have fewer items than a batch; where its size is not known, none are certain.
     sizes = [min(size, declared.items(name) or 0) for name, size in stage.streams.items()]
     items = min(sizes) if "contrastive" in stage.losses else 0
     return LeastMemory(
-        weights=ceil(weights * kept + trained * (gradients + states * kept_states)),
+        weights=ceil(weights * kept + trained * (gradients + (states + copies) * kept_states)),
         batch=ceil(weights * kept) + 2 * FLOAT32 * items**2,
         items=items,
+        offloaded=ceil(offloaded),
     )
 
 
@@ -194,6 +203,8 @@ class Room:
     """Who has it, as the beginning of a sentence"""
     size: float
     """Bytes"""
+    host: float | None = None
+    """Of a GPU: bytes of host memory of all machines; 0: not known. None: of a machine itself"""
 
 
 def largest_room(machines: Sequence[Machine], *, on_gpu: bool, limit: float | None) -> Room | None:
@@ -203,7 +214,11 @@ def largest_room(machines: Sequence[Machine], *, on_gpu: bool, limit: float | No
     """
     if on_gpu:
         gpus = {gpu.memory_mib: gpu.name for machine in machines for gpu in machine.gpus}
-        return Room(f"the largest GPU ({gpus[max(gpus)]}) has", max(gpus) * 2**20) if gpus else None
+        hosts = [machine.memory_bytes for machine in machines]
+        host = sum(hosts) if all(hosts) else 0
+        largest = max(gpus, default=0)
+        owner = f"the largest GPU ({gpus.get(largest)}) has"
+        return Room(owner, largest * 2**20, host) if gpus else None
     if limit is not None:
         return Room("--memory-per-trial allows", limit)
     most = max((machine.memory_bytes for machine in machines), default=0)
@@ -217,10 +232,19 @@ def check_fits(trial: Trial, room: Room | None) -> None:
     """
     if room is None:
         return
-    workers = engine_of(trial.declared).workers
+    engine = engine_of(trial.declared)
+    workers = engine.workers
+    if room.host is None:  # there is nowhere else to offload to
+        engine = engine.model_copy(update={"offload_optimiser": False, "offload_parameters": False})
     in_each = f" in each of its {workers} workers" if workers > 1 else ""
     has = f"and {room.owner} {room.size / _GIB:.1f} GiB"
-    for least in least_memory(trial.declared):
+    for least in least_memory(trial.declared, engine):
+        if room.host and workers * least.offloaded > room.host:
+            raise UserError(
+                f"{trial.label} cannot run: what its workers offload takes "
+                f"{workers * least.offloaded / _GIB:.1f} GiB of host memory, and the machines have "
+                f"{room.host / _GIB:.1f} GiB; offload less, or choose a smaller encoder"
+            )
         if least.weights > room.size:
             raise UserError(
                 f"{trial.label} cannot run: the weights of its models and what their training "

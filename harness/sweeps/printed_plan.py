@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rich.table import Table
 
@@ -12,7 +13,7 @@ from harness.plugin import registry
 from harness.plugin.resolution import given_values
 from harness.sweeps.devices import Bounds
 from harness.sweeps.machines import Gpu, Machine, this_machine
-from harness.sweeps.memory import check_fits, largest_room
+from harness.sweeps.memory import check_fits, engine_of, largest_room, least_memory
 from harness.sweeps.plan import Plan, PlanLine, plan_sweep
 from harness.sweeps.resolution import POWER, SIGNIFICANCE, Resolution, resolution
 from harness.sweeps.spaces.search import Search, implied
@@ -57,6 +58,10 @@ def plan_parts(
             yield f"{name} on {', '.join(encoders)}: {values}"
     yield f"\n{_trials(made)}{_steps(made)}"
     yield MEMORY
+    if most := max(map(_offloaded, shown), default=0):
+        has = this_machine().memory_bytes
+        less = f"; this machine has {_gib(has)} GiB" if 0 < has < most else ""
+        yield f"Offloaded: at least {_gib(most)} GiB of host memory for a trial's workers{less}"
     if too_large:
         yield f"Too large for this machine: {too_large}"
     if resolved := resolution(searches, store):
@@ -74,9 +79,12 @@ def _too_large(searches: list[Search], made: Plan, *, named: bool) -> str | None
         gpu = Gpu(device.title, int(device.memory * 1024))
         machine = Machine(machine.memory_bytes, (gpu,) if device.is_gpu else ())
     on_gpu = bool(machine.gpus)
+    if on_gpu:  # the workers of a trial may offload to the memory of several machines
+        machine = replace(machine, memory_bytes=0)
     room = largest_room([machine], on_gpu=on_gpu, limit=None)
     for search in searches:
-        if room and any((line.memory or 0) > room.size for line in made.of(search.label)):
+        large = room and any((line.memory or 0) > room.size for line in made.of(search.label))
+        if large or (not on_gpu and _offloaded(search)):
             try:
                 for trial in search.known_trials():
                     check_fits(trial, room)
@@ -85,6 +93,15 @@ def _too_large(searches: list[Search], made: Plan, *, named: bool) -> str | None
                     raise
                 return str(error)
     return None
+
+
+def _offloaded(search: Search) -> int:
+    """Bytes of host memory that all workers of a trial offload to; 0 where that is not known."""
+    try:
+        several = least_memory(search.declared)
+    except UserError:
+        return 0
+    return engine_of(search.declared).workers * max(least.offloaded for least in several)
 
 
 def _trials(made: Plan) -> str:

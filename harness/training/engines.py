@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from harness.data.batching import TextBatch
 from harness.errors import TrialFailure, UserError, extra
 from harness.plugin.config import EngineName, MethodConfig, TrainingConfig
+from harness.plugin.deepspeed_settings import merge
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
@@ -211,13 +212,13 @@ def library() -> Any:
 
 
 def settings(config: TrainingConfig) -> dict[str, Any]:
-    """Configuration of DeepSpeed."""
+    """Configuration of DeepSpeed, with the user's own entries."""
     zero: dict[str, Any] = {"stage": config.zero}
     if config.offload_optimiser:
         zero["offload_optimizer"] = {"device": "cpu"}
     if config.offload_parameters:
         zero["offload_param"] = {"device": "cpu"}
-    return {
+    ours = {
         "train_micro_batch_size_per_gpu": 1,  # it is needed and only counted
         "gradient_accumulation_steps": 1,
         "gradient_clipping": config.gradient_clipping,  # without it, DeepSpeed clips at 1
@@ -226,6 +227,8 @@ def settings(config: TrainingConfig) -> dict[str, Any]:
         "zero_force_ds_cpu_optimizer": False,
         "steps_per_print": 2**62,
     }
+    merge(ours, config.deepspeed or {})
+    return ours
 
 
 ENGINES: dict[EngineName, type[StageOptimiser]] = {

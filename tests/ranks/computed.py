@@ -45,6 +45,8 @@ def computed(name: str, values: dict[str, Any]) -> Computed:
             for parameter, gradient in gradients(method).items():
                 found[f"gradient {stage.name} {step} {parameter}"] = gradient
             optimiser.step(step)
+        if stage is not kit.declared.stages[-1]:
+            optimiser.close()
     method.eval()
     with torch.no_grad(), readable(method):
         vectors = method.embed(mixed(kit, method))

@@ -117,12 +117,31 @@ ENGINES: dict[str, dict[str, Any]] = {
         "engine": "deepspeed", "workers": 2, "zero": 3, "offload_optimiser": True,
         "offload_parameters": True,
     },
+    "zero-2-own": {
+        "engine": "deepspeed", "workers": 2, "zero": 2, "deepspeed": {"zero_optimization": {
+            "allgather_bucket_size": 5000, "allgather_partitions": False,
+            "contiguous_gradients": False, "overlap_comm": True, "reduce_bucket_size": 5000,
+            "reduce_scatter": False, "use_multi_rank_bucket_allreduce": False,
+        }},
+    },
+    "zero-3-own": {
+        "engine": "deepspeed", "workers": 2, "zero": 3, "offload_optimiser": True,
+        "offload_parameters": True, "deepspeed": {"zero_optimization": {
+            "contiguous_gradients": False, "offload_optimizer": {"pin_memory": True},
+            "offload_param": {"pin_memory": True}, "overlap_comm": False,
+            "reduce_bucket_size": 5000, "stage3_max_live_parameters": 1000,
+            "stage3_max_reuse_distance": 1000, "stage3_model_persistence_threshold": 2000,
+            "stage3_param_persistence_threshold": 200, "stage3_prefetch_bucket_size": 1000,
+            "stage3_use_all_reduce_for_fetch_params": True, "sub_group_size": 20_000,
+        }},
+    },
     "fsdp": {"engine": "fsdp", "workers": 2},
 }  # fmt: skip
 """With three ranks, the shares are not equally large"""
 OF_ALL = ["ddp-3", "zero-2", "zero-3", "fsdp"]
 """The engines that compute all cases. Two ranks of DDP are a simpler case of three, and DeepSpeed
-has the same code for stages 1 and 2 and for what is kept in the memory of the CPU."""
+has the same code for stages 1 and 2 and for what is kept in the memory of the CPU. Those called
+`own` have every entry that a user may set, with other values than DeepSpeed's."""
 SOME = ["sbert", "promptbert", "d2cse", "diffcse", "diffaug-same-released"]
 """The cases of the other engines"""
 SMALL = ["clsr-20", "flow-last-two"]

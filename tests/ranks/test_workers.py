@@ -82,8 +82,14 @@ def undisturbed(run: Callable[..., Answer], tmp_path_factory: pytest.TempPathFac
 
 
 DDP_2 = {"engine": "ddp", "workers": 2}
-ZERO_3 = {"engine": "deepspeed", "workers": 2, "zero": 3}
-ZERO_2 = {"engine": "deepspeed", "workers": 2, "zero": 2}
+ZERO_3 = {
+    "engine": "deepspeed", "workers": 2, "zero": 3,
+    "deepspeed": {"zero_optimization": {"sub_group_size": 20_000}},
+}  # fmt: skip
+ZERO_2 = {
+    "engine": "deepspeed", "workers": 2, "zero": 2,
+    "deepspeed": {"zero_optimization": {"reduce_bucket_size": 5000}},
+}  # fmt: skip
 FSDP = {"engine": "fsdp", "workers": 2}
 GOING_ON = [
     (DDP_2, [{"engine": "single"}, {"engine": "ddp", "workers": 4}]),

@@ -1,5 +1,7 @@
 """The least memory of each worker, and configurations that cannot fit; no GPU, no training."""
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from harness.sweeps.memory import (
     least_memory,
     most_memory,
 )
+from harness.training.engines import library
 from harness.training.parameters import count, trainable
 from harness.trials.trial import Trial
 
@@ -77,29 +80,70 @@ def test_frozen_weights_have_no_gradient() -> None:
         assert least.weights == models * WEIGHTS
 
 
+ZERO = {"engine": "deepspeed"}
+OPTIMISER, BOTH = (
+    {"offload_optimiser": True},
+    {"offload_optimiser": True} | {"offload_parameters": True},
+)
+
+
 @pytest.mark.parametrize(
-    ("values", "trained", "held"),
+    ("values", "trained", "held", "offloaded"),
     [
-        ({"engine": "ddp"}, 1 + 1 + 2, 1),
-        ({"engine": "fsdp"}, 1 / 8 + 1 / 8 + 2 / 8, 1 / 8),
-        ({"engine": "deepspeed", "zero": 1}, 1 + 1 + 2 / 8, 1),
-        ({"engine": "deepspeed", "zero": 2}, 1 + 1 / 8 + 2 / 8, 1),
-        ({"engine": "deepspeed", "zero": 3}, 1 / 8 + 1 / 8 + 2 / 8, 1 / 8),
-        ({"engine": "deepspeed", "zero": 1, "offload_optimiser": True}, 1 + 1, 1),
-        ({"engine": "deepspeed", "zero": 2, "offload_optimiser": True}, 1, 1),
-        ({"engine": "deepspeed", "zero": 3, "offload_optimiser": True}, 1 / 8, 1 / 8),
-        ({"engine": "deepspeed", "zero": 3, "offload_parameters": True}, 1 / 8 + 2 / 8, 0),
+        ({"engine": "ddp"}, 1 + 1 + 2, 1, 0),
+        ({"engine": "fsdp"}, 1 / 8 + 1 / 8 + 2 / 8, 1 / 8, 0),
+        (ZERO | {"zero": 1}, 1 + 1 + 3 / 8, 1, 0),
+        (ZERO | {"zero": 2}, 1 + 1 / 8 + 3 / 8, 1, 0),
+        (ZERO | {"zero": 3}, 1 / 8 + 1 / 8 + 2 / 8, 1 / 8, 0),
+        (ZERO | {"zero": 1} | OPTIMISER, 1 + 1, 1, 5 / 8),
+        (ZERO | {"zero": 2} | OPTIMISER, 1, 1, 5 / 8),
+        (ZERO | {"zero": 3} | OPTIMISER, 1 / 8, 1 / 8, 4 / 8),
+        (ZERO | {"zero": 3} | BOTH, 0, 0, 5 / 8),
+        (ZERO | {"zero": 3, "offload_parameters": True}, 1 / 8 + 2 / 8, 0, 1 / 8),
     ],
     ids=str,
 )
-def test_each_worker_has_its_shard(values: dict[str, Any], trained: float, held: float) -> None:
-    """Sizes in bytes of whole float32 weights: weights, gradients, two moments of AdamW."""
+def test_each_worker_has_its_shard(
+    values: dict[str, Any], trained: float, held: float, offloaded: float
+) -> None:
+    """Sizes in bytes of whole float32 weights: weights, gradients, two moments of AdamW, a copy."""
     [least] = least_memory(simcse(workers=8, **values).declared)
     assert least.weights == trained * WEIGHTS
     # Every worker compares all items of the batch, which is that of all workers together.
     assert least.batch == held * WEIGHTS + 2 * 4 * 64**2
+    assert least.offloaded == offloaded * WEIGHTS
     [least] = least_memory(frozen(workers=8, **values).declared)
     assert least.weights == held * WEIGHTS
+    assert least.offloaded == (WEIGHTS / 8 if values.get("offload_parameters") else 0)
+
+
+@pytest.mark.slow  # it imports DeepSpeed
+@pytest.mark.process  # DeepSpeed asks the machine for numactl
+def test_model_states_beside_the_estimators_of_deepspeed() -> None:
+    """Of P weights and 8 GPUs of one machine. DeepSpeed counts weights of 2 bytes, gradients of 2
+    and of 4, weights of 4 and 8 bytes of moments; here weights and gradients have 4 bytes only, so
+    that zero 3 has no copy. Its estimates for the host have half as much for buffers on top."""
+    library()
+    from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs
+    from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs
+
+    weights, _ = PUBLISHED_WEIGHTS["huggyllama/llama-7b"]
+
+    def differences(theirs: tuple[int, ...], **values: Any) -> tuple[float, float]:
+        """Bytes for each weight, ours minus theirs: of a GPU, and of the host."""
+        given = simcse(encoder="huggyllama/llama-7b", workers=8, **ZERO, **values)
+        [least] = least_memory(given.declared)
+        host, gpu = 8 * least.offloaded - theirs[0] / 1.5, least.weights - theirs[1]
+        return pytest.approx(gpu / weights, abs=1e-6), pytest.approx(host / weights, abs=1e-6)
+
+    two = partial(estimate_zero2_model_states_mem_needs, weights, 8, 1)
+    three = partial(estimate_zero3_model_states_mem_needs, weights, 0, 8, 1)
+    # What an estimator counts on the host without offloading are the models as they are loaded.
+    assert differences((0, two(False)[1]), zero=2) == (2 + (16 - 18) / 8, 0)
+    assert differences(two(True), zero=2, **OPTIMISER) == (2, 20 - 4 * 8)
+    assert differences((0, three(False, False)[1]), zero=3) == ((16 - 18) / 8, 0)
+    assert differences(three(True, False), zero=3, **OPTIMISER) == (2 / 8, 16 - 16)
+    assert differences(three(True, True), zero=3, **BOTH) == (0, 20 - 18)
 
 
 @pytest.mark.parametrize(
@@ -163,8 +207,8 @@ def refused(given: Trial, share: float) -> str:
 @pytest.mark.parametrize(
     ("share", "remedy"),
     [
-        (2.6, "engine=deepspeed with zero=1 would need at least"),
-        (1.8, "engine=deepspeed with zero=2 would need at least"),
+        (2.8, "engine=deepspeed with zero=1 would need at least"),
+        (2.1, "engine=deepspeed with zero=2 would need at least"),
         (1.1, "engine=deepspeed with zero=3 would need at least"),
         (0.9, "no ZeRO stage would fit: set more workers, or choose a smaller encoder"),
     ],
@@ -172,7 +216,7 @@ def refused(given: Trial, share: float) -> str:
 def test_a_trial_that_cannot_fit_is_told_the_first_stage_that_would(
     share: float, remedy: str
 ) -> None:
-    """With four workers, zero 1, 2 and 3 need 2.5, 1.75 and 1 times the bytes of the weights."""
+    """With four workers, zero 1, 2 and 3 need 2.75, 2 and 1 times the bytes of the weights."""
     said = refused(simcse(engine="ddp", workers=4), share)
     assert said.startswith("simcse unsup tiny-bert seed 0 cannot run: the weights of its models")
     assert " in each of its 4 workers, and the largest GPU (A) has " in said
@@ -194,9 +238,21 @@ def test_what_fits_is_not_refused() -> None:
     check_fits(sharded, Room("the largest machine has", WEIGHTS))
 
 
+def test_what_is_offloaded_has_to_fit_the_machines() -> None:
+    """Four workers offload 5 times the bytes of the weights; on CPUs they keep all of it."""
+    given = simcse(engine="deepspeed", workers=4, batch_size=8, **OPTIMISER)
+    gpu = "the largest GPU (A) has"
+    check_fits(given, Room(gpu, 2 * WEIGHTS, host=5 * WEIGHTS))
+    check_fits(given, Room(gpu, 2 * WEIGHTS, host=0))  # not known
+    with pytest.raises(UserError, match=r"workers offload takes .* the machines have .*; offload"):
+        check_fits(given, Room(gpu, 2 * WEIGHTS, host=4.9 * WEIGHTS))
+    with pytest.raises(UserError, match=r"their training needs take"):
+        check_fits(given, Room("the largest machine has", 1.9 * WEIGHTS))
+
+
 def test_a_batch_that_cannot_fit_is_refused_with_its_items(monkeypatch: Any) -> None:
     least = LeastMemory(2**30, 9 * 2**30, 512)
-    monkeypatch.setattr("harness.sweeps.memory.least_memory", lambda _: [least])
+    monkeypatch.setattr("harness.sweeps.memory.least_memory", lambda *_: [least])
     check_fits(simcse(), Room("the largest machine has", 9 * 2**30))
     said = refused(simcse(), 8 * 2**30 / WEIGHTS)
     assert "the similarities of a batch of 512 items and the models take 9.0 GiB, and" in said
@@ -206,7 +262,9 @@ def test_a_batch_that_cannot_fit_is_refused_with_its_items(monkeypatch: Any) -> 
 def test_room_is_that_of_the_largest() -> None:
     machines = [Machine(4 * 2**30, (A10, H100)), Machine(8 * 2**30)]
     on_gpu = largest_room(machines, on_gpu=True, limit=1.0)
-    assert on_gpu == Room(f"the largest GPU ({H100.name}) has", H100.memory_mib * 2**20)
+    largest = f"the largest GPU ({H100.name}) has"
+    assert on_gpu == Room(largest, H100.memory_mib * 2**20, host=12 * 2**30)
+    assert largest_room([*machines, Machine(0)], on_gpu=True, limit=None) == replace(on_gpu, host=0)
     assert largest_room([Machine(2**30)], on_gpu=True, limit=None) is None
     on_cpu = largest_room(machines, on_gpu=False, limit=None)
     assert on_cpu == Room("the largest machine has", 8 * 2**30)

@@ -1,0 +1,124 @@
+"""A user's own configuration of DeepSpeed: the entries that change speed and memory, no result.
+
+The others are refused, because a field of ours decides them, or because they round numbers that
+workers send one another.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError, suggest
+from harness.inputs import read_text, regular_file
+
+SPEED: Mapping[str, type[int]] = {
+    "zero_optimization.allgather_bucket_size": int,
+    "zero_optimization.allgather_partitions": bool,
+    "zero_optimization.contiguous_gradients": bool,
+    "zero_optimization.offload_optimizer.pin_memory": bool,
+    "zero_optimization.offload_param.pin_memory": bool,
+    "zero_optimization.overlap_comm": bool,
+    "zero_optimization.reduce_bucket_size": int,
+    "zero_optimization.reduce_scatter": bool,
+    "zero_optimization.stage3_max_live_parameters": int,
+    "zero_optimization.stage3_max_reuse_distance": int,
+    "zero_optimization.stage3_model_persistence_threshold": int,
+    "zero_optimization.stage3_param_persistence_threshold": int,
+    "zero_optimization.stage3_prefetch_bucket_size": int,
+    "zero_optimization.stage3_use_all_reduce_for_fetch_params": bool,
+    "zero_optimization.sub_group_size": int,
+    "zero_optimization.use_multi_rank_bucket_allreduce": bool,
+}
+"""Entries that may be set -> the type of their values; numbers are from 1"""
+DECIDED = {
+    "activation_checkpointing": "the field gradient_checkpointing decides it",
+    "amp": "the field precision decides it",
+    "bf16": "the field precision decides it",
+    "bfloat16": "the field precision decides it",
+    "communication_data_type": "it would round what workers send one another",
+    "data_types": "the field precision decides it",
+    "fp16": "the field precision decides it",
+    "gradient_accumulation_steps": "the field accumulation decides it",
+    "gradient_clipping": "the field gradient_clipping decides it",
+    "optimizer": "the method, learning_rate and weight_decay decide it",
+    "scheduler": "the method and warmup_ratio decide it",
+    "torch_autocast": "the field precision decides it",
+    "train_batch_size": "the field batch_size decides it",
+    "train_micro_batch_size_per_gpu": "the fields batch_size and workers decide it",
+    "zero_optimization.cpu_offload": "the field offload_optimiser decides it",
+    "zero_optimization.cpu_offload_param": "the field offload_parameters decides it",
+    "zero_optimization.offload_optimizer": "the field offload_optimiser decides it",
+    "zero_optimization.offload_param": "the field offload_parameters decides it",
+    "zero_optimization.stage": "the field zero decides it",
+    "zero_optimization.zero_quantized_gradients": "it would round what workers send one another",
+    "zero_optimization.zero_quantized_weights": "it would round what workers send one another",
+}
+"""Entries, or whole parts, that are refused -> why"""
+
+
+def settings_in(value: Any) -> Any:
+    """The entries in a file, of which the value is the path, or the entries themselves.
+
+    Raises UserError for a file that cannot be read, and for the first entry that is refused.
+    """
+    where = "deepspeed"
+    if isinstance(value, str | Path):
+        path = Path(value).expanduser()
+        where, text = str(value), read_text(regular_file(path, "deepspeed: "), "deepspeed: ")
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise UserError(f"deepspeed: {where} is not JSON ({error})") from None
+        if not isinstance(value, dict):
+            raise UserError(f"deepspeed: {where} must hold entries in braces, as DeepSpeed reads")
+    if not isinstance(value, Mapping):
+        return value  # None, or what is no configuration
+    merged: dict[str, Any] = {}
+    for name, entry in _entries(value):
+        merge(merged, _nested(name, _checked(name, entry, where)))
+    return merged
+
+
+def merge(settings: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Put entries into settings, beside those that are in the same part."""
+    for name, value in more.items():
+        if isinstance(value, Mapping):
+            merge(settings.setdefault(name, {}), value)
+        else:
+            settings[name] = value
+
+
+def _entries(settings: Mapping[str, Any], part: str = "") -> Iterator[tuple[str, Any]]:
+    """All entries by their names with dots."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _entries(value, f"{part}{name}.")
+        else:
+            yield f"{part}{name}", value
+
+
+def _nested(name: str, value: Any) -> dict[str, Any]:
+    first, dot, rest = name.partition(".")
+    return {first: _nested(rest, value) if dot else value}
+
+
+def _checked(name: str, value: Any, where: str) -> Any:
+    """The value of an entry. Raises UserError when it is refused."""
+    kind = SPEED.get(name)
+    if kind is None:
+        parts = name.split(".")
+        above = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+        decided = next(
+            (f"{DECIDED[each]}; leave it out" for each in above if each in DECIDED), None
+        )
+        why = decided or f"only entries that change no result may be set{suggest(name, SPEED)}"
+        raise UserError(f"deepspeed: {name} in {where} is refused: {why}")
+    if kind is bool:
+        valid = isinstance(value, bool)
+    else:  # DeepSpeed's own examples write 5e8, which is a float
+        valid = type(value) in (int, float) and value >= 1 and value % 1 == 0
+    if not valid:
+        wanted = "true or false" if kind is bool else "a whole number from 1"
+        raise UserError(f"deepspeed: {name} in {where} must be {wanted}, not {json.dumps(value)}")
+    return kind(value)
