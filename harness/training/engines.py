@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from harness.data.batching import TextBatch
+from harness.device import in_precision, resolve_precision
 from harness.errors import TrialFailure, UserError, extra
 from harness.plugin.config import EngineName, MethodConfig, TrainingConfig
 from harness.plugin.deepspeed_settings import merge
@@ -33,25 +34,31 @@ from harness.training.saved_state import readable
 class Losses(nn.Module):
     """The losses of a method as a module, whose passes a library can follow."""
 
-    def __init__(self, method: Method[Any]) -> None:
+    def __init__(self, method: Method[Any], config: TrainingConfig) -> None:
         super().__init__()
-        self.method = method
+        self.method, self.precision = method, config.precision
 
     def forward(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        """The terms that `Method.losses` gives."""
-        return self.method.losses(batch, stage)
+        """The terms that `Method.losses` gives, in the precision of the configuration."""
+        device = next(iter(batch.values())).input_ids.device
+        # The caller asks for it, too, but on a GPU DeepSpeed computes in float32 what a block
+        # around its own forward pass asks to round.
+        with in_precision(resolve_precision(self.precision, device), device):
+            return self.method.losses(batch, stage)
 
 
 class DataParallelOptimiser(StageOptimiser):
     """The optimiser of a stage whose gradients are means over the ranks (harness.ranks)."""
 
-    def __init__(self, stage: Stage, method: Method[Any], *arguments: Any) -> None:
+    def __init__(
+        self, stage: Stage, method: Method[Any], config: TrainingConfig, *arguments: Any
+    ) -> None:
         """The arguments are those of `StageOptimiser`."""
-        super().__init__(stage, method, *arguments)
+        super().__init__(stage, method, config, *arguments)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # older torch has no other name for it
             self._parallel = DistributedDataParallel(
-                Losses(method),
+                Losses(method, config),
                 # What a step leaves out, as a loss over nothing does, has no gradient to wait for.
                 find_unused_parameters=True,
                 gradient_as_bucket_view=True,  # no second copy of them
@@ -83,7 +90,7 @@ class ZeroOptimiser(StageOptimiser):
         self._numbered = [each for group in self.torch.param_groups for each in group["params"]]
         """The parameters in the order in which `tensors` numbers them"""
         self._engine, _, _, _ = deepspeed.initialize(
-            model=Losses(method),
+            model=Losses(method, config),
             optimizer=self.torch,
             config=settings(config),
             dist_init_required=False,
@@ -181,7 +188,7 @@ def shard(method: nn.Module, config: TrainingConfig, device: torch.device) -> No
 def passes(method: Method[Any], config: TrainingConfig) -> Iterator[None]:
     """In the block, modules with ZeRO's weights can run; a stage does the same for its steps."""
     engine, _, _, _ = library().initialize(
-        model=Losses(method), config=settings(config), dist_init_required=False
+        model=Losses(method, config), config=settings(config), dist_init_required=False
     )
     try:
         yield

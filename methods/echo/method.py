@@ -61,7 +61,8 @@ def echoed(batch: TextBatch, template: Template, pad_id: int) -> tuple[TextBatch
     """
     stops = batch.attention_mask.sum(dim=1, keepdim=True)  # where the second sentences begin
     pieces = stops - len(template)
-    lengths = 2 * batch.mask_on_host.sum(dim=1, keepdim=True) - len(template)
+    # In NumPy, because a GPU would let the CPU wait for the number of columns.
+    lengths = 2 * batch.mask_on_host.numpy().sum(axis=1, keepdims=True) - len(template)
     columns = torch.arange(int(lengths.max()))
     positions = columns.to(stops.device, non_blocking=True).expand(len(stops), -1)
     behind = positions - stops
@@ -70,4 +71,4 @@ def echoed(batch: TextBatch, template: Template, pad_id: int) -> tuple[TextBatch
     mask = behind < pieces
     second = mask & (behind >= -(pieces == 0).long())
     ids = torch.where(mask, ids, pad_id)
-    return batch.replaced(ids, mask.long(), (columns < lengths).long()), second
+    return batch.replaced(ids, mask.long(), (columns < torch.from_numpy(lengths)).long()), second

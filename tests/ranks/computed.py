@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from harness.device import in_precision, resolve_precision
 from harness.plugin.config import TrainingConfig
 from harness.ranks import has_ranks
 from harness.training.engines import shard, stage_optimiser
@@ -23,7 +24,7 @@ def computed(name: str, values: dict[str, Any]) -> Computed:
     kit = kit_of(name, values)
     assert isinstance(kit.config, TrainingConfig)
     method = without_dropout(kit).train()
-    workers = kit.config.workers
+    workers, precision = kit.config.workers, resolve_precision(kit.config.precision, kit.device)
     if kit.config.shards_weights and has_ranks():
         shard(method, kit.config, kit.device)
         assert all(is_sharded(parameter) for parameter in method.parameters())
@@ -39,7 +40,8 @@ def computed(name: str, values: dict[str, Any]) -> Computed:
         for step in range(2):  # a queue of negatives is empty in the first one
             torch.manual_seed(step)
             with optimiser.accumulating(last=True):
-                losses = optimiser.losses(next(batches), stage)
+                with in_precision(precision, kit.device):
+                    losses = optimiser.losses(next(batches), stage)
                 optimiser.backward(torch.stack(list(losses.values())).sum())
             found |= {f"{stage.name} {step} {loss}": each for loss, each in losses.items()}
             for parameter, gradient in gradients(method).items():

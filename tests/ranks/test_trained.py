@@ -10,6 +10,7 @@ from harness.errors import TrialFailure, UserError
 from harness.losses.masked_language import masked_language_loss
 from harness.ranks import joined
 from tests.kits import KitFor
+from tests.ranks.computed import computed
 from tests.ranks.rank import Computed, by_ranks
 from tests.ranks.test_equal import ENGINES
 from tests.ranks.trained import trained, trained_in_plain_torch
@@ -133,6 +134,35 @@ def test_deepspeed_refuses_batches_that_reach_other_parameters(
         pytest.raises(TrialFailure, match=r"only some give vocabulary\S+ one; set engine=ddp"),
     ):
         trained(name, values)
+
+
+@pytest.mark.slow
+@pytest.mark.process  # DeepSpeed asks the machine for numactl
+@pytest.mark.parametrize("zero", [2, 3])
+def test_deepspeed_computes_in_the_precision_that_is_asked_for(
+    cases: dict[str, tuple[str, dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    zero: int,
+) -> None:
+    """On a GPU it switches off, around its own pass, the rounding that a caller has asked for.
+
+    It asks whether products on a GPU are rounded, so here it is told of those on the CPU.
+    """
+    asked = torch.is_autocast_enabled
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device="cpu": asked(device))
+    name, values = cases["clipping"]
+    bf16, fp32 = (
+        computed(name, values | {"precision": precision}) for precision in ("bf16", "fp32")
+    )
+    with joined(0, 1, f"file://{tmp_path / 'meeting'}"):
+        found = computed(name, values | {"precision": "bf16", "engine": "deepspeed", "zero": zero})
+    for loss in ("contrastive 0 contrastive", "contrastive 1 contrastive"):
+        # The linear layers of ZeRO 3 round once more, before they add the bias.
+        torch.testing.assert_close(
+            found[loss], bf16[loss], rtol=2e-3 if zero == 3 else 1e-6, atol=0
+        )
+        assert abs(found[loss] / fp32[loss] - 1) > 1e-4
 
 
 @pytest.mark.slow
