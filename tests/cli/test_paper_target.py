@@ -163,7 +163,7 @@ def test_a_row_without_its_files_is_left_out(serially: Any, tmp_path: Path) -> N
         serially("flow", *words)
 
 
-# More than 20 s: Ray starts twice, since only workers have limits, and the table needs all of STS.
+# More than 20 s: the table needs all of STS, and Ray starts, since only workers have limits.
 @pytest.mark.process
 @pytest.mark.slow
 def test_further_suites_are_measured_on_workers(
@@ -176,8 +176,8 @@ def test_further_suites_are_measured_on_workers(
     store = tmp_path / "store"
     words = ["simcse", "--paper", "d2cse", "--table", "5", "--store", store, "--seeds", "0"]
     short = ["--encoder", "tiny-bert", "--set", "max_steps=2", "--set", "batch_size=8"]
-    data = {"HARNESS_HUB": str(hub)}
-    first = process("sweep", *words, *short, environment=data)
+    monkeypatch.setenv("HARNESS_HUB", str(hub))
+    first = harness("sweep", *words, *short, "--local")
     assert first.code == 0, first.err
     assert "Trials of the store to measure: 2 with geometry" in first.out
     assert "[2/2]" in first.out
@@ -186,13 +186,13 @@ def test_further_suites_are_measured_on_workers(
     measured = [record for record in records if record.role == "evaluation"]
     assert {record.evaluates for record in measured} == finals
     assert all(record.finished and record.test["alignment"] > 0 for record in measured)
-    monkeypatch.setenv("HARNESS_HUB", str(hub))
     second = harness("sweep", *words, *short, "--dry-run")
     assert second.code == 0, second.err
     assert "0 trials to run" in second.out
     assert "to measure" not in second.out
     for record in measured:
         (store / f"{record.key}.parquet").unlink()
+    data = {"HARNESS_HUB": str(hub)}
     third = process("sweep", *words, *short, "--memory-per-trial", "0.1", environment=data)
     assert third.code == 1, third.err
     assert third.out.count("more than --memory-per-trial (0.1 GiB)") == 2
