@@ -4,9 +4,11 @@ The fixtures that import torch are in the modules of FIXTURES.
 """
 
 import gc
+import io
 import os
 import re
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -153,3 +155,34 @@ def hub() -> Path:
     if not named or not Path(named).is_dir():
         pytest.skip("needs the real data: HARNESS_HUB names no folder")
     return Path(named)
+
+
+STS_PAIRS = 40
+"""Pairs that `short_hub` leaves of each file of an STS test"""
+
+
+@pytest.fixture(scope="session")
+def short_hub(hub: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The mirror with the first pairs of each STS test alone, whose embedding takes a second."""
+    short, named = tmp_path_factory.mktemp("hub"), "datasets/princeton-nlp/datasets-for-simcse"
+    for path in (hub / "models", *hub.glob("datasets/*"), *hub.glob("datasets/princeton-nlp/*")):
+        link = short / path.relative_to(hub)
+        if path != (hub / named) and path != (hub / named).parent:
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path)
+    (short / named).mkdir(parents=True)
+    for path in (hub / named).iterdir():
+        if path.name != "senteval.tar":
+            (short / named / path.name).symlink_to(path)
+    with (
+        tarfile.open(hub / named / "senteval.tar") as whole,
+        tarfile.open(short / named / "senteval.tar", "w") as cut,
+    ):
+        for member in whole:
+            if member.isfile() and ("STS" in member.name or "SICK" in member.name):
+                file = whole.extractfile(member)
+                assert file is not None
+                content = b"".join(file.readlines()[:STS_PAIRS])
+                member.size = len(content)
+                cut.addfile(member, io.BytesIO(content))
+    return short

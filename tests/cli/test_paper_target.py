@@ -163,11 +163,11 @@ def test_a_row_without_its_files_is_left_out(serially: Any, tmp_path: Path) -> N
         serially("flow", *words)
 
 
-# More than 20 s: the table needs all of STS, and Ray starts, since only workers have limits.
+# More than 20 s: Ray starts, since only workers have limits.
 @pytest.mark.process
 @pytest.mark.slow
 def test_further_suites_are_measured_on_workers(
-    process: Any, harness: Any, hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    process: Any, harness: Any, short_hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D2CSE's Table 5 has alignment and uniformity beside the average of the STS tests.
 
@@ -176,7 +176,7 @@ def test_further_suites_are_measured_on_workers(
     store = tmp_path / "store"
     words = ["simcse", "--paper", "d2cse", "--table", "5", "--store", store, "--seeds", "0"]
     short = ["--encoder", "tiny-bert", "--set", "max_steps=2", "--set", "batch_size=8"]
-    monkeypatch.setenv("HARNESS_HUB", str(hub))
+    monkeypatch.setenv("HARNESS_HUB", str(short_hub))
     first = harness("sweep", *words, *short, "--local")
     assert first.code == 0, first.err
     assert "Trials of the store to measure: 2 with geometry" in first.out
@@ -192,7 +192,7 @@ def test_further_suites_are_measured_on_workers(
     assert "to measure" not in second.out
     for record in measured:
         (store / f"{record.key}.parquet").unlink()
-    data = {"HARNESS_HUB": str(hub)}
+    data = {"HARNESS_HUB": str(short_hub)}
     third = process("sweep", *words, *short, "--memory-per-trial", "0.1", environment=data)
     assert third.code == 1, third.err
     assert third.out.count("more than --memory-per-trial (0.1 GiB)") == 2
