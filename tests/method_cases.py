@@ -36,6 +36,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("pcl", {}),
     ("infocse", {}),
     ("vascl", {}),
+    ("cotbert", {}),
+    ("cotbert", {"denoising": "released"}),
     ("isbert", {}),
     ("promptbert", {}),
     ("prompteol", {"setting": "sup", "lora_rank": 2}),

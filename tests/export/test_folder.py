@@ -53,6 +53,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("pcl", {}),
     ("infocse", {}),
     ("vascl", {}),
+    ("cotbert", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
