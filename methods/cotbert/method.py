@@ -27,11 +27,11 @@ def extended_info_nce(
     temperature: float,
     contrasts_second: bool = True,
 ) -> Tensor:
-    """Mean over i of the cross entropy whose target is cos(first_i, second_i) (cotbert.md, eq. 1).
+    """Mean over i of the cross entropy with the target cos(first_i, second_i).
 
-    first, second, negatives: (N, width). The candidates of i are the cosines of first_i and all
-    second, those of first_i and all negatives and, with `contrasts_second`, those of second_i and
-    all negatives; there are 3 N.
+    It is the loss of cotbert.md, section 2. first, second, negatives: (N, width). The candidates of
+    i are the cosines of first_i and all second, those of first_i and all negatives and, with
+    `contrasts_second`, those of second_i and all negatives; there are 3 N.
     """
     candidates = [cosines(first, second), cosines(first, negatives)]
     if contrasts_second:

@@ -21,9 +21,13 @@ def padded_template_vectors(
     pieces = texts.mask_on_host.numpy().sum(axis=1) - len(template)
     lengths, row = np.unique(pieces, return_inverse=True)
     ids, mask = pad([np.full(length, pad_id) for length in lengths], template, pad_id)
-    device = texts.input_ids.device
-    bare = TextBatch(ids, mask, torch.arange(len(lengths))).to(device)
-    positions = None
+    device, positions = texts.input_ids.device, None
+    bare = TextBatch(
+        ids.to(device, non_blocking=True),
+        mask.to(device, non_blocking=True),
+        torch.arange(len(lengths), device=device),
+        host_mask=mask,
+    )
     if not counted and encoder.first_position:
         # All padding stands in one place in front of the first position.
         real = (ids != pad_id).long()

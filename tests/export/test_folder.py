@@ -54,6 +54,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("infocse", {}),
     ("vascl", {}),
     ("cotbert", {}),
+    ("dclr", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),

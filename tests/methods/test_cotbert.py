@@ -33,7 +33,7 @@ TEMPLATES = {
 
 
 def looped(views: list[Tensor], temperature: float, *, contrasts_second: bool = True) -> float:
-    """Eq. 1, term by term."""
+    """Section 2, term by term."""
 
     def term(left: Tensor, right: Tensor) -> float:
         cosine = float(left @ right) / float(left.norm() * right.norm())
