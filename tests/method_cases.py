@@ -39,6 +39,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("cotbert", {"accumulation": 1}),
     ("cotbert", {"denoising": "released", "accumulation": 1}),
     ("dclr", {}),
+    ("arccse", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("prompteol", {"setting": "sup", "lora_rank": 2}),

@@ -55,6 +55,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("vascl", {}),
     ("cotbert", {}),
     ("dclr", {}),
+    ("arccse", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
@@ -76,6 +77,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
 ]
 PLAIN = {
     "angle",
+    "arccse",
     "simcse",
     "esimcse",
     "consert",
