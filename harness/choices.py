@@ -65,9 +65,12 @@ class LowRank:
 
 
 def complete_template(text: str) -> str:
-    """The text of a hard prompt. Raises ValueError unless it has one {s} and one [MASK]."""
-    if text.count(SENTENCE) != 1 or text.count(MASK) != 1:
-        raise ValueError(f"a template has one {SENTENCE} and one {MASK}")
+    """The text of a hard prompt. Raises ValueError unless it has one {s} and a [MASK].
+
+    Where it has several, the last one is read.
+    """
+    if text.count(SENTENCE) != 1 or MASK not in text:
+        raise ValueError(f"a template has one {SENTENCE} and at least one {MASK}")
     return text
 
 

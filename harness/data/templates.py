@@ -35,7 +35,7 @@ def hard_prompt(tokenizer: Any, text: str) -> Template:
     """A `TemplateText` in word pieces, special tokens included.
 
     [MASK] in the text stands for the tokenizer's own mask token. Raises ValueError unless the text
-    has one {s} and one [MASK], and UserError where the tokenizer has no mask token.
+    has one {s} and a [MASK], and UserError where the tokenizer has no mask token.
     """
     require_mask(tokenizer, "a hard prompt")
     before, after = complete_template(text).split(SENTENCE)
@@ -85,10 +85,10 @@ def require_mask(tokenizer: Any, user: str) -> None:
 
 
 def _pieces(tokenizer: Any, text: str) -> tuple[int, ...]:
-    """The word pieces of a part of a template, in which [MASK] is one piece."""
+    """The word pieces of a part of a template, in which each [MASK] is one piece."""
     if MASK not in text:
         return tuple(piece_ids(tokenizer, [text])[0]) if text else ()
-    before, after = text.split(MASK)
+    before, after = text.split(MASK, maxsplit=1)
     # No space before the mask: a byte-level tokenizer would make it a piece of its own.
     return (
         *_pieces(tokenizer, before.rstrip()),

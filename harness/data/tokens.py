@@ -199,7 +199,8 @@ class Template:
 
     It does so with byte-level tokenizers."""
     mask_id: int | None = None
-    """The mask token, whose state is the embedding; None: there is no mask"""
+    """The mask token, whose state is the embedding, the last one's where there are several; None:
+    there is no mask"""
 
     @classmethod
     def plain(cls, tokenizer: Any) -> "Template":
@@ -216,14 +217,15 @@ class Template:
         return replace(self, leading_space=False)
 
     def mask_positions(self, attention_mask: Tensor) -> Tensor:
-        """The position of the mask in each row, (rows,).
+        """The position of the last mask in each row, (rows,).
 
         attention_mask: (rows, length).
         """
-        if self.mask_id in self.begin:
-            return torch.full_like(attention_mask[:, 0], self.begin.index(self.mask_id))
+        if self.mask_id not in self.end:
+            last = len(self.begin) - 1 - self.begin[::-1].index(self.mask_id)
+            return torch.full_like(attention_mask[:, 0], last)
         # Rows differ in length and padding is on the right, so the end part is found from its end.
-        from_end: Tensor = attention_mask.sum(dim=1) - len(self.end) + self.end.index(self.mask_id)
+        from_end: Tensor = attention_mask.sum(dim=1) - 1 - self.end[::-1].index(self.mask_id)
         return from_end
 
 

@@ -72,13 +72,23 @@ def test_a_sentence_right_behind_a_quote_has_no_space(byte_level: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['This sentence of "{s}" means [MASK].', "[MASK] means {s}", "the [MASK] : {s} !"]
+    "text",
+    [
+        'This sentence of "{s}" means [MASK].',
+        "[MASK] means {s}",
+        "the [MASK] : {s} !",
+        '"{s}" means [MASK], so it is [MASK].',
+        "[MASK] means [MASK] : {s} !",
+        "[MASK] is [MASK] : {s} , so [MASK] is [MASK] !",
+    ],
 )
-def test_mask_positions_are_where_the_mask_is(bert: Any, text: str) -> None:
+def test_mask_positions_are_where_the_last_mask_is(bert: Any, text: str) -> None:
     template = hard_prompt(bert, text)
     ids, mask = pad([np.arange(2000, 2000 + length) for length in (3, 7, 0)], template, 0)
-    assert ids[torch.arange(3), template.mask_positions(mask)].tolist() == [103] * 3
-    assert (ids == 103).sum() == 3
+    masks = (ids == 103).nonzero()
+    last = [int(masks[masks[:, 0] == row][-1, 1]) for row in range(3)]
+    assert template.mask_positions(mask).tolist() == last
+    assert len(masks) == 3 * text.count("[MASK]")
 
 
 def test_the_family_of_the_encoder_chooses_the_published_templates(
@@ -93,18 +103,16 @@ def test_the_family_of_the_encoder_chooses_the_published_templates(
     )
 
 
-@pytest.mark.parametrize(
-    "text", ["means [MASK]", "{s} means", "{s} {s} [MASK]", "[MASK] {s} [MASK]", ""]
-)
+@pytest.mark.parametrize("text", ["means [MASK]", "{s} means", "{s} {s} [MASK]", ""])
 def test_a_template_without_its_two_places_is_refused(bert: Any, text: str) -> None:
-    with pytest.raises(ValueError, match=r"one \{s\} and one \[MASK\]"):
+    with pytest.raises(ValueError, match=r"one \{s\} and at least one \[MASK\]"):
         hard_prompt(bert, text)
     for method, field in (
         ("promptbert", "template"),
         ("promptbert", "second_template"),
         ("dcpcse", "template"),
     ):
-        with pytest.raises(UserError, match=rf"{field} = .*one \{{s\}} and one \[MASK\]"):
+        with pytest.raises(UserError, match=rf"{field} = .*one \{{s\}} and at least one \[MASK\]"):
             resolve(registry.load(method), {field: text})
 
 

@@ -53,6 +53,9 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("pcl", {}),
     ("infocse", {}),
     ("vascl", {}),
+    ("cotbert", {}),
+    ("dclr", {}),
+    ("arccse", {}),
     ("isbert", {}),
     ("promptbert", {}),
     ("promptbert", {"setting": "sup"}),
@@ -74,6 +77,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
 ]
 PLAIN = {
     "angle",
+    "arccse",
     "simcse",
     "esimcse",
     "consert",

@@ -29,7 +29,7 @@ METHODS = {
     "angle", "clsr", "consert", "ct", "d2cse", "dcpcse", "diffaug", "diffcse", "esimcse", "flow",
     "glove", "isbert", "mixcse", "pooling", "promptbert", "prompteol", "rankcse", "sbert",
     "scored_pairs", "sentence_transformer", "simcse", "sncse", "whitening",
-    "echo", "infocse", "llm2vec", "pcl", "vascl", "whitenedcse",
+    "arccse", "cotbert", "dclr", "echo", "infocse", "llm2vec", "pcl", "vascl", "whitenedcse",
 }  # fmt: skip
 BUILD_SECONDS, COMMAND_SECONDS = 600, 600
 

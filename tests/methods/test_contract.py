@@ -15,7 +15,7 @@ METHODS = sorted(path.parent.name for path in (SPACES.parent / "methods").glob("
 
 def test_all_methods_are_found() -> None:
     assert set(METHODS) <= set(registry.sources())
-    assert len(METHODS) == 29
+    assert len(METHODS) == 32
 
 
 @pytest.mark.slow

@@ -40,6 +40,7 @@ CASES = [
     ("diffcse unsup", {"objective": "masked-language"}),
     ("diffcse unsup", {"edit": "insert", "rtd_reduction": "mean_nonpad"}),
     ("diffaug semisup", {"augmentation": "lora"}),
+    ("cotbert unsup", {"denoising": "positions"}),
     ("flow unsup", {"vector_dropout": False}),
     ("simcse sup", {"gradient_checkpointing": True}),
     ("diffcse unsup", {"gradient_checkpointing": True}),
@@ -52,7 +53,8 @@ VALUES: dict[str, Any] = {
     "precision": "fp32", "batch_size": BATCH, "stage1_batch_size": BATCH, "accumulation": 1,
     "auxiliary_batch_size": BATCH, "sentences": "graded-sentences", "triplets": "graded-triplets",
     "pairs": "graded-pairs", "corpus": "graded-pairs", "scored_pairs": "graded-scored-pairs",
-    "suite": "graded", "second_template": TEMPLATE, "teacher": "tiny-bert",
+    "suite": "graded", "second_template": TEMPLATE, "negative_template": TEMPLATE,
+    "teacher": "tiny-bert",
     "second_teacher": None,
 }  # fmt: skip
 

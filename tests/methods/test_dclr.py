@@ -1,0 +1,220 @@
+"""DCLR against dclr.md, in plain loops of float64."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModel, AutoTokenizer
+
+import harness
+from harness.plugin import registry
+from harness.plugin.kit import Kit
+from harness.plugin.resolution import resolve
+from harness.training.feeding import made, stage_streams
+from tests.sweeping import write_few_pairs
+
+KitFor = Callable[..., Kit]
+Vectors = list[list[float]]
+PLUGIN = registry.load("dclr")
+GLOBALS = PLUGIN.method.losses.__globals__
+hardened, debiased_contrast = GLOBALS["hardened"], GLOBALS["debiased_contrast"]
+
+
+def cosine(left: list[float], right: list[float]) -> float:
+    product = sum(a * b for a, b in zip(left, right, strict=True))
+    return product / math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
+
+
+def contrast(
+    first: Vectors, second: Vectors, noise: Vectors, alike: list[list[bool]], temperature: float
+) -> float:
+    """Section 3, entry by entry."""
+    total = 0.0
+    for row, one in enumerate(first):
+        logits = [
+            0.0 if alike[row][place] and place != row else cosine(one, other) / temperature
+            for place, other in enumerate(second)
+        ]
+        terms = [math.exp(logit) for logit in logits]
+        terms += [math.exp(cosine(one, other) / temperature) for other in noise]
+        for place, term in enumerate(terms):
+            probability = term / sum(terms)
+            total -= math.log(probability if place == row else 1 - probability)
+    return total / len(first) / (len(second) + len(noise))
+
+
+def info_nce(first: Vectors, second: Vectors, noise: Vectors, temperature: float) -> float:
+    total = 0.0
+    for row, one in enumerate(first):
+        terms = [math.exp(cosine(one, other) / temperature) for other in [*second, *noise]]
+        total -= math.log(terms[row] / sum(terms))
+    return total / len(first)
+
+
+def climbed(
+    first: Vectors, second: Vectors, noise: Vectors, steps: int, rate: float, temperature: float
+) -> Vectors:
+    """Section 1, with slopes from differences."""
+    for _ in range(steps):
+        slopes = []
+        for row in range(len(noise)):
+            slope = []
+            for column in range(len(noise[0])):
+                sides = []
+                for sign in (1, -1):
+                    moved = [list(each) for each in noise]
+                    moved[row][column] += sign * 1e-5
+                    sides.append(info_nce(first, second, moved, temperature))
+                slope.append(sides[0] - sides[1])
+            slopes.append(slope)
+        lengths = [math.sqrt(sum(part * part for part in slope)) for slope in slopes]
+        noise = [
+            [value + rate * part / length for value, part in zip(each, slope, strict=True)]
+            for each, slope, length in zip(noise, slopes, lengths, strict=True)
+        ]
+    return noise
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_loss_and_its_gradient(seed: int) -> None:
+    torch.manual_seed(seed)
+    first, second = torch.randn(2, 5, 4, dtype=torch.float64).unbind()
+    noise, alike = torch.randn(3, 4, dtype=torch.float64), torch.rand(5, 5) > 0.7
+    assert (alike & ~torch.eye(5, dtype=torch.bool)).any()
+
+    def looped(given: torch.Tensor) -> float:
+        return contrast(given.tolist(), second.tolist(), noise.tolist(), alike.tolist(), 0.3)
+
+    given = first.clone().requires_grad_()
+    loss = debiased_contrast(given, second, noise, alike, temperature=0.3)
+    assert loss.item() == pytest.approx(looped(first), rel=1e-9)
+    loss.backward()
+    for place in ((0, 0), (2, 3), (4, 1)):
+        step = torch.zeros_like(first)
+        step[place] = 1e-6
+        slope = (looped(first + step) - looped(first - step)) / 2e-6
+        assert float(given.grad[place]) == pytest.approx(slope, rel=1e-4, abs=1e-8)
+
+
+def test_a_sentence_is_its_own_positive_whatever_the_teacher_says() -> None:
+    torch.manual_seed(0)
+    views, noise = torch.randn(2, 4, 6), torch.randn(2, 6)
+    own = torch.eye(4, dtype=torch.bool)
+    losses = [
+        debiased_contrast(*views, noise, alike, temperature=0.3) for alike in (own, ~own & own)
+    ]
+    assert torch.equal(*losses)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_noise_climbs(steps: int) -> None:
+    torch.manual_seed(steps)
+    first, second = torch.randn(2, 4, 3, dtype=torch.float64).unbind()
+    noise = torch.randn(3, 3, dtype=torch.float64)
+    given = [each.clone().requires_grad_() for each in (first, second)]
+    found = hardened(noise, *given, steps=steps, rate=0.05, temperature=0.3)
+    expected = climbed(first.tolist(), second.tolist(), noise.tolist(), steps, 0.05, 0.3)
+    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), atol=1e-6)
+    assert not found.requires_grad
+    assert all(each.grad is None for each in given)
+
+
+def by_transformers(folder: Path, texts: list[str]) -> Vectors:
+    """[CLS] of each text alone."""
+    model = AutoModel.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        rows = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state for text in texts]
+    return [list(row[0, 0].double().tolist()) for row in rows]
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.usefixtures("equal_views")
+def test_losses_of_several_batches(
+    kit_for: KitFor, layers: int, tiny_roberta: Path, sentences: Path
+) -> None:
+    """The teacher has another tokenizer than the encoder."""
+    lines = sentences.read_text().splitlines()
+    read = by_transformers(tiny_roberta, lines)
+    cosines = sorted({cosine(one, other) for one in read for other in read})
+    middle = max(range(400, 700), key=lambda place: cosines[place + 1] - cosines[place])
+    bound = (cosines[middle] + cosines[middle + 1]) / 2  # so far from all that float32 is enough
+    kit = kit_for(
+        "dclr", teacher=str(tiny_roberta), similarity_bound=bound, noise_ratio=0.5,
+        ascent_rate=0.1, ascent_steps=1, head_layers=layers, batch_size=6, temperature=0.3,
+        max_length=30,
+    )  # fmt: skip
+    method = kit.build().eval()
+    for parameter in method.head.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    (stage,) = kit.declared.stages
+    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    pairs_left_out = 0
+    for number in range(3):
+        batch = next(batches)
+        texts = [lines[item] for item in batch["contrastive"].items.tolist()]
+        theirs = by_transformers(tiny_roberta, texts)
+        alike = [[cosine(one, other) > bound for other in theirs] for one in theirs]
+        pairs_left_out += sum(map(sum, alike)) - len(texts)
+        heads: Any = torch.tensor(by_transformers(Path(kit.config.encoder), texts)).double()
+        for layer in method.head:
+            weight, bias = layer.linear.weight.double(), layer.linear.bias.double()
+            heads = torch.tanh(heads @ weight.T + bias)
+        view = heads.tolist()
+        torch.manual_seed(number)
+        noise = torch.randn(3, len(view[0])).double().tolist()
+        noise = climbed(view, view, noise, 1, 0.1, 0.3)
+        torch.manual_seed(number)
+        found = method.losses(batch, stage)["contrastive"].item()
+        assert found == pytest.approx(contrast(view, view, noise, alike, 0.3), rel=1e-4)
+    assert 0 < pairs_left_out < 3 * 30
+
+
+def test_vectors_of_dev_and_of_the_test(kit_for: KitFor) -> None:
+    for dev_head in (True, False):
+        kit = kit_for("dclr", dev_head=dev_head)
+        method = kit.build().eval()
+        (stage,) = kit.declared.stages
+        batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+        texts = next(batches)["contrastive"]
+        with torch.no_grad():
+            states = method.encoder(texts)[:, 0]
+            assert torch.allclose(method.embed(texts), states, atol=1e-6)
+            expected = method.head[0](states) if dev_head else states
+            assert torch.allclose(method.embed_dev(texts), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "rate", "batch_size", "epochs", "bound", "ratio", "layers", "teacher"),
+    [
+        ("bert-base-uncased", 3e-5, 128, 3, 0.9, 1.0, 2, "bert-base-uncased"),
+        ("roberta-base", 3e-5, 128, 3, 0.85, 2.5, 2, "roberta-base"),
+        ("princeton-nlp/unsup-simcse-bert-large-uncased", 3e-5, 256, 1, 0.9, 3.0, 1,
+         "bert-base-uncased"),
+        ("princeton-nlp/unsup-simcse-roberta-large", 1e-5, 256, 1, 0.85, 5.0, 1, "roberta-base"),
+    ],
+)  # fmt: skip
+def test_published_values(
+    encoder: str, rate: float, batch_size: int, epochs: int, bound: float, ratio: float,
+    layers: int, teacher: str,
+) -> None:  # fmt: skip
+    config = resolve(PLUGIN, {"encoder": encoder})
+    assert config.teacher == f"princeton-nlp/unsup-simcse-{teacher}"
+    found = (config.learning_rate, config.batch_size, config.epochs, config.head_layers)
+    assert found == (rate, batch_size, epochs, layers)
+    assert (config.similarity_bound, config.noise_ratio) == (bound, ratio)
+    assert (config.temperature, config.ascent_steps, config.ascent_rate) == (0.05, 4, 1e-3)
+
+
+@pytest.mark.slow
+def test_a_run(tmp_path: Path) -> None:
+    record = harness.run(
+        "dclr", encoder="tiny-bert", teacher="tiny-bert", batch_size=16,
+        suite=str(write_few_pairs(tmp_path)), sentences="graded-sentences", max_steps=4,
+        evaluation_interval=2, precision="fp32", store=tmp_path / "store",
+    )  # fmt: skip
+    assert (record.status, record.steps) == ("finished", 4)
