@@ -22,6 +22,7 @@ from harness.report.published import (
     QUOTED,
     ColumnRun,
     Paper,
+    Released,
     ReportedRow,
     ReportedRun,
     ReportedTable,
@@ -44,6 +45,8 @@ class OwnPaper(Paper):
     """What is run for a system of its rows; it goes before a system that harness has"""
     facts: dict[str, TableRuns] = Field(default={})
     """Table -> what its rows do not say, as `tables` of systems.yaml has it"""
+    released: list[Released] = Field(default=[])
+    """Released checkpoints of its systems, beside those that harness knows"""
 
     @property
     def runs(self) -> Systems:
@@ -51,7 +54,10 @@ class OwnPaper(Paper):
         shipped = load_systems()
         tables = {f"{self.paper}.{name}": facts for name, facts in self.facts.items()}
         systems = {QUOTED: None, **shipped.systems, **self.systems}
-        return shipped.model_copy(update={"systems": systems, "table_runs": tables})
+        own = {each.place for each in self.released}
+        released = [*self.released, *(each for each in shipped.released if each.place not in own)]
+        update = {"systems": systems, "table_runs": tables, "released": released}
+        return shipped.model_copy(update=update)
 
     @property
     def plugins(self) -> Mapping[str, str]:
@@ -79,6 +85,7 @@ def own_paper(name: str, file: Path) -> OwnPaper:
     if not paper.tables:
         raise document.error(("tables",), "a paper has at least one table, called table1")
     _check_facts(paper, document)
+    _check_released(paper, document)
     for table_name, table in paper.tables.items():
         _check_table(paper, table_name, table, document)
     return paper
@@ -131,6 +138,17 @@ def _check_facts(paper: OwnPaper, document: Document) -> None:
         for key, names in (("systems", facts.systems), ("unlike", facts.unlike)):
             for system in names:
                 _check_name(system, systems, "system", document, (*where, key, system))
+
+
+def _check_released(paper: OwnPaper, document: Document) -> None:
+    """Raise UserError for a checkpoint that stands beside no row of the paper."""
+    rows = [row for table in paper.tables.values() for row in table.rows]
+    for index, one in enumerate(paper.released):
+        where: Location = ("released", index)
+        _check_name(one.system, paper.runs.systems, "system", document, (*where, "system"))
+        if not any(one.is_of(row) for row in rows):
+            words = " ".join(one.place)
+            raise document.error(where, f"no row of the paper has {words}, beside which it stands")
 
 
 def _check_name(name: str, valid: Any, kind: str, document: Document, where: Location) -> None:

@@ -1,12 +1,16 @@
 """A paper of one's own: its folder stands where the five papers have a name."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from harness.data.hub import EMBEDDED
 from harness.report.papers import load_paper
 from harness.trials.store import Store
 from tests.cli.conftest import REPOSITORY
@@ -163,6 +167,70 @@ def test_a_table_of_ones_own_is_filled(
     verdict = harness("reproduce", "mine", "--table", 1, "--seeds", "0,1", "--local")
     assert "Of 4 published numbers:" in verdict.out
     assert "not published" in verdict.out
+
+
+RELEASED = """\
+released:
+  - {system: simcse, setting: unsup, encoder: tiny-bert, checkpoint: authors/released, pooling: cls}
+"""
+
+
+@pytest.mark.slow
+def test_a_released_checkpoint_is_evaluated_as_it_is(
+    harness: Any, paper: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of 2021, it has pickled weights, which a verb makes safetensors of."""
+    paper("systems:\n", RELEASED + "systems:\n")
+    folder = tmp_path / "hub" / "models" / "authors" / "released"
+    shutil.copytree(EMBEDDED / "models" / "tiny-bert", folder)
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save({name: value * 1.1 for name, value in weights.items()}, folder / "pytorch_model.bin")
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path / "hub"))
+    words = ["--paper", "mine", "--table", 1]
+    command = "harness eval authors/released --pooling cls --suite graded"
+    printed = harness("table", *words).out
+    assert f"[4] authors/released, cls pooling; to evaluate it: {command}\n" in printed
+    assert ["4", "SimCSE", "[4]", "theirs", "0"] in [each.split() for each in printed.splitlines()]
+    refused = harness(*command.split()[1:])
+    assert (refused.code, "harness convert" in refused.err) == (2, True)
+    assert harness("convert", "authors/released").code == 0
+    answer = harness(*command.split()[1:])
+    assert answer.code == 0, answer.err
+    [stored] = Store(tmp_path / "results/trials").read().records()
+    dev, test = f"{stored.dev['graded-dev']:.0f}", f"{stored.test['graded']:.2f}"
+    printed = harness("table", *words).out
+    lines = [each.split() for each in printed.splitlines()]
+    assert ["4", "SimCSE", "[4]", "theirs", "–", dev, test] in lines
+    assert "[4] authors/released, cls pooling\n" in printed
+    latex = harness("table", *words, "--format", "latex").out
+    assert rf"SimCSE {{[}}4] & theirs & – & {dev} & {test} \\" in latex
+    assert f"theirs: {test}" in harness("show", "mine.1.4.graded").out
+    assert harness("report", "--paper", "mine", "--out", "page").code == 0
+    page = (tmp_path / "page" / "data" / "table-1.js").read_text(encoding="utf-8")
+    assert test in page
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("system: simcse", "system: simcs", 'line 15: released.0.system: there is no system '
+         '"simcs"; did you mean "simcse"?'),
+        ("encoder: tiny-bert", "encoder: bert", "line 15: released.0: no row of the paper has "
+         "simcse unsup bert, beside which it stands"),
+        ("pooling: cls", "pooling: clz", "line 15: released.0.pooling"),
+        ("pooling: cls", "suites: [stz]", 'released.0.suites: there is no suite "stz"; did you '
+         'mean "sts"?'),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_released_checkpoint_is_told_with_its_line(
+    old: str, new: str, sentence: str, harness: Any, paper: Callable[..., Path]
+) -> None:
+    paper("systems:\n", RELEASED.replace(old, new) + "systems:\n")
+    answer = harness("table", "--paper", "mine")
+    assert answer.code == 2
+    assert sentence in answer.err
+    assert len(answer.err.splitlines()) == 1
 
 
 def test_a_value_of_the_command_line_reaches_ones_own_method(
