@@ -164,6 +164,15 @@ class ReportedTable(ReportedPart):
         return self
 
 
+class TableFigure(ReportedPart):
+    """A figure of a table whose columns are the values of a hyperparameter."""
+
+    about: str
+    table: str
+    axis: str
+    """The hyperparameter, of which each column has one value"""
+
+
 class Paper(BaseModel):
     """The tables of a paper; the figures, grids and claims in its file are not read."""
 
@@ -182,6 +191,20 @@ class Paper(BaseModel):
     def plugins(self) -> Mapping[str, str]:
         """The methods that it names by paths: name -> path."""
         return {}
+
+    @property
+    def table_figures(self) -> Mapping[str, TableFigure]:
+        """Its figures of tables by name, such as `figure1`."""
+        return {}
+
+    def places(self, figure: TableFigure) -> list[float]:
+        """The value of each column of the table of a figure, along its axis."""
+        full_name = f"{self.paper}.{figure.table}"
+        runs = [
+            self.runs.column(full_name, str(heading))
+            for heading in self.tables[figure.table].columns
+        ]
+        return [float(run.configuration[figure.axis]) for run in runs]
 
     @property
     def shown(self) -> dict[str, ReportedTable]:
