@@ -32,7 +32,11 @@ def figure(
     ] = None,
     paper: Annotated[
         str | None,
-        typer.Option(help="Draw a figure of this paper: d2cse, dcpcse, diffaug or diffcse."),
+        typer.Option(
+            help="Draw a figure of this paper: d2cse, dcpcse, diffaug, diffcse, or the folder of "
+            "one of your own.",
+            autocompletion=completion.papers,
+        ),
     ] = None,
     number: Annotated[
         int | None, typer.Option("--figure", min=1, help="With --paper: the number of the figure.")

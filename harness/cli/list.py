@@ -34,8 +34,9 @@ def list_(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[CORPUS]...",
-            help="With corpora: list these, too, such as a Python file that registers one.",
+            metavar="[CORPUS|PAPER]...",
+            help="With corpora: list these, too, such as a Python file that registers one. With "
+            "papers: list these alone, such as the folder of one of your own.",
             show_default=False,
         ),
     ] = None,
@@ -54,12 +55,12 @@ def list_(
 
     Example: harness list methods
     """
-    if names and kind != "corpora":
-        raise UserError(f"{kind} are listed without names; only corpora may be named")
+    if names and kind not in ("corpora", "papers"):
+        raise UserError(f"{kind} are listed without names; corpora and papers may be named")
     if encoder and kind != "papers":
         raise UserError(f"{kind} are listed without --encoder; it belongs to papers")
     if kind == "papers":
-        _papers(store, encoder)
+        _papers(names or papers(), store, encoder)
     elif kind == "trials":
         _trials(store, everything=everything)
     else:
@@ -116,20 +117,20 @@ def _corpora(further: list[str]) -> None:
         echo(line.rstrip())
 
 
-def _papers(store: str | None, encoder: str | None) -> None:
-    """Print for each table and figure of each paper what share of it the store has."""
+def _papers(listed: list[str], store: str | None, encoder: str | None) -> None:
+    """Print for each table and figure of these papers what share of it the store has."""
 
     from harness.plugin.registry import names
     from harness.report.coverage import shares
     from harness.report.paper_cells import Comparer
     from harness.report.quantities import PAPER_COLUMNS
 
+    tables = [load_paper(name) for name in listed]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     methods = names()
     comparer = Comparer(opened(store).read(PAPER_COLUMNS).table, encoder)
-    for name in papers():
-        paper = load_paper(name)
-        echo(f"{name:<12} {paper.title}")
+    for paper in tables:
+        echo(f"{paper.paper:<12} {paper.title}")
         for share in shares(paper, comparer, methods):
             line = f"  {share.name:<9} {share!s:<40} {share.about}"
             echo(line[:width].rstrip())

@@ -74,8 +74,8 @@ def new(
 ) -> None:
     """Write a small plugin that passes `harness check`, or a paper of your own, as a beginning.
 
-    `harness new paper mine` writes tables, a search space and a plugin, with which `harness table
-    --paper mine` and the other verbs work at once.
+    `harness new paper mine` writes tables, a search space and a plugin for the verbs that take
+    --paper, such as `harness table --paper mine`.
 
     Example: harness new methods/mine --like pairs
     """

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from harness.errors import UserError, suggest
 from harness.plugin.registry import names
-from harness.report.cells import score_text
+from harness.report.cells import Cell, score_text
 from harness.report.groups import Score, comparable_groups
 from harness.report.matching import Commands
 from harness.report.measured_trials import TABLE_COLUMNS
@@ -15,7 +15,7 @@ from harness.report.paper_tables import paper_tables, table_names
 from harness.report.papers import cell_address, load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.score_columns import decimals_of, store_cell
-from harness.report.tables import paper_cell
+from harness.report.tables import Row, paper_cell
 from harness.trials.record import WITHOUT_LARGE
 from harness.trials.run_again import again
 from harness.trials.store import Store
@@ -64,14 +64,24 @@ def _compared(address: str, encoder: str | None, store: Store) -> Iterator[str]:
     if cell.published_text:
         yield f"published: {cell.published_text}"
     if cell.ours is None:
-        why = "no trial of the store fills it"
-        fill = f"to fill it: {commands.table(paper, number, encoder)}"
-        yield f"ours: {f'{why}; {fill}' if cell.expected else 'the number is only quoted'}"
+        fill = commands.table(paper, number, encoder)
+        yield f"{row.whose}: {_missing(row, cell, commands, fill)}"
         return
     if not cell.alone:
         why = f"not compared: {cell.why_not}" if cell.why_not else "not compared"
         yield f"difference: {cell.difference_text or why}{_verdict(cell.agrees)}"
-    yield from _score(cell.ours, cell.decimals, store)
+    yield from _score(cell.ours, cell.decimals, store, row.whose)
+
+
+def _missing(row: Row, cell: Cell, commands: Commands, fill: str) -> str:
+    """Why there is no score, and the command that makes it. fill: that of the table."""
+    if row.whose == "ours":
+        why = f"no trial of the store fills it; to fill it: {fill}"
+        return why if cell.expected else "the number is only quoted"
+    if cell.wanted is None or cell.metric is None:
+        return "the checkpoint was not released for this column"
+    evaluate = commands.evaluation(cell.wanted.model, cell.metric.suite)
+    return f"not evaluated yet; to evaluate it: {evaluate}"
 
 
 def _verdict(agrees: bool | None) -> str:
@@ -79,11 +89,11 @@ def _verdict(agrees: bool | None) -> str:
     return {True: f" (inside {words})", False: f" (outside {words})", None: ""}[agrees]
 
 
-def _score(cell: Score, decimals: int, store: Store) -> Iterator[str]:
+def _score(cell: Score, decimals: int, store: Store, whose: str = "ours") -> Iterator[str]:
     """The mean, each trial with its score, and the commands of the first one."""
     std = "" if cell.std is None else "mean±sample std of "
     trials = "1 trial" if cell.n == 1 else f"{cell.n} trials"
-    yield f"ours: {score_text(cell, decimals)} ({std}{trials})"
+    yield f"{whose}: {score_text(cell, decimals)} ({std}{trials})"
     if not cell.trials:
         yield "asked of the model with the best dev score whose weights are kept"
         return

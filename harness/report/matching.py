@@ -59,6 +59,12 @@ class Wanted:
         """The path of the method, or else its name."""
         return self.path or self.method
 
+    @property
+    def model(self) -> list[str]:
+        """The words by which `harness eval` takes an encoder that is measured as it is."""
+        pooling = dict(self.configuration).get("pooling")
+        return [self.encoder, *(["--pooling", str(pooling)] if pooling else [])]
+
     def is_here(self, methods: Collection[str]) -> bool:
         """Whether its method is here. methods: the names of those that need no path."""
         return bool(self.path) or self.method in methods

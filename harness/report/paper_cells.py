@@ -15,24 +15,24 @@ from harness.report.cells import Cell, Published
 from harness.report.groups import Group, Score, comparable_groups
 from harness.report.matching import Finder, Found, Wanted, run_of, wanted_for
 from harness.report.measured_trials import MeasuredTrial
+from harness.report.paper_columns import Column, columns_of
 from harness.report.published import (
+    THIS_PAPER,
     ColumnRun,
     Paper,
     ReportedRow,
     ReportedTable,
-    Systems,
     TableRuns,
     load_systems,
 )
-from harness.report.quantities import TEXTS, Costs, Measure, Quantity, Special, measure_of
+from harness.report.quantities import TEXTS, Costs, Quantity, Special
+from harness.report.released_rows import ReleasedRow, released_rows
 from harness.report.tables import Row, n_text
 from harness.trials.store import Store
 
 if TYPE_CHECKING:
     from harness.trials.evaluate import SentenceModel
 
-THIS_PAPER = "this paper"
-"""The source of a number where the paper says nothing of it"""
 OTHER_SYSTEM = "§"
 """The mark at a row whose published number is of another system than ours"""
 
@@ -57,6 +57,8 @@ class PaperTable:
     """(heading, rows)"""
     cells: Sequence[Cell]
     """The cells of all rows"""
+    released: Sequence[ReleasedRow] = ()
+    """The released checkpoints of its systems, as the store has measured them"""
 
 
 class Comparer:
@@ -88,7 +90,7 @@ class Comparer:
         table, number = paper.tables[name], name.removeprefix("table")
         full_name, systems = f"{paper.paper}.{name}", paper.runs
         runs = systems.table_runs.get(full_name, TableRuns())
-        columns = _columns(table, systems, full_name)
+        columns = columns_of(table, systems, full_name)
         marks, cells, sections = citations(table), list[Cell](), []
         for group in table.groups:
             rows = []
@@ -101,7 +103,11 @@ class Comparer:
         title = f"{paper.title}. Table {number}: {table.about}"
         of_paper = systems.papers.get(paper.paper)
         notes = [*runs.notes, *([of_paper] if of_paper else [])]
-        return PaperTable(paper, name, number, table, title, notes, marks, sections, cells)
+        address = f"{paper.paper}.{number}"
+        released = released_rows(table, columns, systems, self._finder, address)
+        return PaperTable(
+            paper, name, number, table, title, notes, marks, sections, cells, released
+        )
 
     def figure(self, full_name: str) -> list[tuple[Wanted, Found | None]]:
         """The trials for the points of the figure `<paper>.<figure>`, and those of the store."""
@@ -121,7 +127,7 @@ class Comparer:
         return [(target, self._finder.find(target)) for target in wanted if target]
 
     def _cell(
-        self, column: "_Column", heading: str, row: ReportedRow, marks: Mapping[str, str]
+        self, column: Column, heading: str, row: ReportedRow, marks: Mapping[str, str]
     ) -> Cell:
         index, measure = column.index, column.measure
         source = str(row.origins[index] if row.origins else row.origin or THIS_PAPER)
@@ -154,7 +160,7 @@ class Comparer:
             citation="" if source == (row.origin or THIS_PAPER) else marks[source],
         )
 
-    def _ours(self, column: "_Column", group: Group) -> Score | None:
+    def _ours(self, column: Column, group: Group) -> Score | None:
         """The score or the quantity of our trials that a column shows."""
         measure = column.measure
         if isinstance(measure, Metric):
@@ -192,54 +198,9 @@ def _row(
     )
 
 
-@dataclass(frozen=True)
-class _Column:
-    """A column of a published table."""
-
-    table: str
-    """`<paper>.<table>`"""
-    index: int
-    heading: str
-    run: ColumnRun
-    measure: Measure
-    decimals: int
-    fraction: float
-    """The share of the labels that its trials use"""
-    unlike: Mapping[str, Mapping[str, str]]
-    """The other systems of its table"""
-    query: str
-    systems: Systems
-
-
-def _columns(table: ReportedTable, systems: Systems, full_name: str) -> list[_Column]:
-    columns, unlike = [], systems.table_runs.get(full_name, TableRuns()).unlike
-    for index, name in enumerate(table.columns):
-        run = systems.column(full_name, str(name))
-        columns.append(
-            _Column(
-                full_name,
-                index,
-                str(name),
-                run,
-                measure_of(table, index, run),
-                table.printed_decimals(index),
-                table.fractions[index] if table.fractions else 1,
-                unlike,
-                str(table.query),
-                systems,
-            )
-        )
-    return columns
-
-
 def citations(table: ReportedTable) -> dict[str, str]:
     """The sources of the numbers of a table -> their marks, such as `[2]`."""
-    sources = (
-        name
-        for row in table.rows
-        for origin in row.origins or [row.origin or THIS_PAPER]
-        for name in (row.origin or THIS_PAPER, origin)
-    )
+    sources = (name for row in table.rows for name in table.sources(row))
     return {name: f"[{number}]" for number, name in enumerate(dict.fromkeys(sources), 1)}
 
 

@@ -12,7 +12,7 @@ from harness.evaluation.catalogue import CARDS, headed
 from harness.report.cells import Cell, Published, value_text
 from harness.report.matching import Commands, published_values
 from harness.report.notes import leak_notes, made_on, unreadable
-from harness.report.paper_cells import THIS_PAPER, Answers, Comparer, PaperTable, chosen
+from harness.report.paper_cells import Answers, Comparer, PaperTable, chosen
 from harness.report.paper_notes import (
     choice_notes,
     filling_notes,
@@ -22,9 +22,10 @@ from harness.report.paper_notes import (
     unlike_notes,
 )
 from harness.report.papers import load_paper
-from harness.report.published import QUOTED, Paper, Value
+from harness.report.published import QUOTED, THIS_PAPER, Paper, Value
 from harness.report.ranking import ranked
 from harness.report.records import PAPER_SCHEMA, published_record
+from harness.report.released_rows import HEADING
 from harness.report.tables import OVER_SUBSETS, Line, Row, Section, Table
 from harness.trials.record_files import Reading
 from harness.trials.store_folders import store_option
@@ -105,7 +106,11 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
     ]
     rows = [row for section in sections for row in section.rows if isinstance(row, Row)]
     cells = [cell for row in rows for cell in row.cells]
-    trials = (trial for cell in cells if cell.group and cell.ours for trial in cell.ours.trials)
+    released = [each.row for each in compared.released]
+    if released:
+        sections.append(Section(HEADING, released))
+    all_cells = [*cells, *(cell for row in released for cell in row.cells)]
+    trials = (trial for cell in all_cells if cell.group and cell.ours for trial in cell.ours.trials)
     metric, protocol = compared.table.metric, CARDS[headed(compared.table.columns)].protocol
     caption = [
         f"{metric[0].upper()}{metric[1:]}; ours: mean±sample std over n seeds, "
@@ -122,15 +127,18 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
         caption=" ".join(filter(None, caption)),
         notes=[
             *source_notes(compared),
+            *(each.note(commands) for each in compared.released),
             *n_notes(rows),
             *compared.notes,
-            *mark_notes(cells),
+            *mark_notes(all_cells),
             *unlike_notes(cells, commands.methods),
             *leak_notes(rows),
-            *choice_notes(cells),
+            *choice_notes(all_cells),
             *filling_notes(compared, commands, encoder),
         ],
-        make_records=lambda: _records(compared, cells, commands, ranked=True),
+        make_records=lambda: pa.concat_tables(
+            [_records(compared, cells, commands, ranked=True), _released(compared, commands)]
+        ),
         metrics=columns,
         averages=[column for column in columns if column == "Avg."],
         show_options=[*(["--encoder", encoder] if encoder else []), *store_option(commands.store)],
@@ -175,6 +183,23 @@ def _records(
             "ours": text or None,
         }
         for cell, text in zip(cells, ours or [""] * len(cells), strict=True)
+    ]
+    return pa.Table.from_pylist(rows, schema=PAPER_SCHEMA)
+
+
+def _released(compared: PaperTable, commands: Commands) -> pa.Table:
+    """A row for each score that a released checkpoint has, or that its evaluation would give."""
+    rows = [
+        {
+            "paper": compared.paper.paper,
+            "table": compared.name,
+            **published_record(cell, ranked=False),
+            "setting": each.checkpoint.setting,
+            "command": commands.evaluation(each.wanted.model, cell.metric.suite),
+        }
+        for each in compared.released
+        for cell in each.row.cells
+        if cell.metric and cell.wanted
     ]
     return pa.Table.from_pylist(rows, schema=PAPER_SCHEMA)
 

@@ -9,14 +9,25 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from harness.errors import UserError
+from harness.choices import Pooling
+from harness.errors import UserError, suggest
+from harness.evaluation.catalogue import CARDS
 from harness.files import shipped
 
 SYSTEMS_FILE = "systems"
 QUOTED = "quoted"
 """The system of a row that names none: its numbers are only quoted"""
+THIS_PAPER = "this paper"
+"""The source of a number where the paper says nothing of it"""
 
 Value = int | float | bool | str | None
 """A value in a published table; None: the paper left it out"""
@@ -122,6 +133,11 @@ class ReportedTable(ReportedPart):
         """The rows of all headings."""
         return [row for group in self.groups for row in group.rows]
 
+    def sources(self, row: ReportedRow) -> list[str]:
+        """The sources of the numbers of a row, that of the row itself first."""
+        own = row.origin or THIS_PAPER
+        return [own, *(row.origins or [])]
+
     def printed_decimals(self, index: int) -> int:
         """Digits after the point of the numbers in a column, as many as the longest has.
 
@@ -148,6 +164,15 @@ class ReportedTable(ReportedPart):
         return self
 
 
+class TableFigure(ReportedPart):
+    """A figure of a table whose columns are the values of a hyperparameter."""
+
+    about: str
+    table: str
+    axis: str
+    """The hyperparameter, of which each column has one value"""
+
+
 class Paper(BaseModel):
     """The tables of a paper; the figures, grids and claims in its file are not read."""
 
@@ -166,6 +191,20 @@ class Paper(BaseModel):
     def plugins(self) -> Mapping[str, str]:
         """The methods that it names by paths: name -> path."""
         return {}
+
+    @property
+    def table_figures(self) -> Mapping[str, TableFigure]:
+        """Its figures of tables by name, such as `figure1`."""
+        return {}
+
+    def places(self, figure: TableFigure) -> list[float]:
+        """The value of each column of the table of a figure, along its axis."""
+        full_name = f"{self.paper}.{figure.table}"
+        runs = [
+            self.runs.column(full_name, str(heading))
+            for heading in self.tables[figure.table].columns
+        ]
+        return [float(run.configuration[figure.axis]) for run in runs]
 
     @property
     def shown(self) -> dict[str, ReportedTable]:
@@ -306,6 +345,38 @@ class FigureRuns(ReportedPart):
     """The dev or test metric of a curve"""
 
 
+class Released(ReportedPart):
+    """A checkpoint that the authors of a system released, and that pooling alone evaluates."""
+
+    system: str
+    setting: str
+    encoder: str
+    """The pretrained model that it was trained from, as the rows of its system name it"""
+    checkpoint: str
+    """Its name as `harness eval` takes it: on the Hub, or a folder"""
+    pooling: Pooling | None = None
+    """None: that of a folder of sentence-transformers"""
+    suites: list[str] = Field(default=[*CARDS])
+    """The suites that its authors released it for"""
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """The system, setting and encoder of the rows beside which it stands."""
+        return self.system, self.setting, self.encoder
+
+    def is_of(self, row: ReportedRow) -> bool:
+        """Whether it stands beside a row."""
+        return (row.system, row.setting, row.encoder) == self.place
+
+    @field_validator("suites")
+    @classmethod
+    def _suites_are_shipped(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if name not in CARDS:
+                raise ValueError(f'there is no suite "{name}"{suggest(name, CARDS)}')
+        return names
+
+
 class Systems(ReportedPart):
     """The run for each `system` of a row; None: the numbers are only quoted."""
 
@@ -316,6 +387,8 @@ class Systems(ReportedPart):
     """`<paper>.<figure>` -> its curves"""
     papers: dict[str, str] = Field(default={})
     """Paper -> what stands under all of its tables"""
+    released: list[Released] = Field(default=[])
+    """The checkpoints that a table shows beside the rows of their systems"""
 
     def column(self, table: str, column: str) -> ColumnRun:
         """The facts of a column of the table `<paper>.<table>`, with those of the table."""

@@ -53,6 +53,8 @@ class Row:
     """The number of runs behind the published numbers, where the paper says it"""
     without: str = ""
     """Why there can be no score of ours, such as `no method`"""
+    whose: str = "ours"
+    """The word at the line of the scores: `theirs` of a released checkpoint"""
 
     @property
     def compared(self) -> bool:
@@ -81,7 +83,7 @@ class Row:
             return [[*self.names, self.n, *scores], *parts]
         if self.alone:
             parts = [["", name, "", *numbers] for name, numbers in component_lines(self.cells)]
-            return [[*self.names, self.without or "ours", self.n, *scores], *parts]
+            return [[*self.names, self.without or self.whose, self.n, *scores], *parts]
         published = [cell.published_text for cell in self.cells]
         lines = [[*self.names, "published", self.published_n, *published]]
         if has_scores:

@@ -226,16 +226,18 @@ class _Planner:
         ]  # fmt: skip
 
     def _started(self, search: Search) -> Search:
-        """The search on the encoder that another one trains, if it is known which one that is."""
-        if search.pretraining_search is None:
-            return search
-        _, chosen = self._rounds(search.pretraining_search)
+        """The search on the models that others train, if it is known which ones these are."""
+        trials: dict[str, Trial] = {}
+        for name, trainer in search.trainers.items():
+            started = self._started(trainer)
+            _, chosen = self._rounds(started)
+            if chosen is None:
+                return search
+            trials[name] = started.training_trial(chosen)
         try:
-            if chosen:
-                return search.on_encoder_of(search.pretraining_trial(chosen), download=False)
+            return search.on_models_of(trials, download=False)
         except NotHere:
-            pass
-        return search
+            return search
 
     def _rounds(self, search: Search) -> tuple[list[PlanLine], Values | None]:
         """The lines of the search, and the chosen configuration when the store has all trials."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -44,6 +44,17 @@ from harness.trials.trial import Trial, key
 
 if TYPE_CHECKING:
     from harness.sweeps.configurations import Configurations
+
+
+class Trained(NamedTuple):
+    """The search that trains a model for others, and the trial that does so."""
+
+    search: Search
+    trials: list[Trial]
+
+
+Training = asyncio.Future[Trained | None]
+"""None: no configuration of the search has finished"""
 
 
 @dataclass(frozen=True)
@@ -133,6 +144,8 @@ class Sweep:
         self._samplers: set[str] = set()
         self._undecided: list[str] = []
         self._finals: set[str] = set()
+        self._training: list[tuple[Search, Training]] = []
+        """The searches, and which of their trials train models for others"""
 
     @cached_property
     def pool(self) -> Pool:
@@ -141,9 +154,9 @@ class Sweep:
 
     @property
     def known(self) -> list[Search]:
-        """The searches whose encoder is known, and those that train one for others."""
-        own = [each for each in self.searches if each.pretraining_search is None]
-        return [*implied(self.searches), *own]
+        """The searches whose models are known before anything has run."""
+        everything = [*implied(self.searches), *self.searches]
+        return [each for each in everything if not each.trainers]
 
     def check(self, *, only_parts: bool = False) -> None:
         """Check every search that the store has not finished, before anything runs.
@@ -203,23 +216,45 @@ class Sweep:
         """Run the searches side by side."""
         if not self.searches:  # a published table that lacks nothing
             self.watcher.round(RoundPlan("final seeds", to_run=0, stored=0, slots=0))
-        trainers = [self._search(each, trains=True) for each in implied(self.searches)]
-        own = [self._search(each) for each in self.searches if each.pretraining_search is None]
-        await side_by_side(*trainers, *own)
+        trainers = implied(self.searches)
+        loop = asyncio.get_running_loop()
+        self._training = [(each, loop.create_future()) for each in (*trainers, *self.searches)]
+        await side_by_side(
+            *(
+                self._from_trained(search, training, trains=number < len(trainers))
+                for number, (search, training) in enumerate(self._training)
+            )
+        )
 
-    async def _search(self, search: Search, *, trains: bool = False) -> None:
+    async def _from_trained(self, search: Search, training: Training, *, trains: bool) -> None:
+        """A search as soon as the models that others train for it are there."""
+        try:
+            trials: dict[str, Trial] = {}
+            for name, trainer in search.trainers.items():
+                [chosen] = [found for each, found in self._training if each == trainer][:1]
+                if (trained := await chosen) is None:
+                    self._undecided.append(search.label)
+                    return
+                await self._all("", *trained)
+                trials[name] = trained.trials[0]
+            await self._search(search.on_models_of(trials), training, trains=trains)
+        finally:
+            if not training.done():
+                training.set_result(None)
+
+    async def _search(self, search: Search, training: Training, *, trains: bool) -> None:
         """Search, choose, and train the chosen configuration on the final seeds.
 
-        `trains`: whether it trains an encoder for other searches, and nothing else.
+        `training`: gets the trial that trains a model for other searches, when it is known.
+        `trains`: whether that is the only one of the final trials.
         """
         if search.sampler:
             scored = await self._sampled(search, search.sampler)
         else:
             scored = await self._rounds(search)
-        later = [each for each in self.searches if each.pretraining_search == search]
         # A search without rounds and without a sampler has a single configuration.
         if not scored and (search.rounds or search.sampler):
-            self._undecided += [each.label for each in (search, *later)]
+            self._undecided.append(search.label)
             return
         values = chosen_of(search, scored, self.store) if scored else search.fixed
         dev = next((dev for each, dev in scored if each == values), None)
@@ -227,16 +262,8 @@ class Sweep:
         finals = search.trials([values], "final")[: 1 if trains else None]
         if not trains:
             self._finals |= _by_key(finals).keys()
-        await side_by_side(
-            self._all("final seeds", search, finals),
-            *(self._on_trained_encoder(each, search, values) for each in later),
-        )
-
-    async def _on_trained_encoder(self, search: Search, base: Search, chosen: Values) -> None:
-        """A search whose encoder a final trial of another one trains."""
-        trainer = search.pretraining_trial(chosen)
-        await self._all("", base, [trainer])
-        await self._search(search.on_encoder_of(trainer))
+        training.set_result(Trained(search, [search.training_trial(values)]))
+        await self._all("final seeds", search, finals)
 
     async def _rounds(self, search: Search) -> Scored:
         """The configurations of a search with their mean dev scores, from all of its rounds."""

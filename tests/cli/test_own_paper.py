@@ -1,12 +1,16 @@
 """A paper of one's own: its folder stands where the five papers have a name."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from harness.data.hub import EMBEDDED
 from harness.report.papers import load_paper
 from harness.trials.store import Store
 from tests.cli.conftest import REPOSITORY
@@ -80,6 +84,17 @@ def test_a_new_paper_works_at_once(
         plan = harness(*words, *(["--dry-run"] if words[0] == "sweep" else []))
         assert plan.code == 0, plan.err
     assert "\\begin{tabular}" in harness(*commands[1]).out
+    listed = harness("list", "papers", "papers/mine").out.splitlines()
+    assert [line.split()[:2] for line in listed[1:]] == [
+        ["Table", "1"], ["Table", "2"], ["Figure", "1"],
+    ]  # fmt: skip
+    figure = harness("figure", "--paper", "papers/mine", "--figure", "1")
+    assert figure.code == 0, figure.err
+    lacking = "the store lacks temperature 0.02, 0.05, 0.1 of mine; run: "
+    assert figure.out == f"{lacking}harness sweep --paper papers/mine --table 2\n"
+    assert harness("reproduce", "papers/mine", "--dry-run").code == 0
+    assert harness("report", "--paper", "papers/mine", "--out", "page").code == 0
+    assert harness("plan", "--paper", "papers/mine", "--table", "2").code == 0
     again = harness("new", "paper", "papers/mine")
     assert (again.code, "exists already" in again.err) == (2, True)
 
@@ -165,6 +180,70 @@ def test_a_table_of_ones_own_is_filled(
     assert "not published" in verdict.out
 
 
+RELEASED = """\
+released:
+  - {system: simcse, setting: unsup, encoder: tiny-bert, checkpoint: authors/released, pooling: cls}
+"""
+
+
+@pytest.mark.slow
+def test_a_released_checkpoint_is_evaluated_as_it_is(
+    harness: Any, paper: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of 2021, it has pickled weights, which a verb makes safetensors of."""
+    paper("systems:\n", RELEASED + "systems:\n")
+    folder = tmp_path / "hub" / "models" / "authors" / "released"
+    shutil.copytree(EMBEDDED / "models" / "tiny-bert", folder)
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save({name: value * 1.1 for name, value in weights.items()}, folder / "pytorch_model.bin")
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path / "hub"))
+    words = ["--paper", "mine", "--table", 1]
+    command = "harness eval authors/released --pooling cls --suite graded"
+    printed = harness("table", *words).out
+    assert f"[4] authors/released, cls pooling; to evaluate it: {command}\n" in printed
+    assert ["4", "SimCSE", "[4]", "theirs", "0"] in [each.split() for each in printed.splitlines()]
+    refused = harness(*command.split()[1:])
+    assert (refused.code, "harness convert" in refused.err) == (2, True)
+    assert harness("convert", "authors/released").code == 0
+    answer = harness(*command.split()[1:])
+    assert answer.code == 0, answer.err
+    [stored] = Store(tmp_path / "results/trials").read().records()
+    dev, test = f"{stored.dev['graded-dev']:.0f}", f"{stored.test['graded']:.2f}"
+    printed = harness("table", *words).out
+    lines = [each.split() for each in printed.splitlines()]
+    assert ["4", "SimCSE", "[4]", "theirs", "–", dev, test] in lines
+    assert "[4] authors/released, cls pooling\n" in printed
+    latex = harness("table", *words, "--format", "latex").out
+    assert rf"SimCSE {{[}}4] & theirs & – & {dev} & {test} \\" in latex
+    assert f"theirs: {test}" in harness("show", "mine.1.4.graded").out
+    assert harness("report", "--paper", "mine", "--out", "page").code == 0
+    page = (tmp_path / "page" / "data" / "table-1.js").read_text(encoding="utf-8")
+    assert test in page
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("system: simcse", "system: simcs", 'line 15: released.0.system: there is no system '
+         '"simcs"; did you mean "simcse"?'),
+        ("encoder: tiny-bert", "encoder: bert", "line 15: released.0: no row of the paper has "
+         "simcse unsup bert, beside which it stands"),
+        ("pooling: cls", "pooling: clz", "line 15: released.0.pooling"),
+        ("pooling: cls", "suites: [stz]", 'released.0.suites: there is no suite "stz"; did you '
+         'mean "sts"?'),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_released_checkpoint_is_told_with_its_line(
+    old: str, new: str, sentence: str, harness: Any, paper: Callable[..., Path]
+) -> None:
+    paper("systems:\n", RELEASED.replace(old, new) + "systems:\n")
+    answer = harness("table", "--paper", "mine")
+    assert answer.code == 2
+    assert sentence in answer.err
+    assert len(answer.err.splitlines()) == 1
+
+
 def test_a_value_of_the_command_line_reaches_ones_own_method(
     harness: Any, paper: Callable[..., Path]
 ) -> None:
@@ -211,6 +290,16 @@ def test_a_value_of_the_command_line_reaches_ones_own_method(
         (", origin: this paper", "", 'table1: "Ours" needs a setting, an encoder and an origin'),
         ("title: Mine", "title: [", "not valid YAML"),
         ("title: Mine", "title: &a [*a]", "not valid YAML"),
+        ("systems:", "figures: {figure1: {about: a, table: tabel1, axis: b}}\nsystems:",
+         'line 14: figures.figure1.table: there is no table "tabel1"; did you mean "table1"?'),
+        ("systems:", "figures: {figure1: {about: a, table: table1, axis: b}}\nsystems:",
+         'figures.figure1: facts.table1.columns gives "dev" no b that is a number'),
+        ("systems:", "figures: {figur1: {about: a, table: table1, axis: b}}\nsystems:",
+         "figures.figur1: figures have the names figure1, figure2, ..."),
+        ("{dev: {metric: graded-dev}}", "{dev: {metric: graded-dev, configuration: "
+         "{temperature: 1}}, graded: {configuration: {temperature: 2}}}\n"
+         "figures: {figure1: {about: a, table: table1, axis: temperature}}",
+         "figures.figure1: all columns of the table of a figure show one score"),
         ("system: ours", "system: ours, variant: big", 'the system ours does not list the variant '
          '"big"'),
     ],
@@ -269,7 +358,11 @@ def test_a_plugin_cannot_have_the_name_of_a_shipped_method(
         (("report", "--out", "page", "--paper", "mien"), 'did you mean "mine"?'),
         (("table", "--paper", "mine", "--table", "2"), "mine has no Table 2"),
         (("sweep", "--paper", "mine", "--table", "2"), "nothing to run for Table 2 of mine"),
-        (("figure", "--paper", "mine", "--figure", "1"), 'no figure of a paper "mine"'),
+        (
+            ("figure", "--paper", "mine", "--figure", "1"),
+            "mine has no figure1; `figures` of its file",
+        ),
+        (("list", "papers", "mien"), 'of a paper "mien"; did you mean "mine"?'),
         (("table", "--paper", "empty"), "empty is no paper: it has no paper.yaml"),
         (("table", "--paper", "no.yaml"), "there is no such file: no.yaml"),
         (("show", "mine.1.4.graded"), 'there is no row "mine.1.4"; did you mean'),

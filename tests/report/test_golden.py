@@ -60,13 +60,29 @@ def known_store(folder: Path) -> Store:
     return store
 
 
+def evaluate_a_checkpoint(store: Store) -> None:
+    """Write the record of `harness eval` of a released checkpoint."""
+    made = record(100, {"pooling": "cls"}) | {
+        "role": "evaluation",
+        "method": "pooling",
+        "encoder": "princeton-nlp/unsup-simcse-bert-base-uncased",
+        "suite": "sts",
+        "evaluates": "a" * 32,
+        "steps": None,
+        "test": dict.fromkeys(TASKS, 76.25),
+    }
+    store.write(typed(made))
+
+
 def all_tables(store: Store) -> Tables:
     reading = store.read()
-    return {
+    tables = {
         "own": [own_table(reading, PLACE, ("method", "prompt_length"), ("stsb", "avg", "dev"))],
-        "paper": paper_tables(reading, "diffaug", Commands(METHODS, Path(PLACE)), "1"),
         "store": store_tables(reading, PLACE),
     }
+    evaluate_a_checkpoint(store)
+    commands = Commands(METHODS, Path(PLACE))
+    return tables | {"paper": paper_tables(store.read(), "diffaug", commands, "1")}
 
 
 def printed(name: str, tables: Tables) -> bytes:

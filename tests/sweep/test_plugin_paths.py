@@ -93,8 +93,7 @@ def test_it_may_train_an_encoder(found: Found, folder: Path) -> None:
     """Also where the command line leaves it out."""
     text = SPACE.replace("trained_by: simcse", "trained_by: ../plugins/mine.py")
     [simcse] = found("../plugins/mine.py", "simcse", text=text)
-    assert simcse.pretraining_search
-    assert simcse.pretraining_search.method == str(folder / "plugins" / "mine.py")
+    assert simcse.trainers["encoder"].method == str(folder / "plugins" / "mine.py")
     with pytest.raises(UserError, match=r'line 9: .*mime.py"; did you mean "../plugins/mine.py"'):
         found("../plugins/mine.py", text=text.replace("../plugins/mine.py", "../plugins/mime.py"))
 
@@ -128,8 +127,7 @@ def test_a_record_names_the_plugin(found: Found, folder: Path) -> None:
     search, shipped = found("../plugins/mine.py")
     record = describe(search.trials([search.fixed], "final")[0])
     assert record.plugin == str(folder / "plugins" / "mine.py")
-    assert shipped.pretraining_search
-    assert describe(shipped.pretraining_search.known_trials()[0]).plugin is None
+    assert describe(shipped.trainers["encoder"].known_trials()[0]).plugin is None
 
 
 def shown(*words: object) -> str:

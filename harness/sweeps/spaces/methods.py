@@ -5,12 +5,20 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from harness.data.revisions import trained_name
 from harness.document import Document, Location, read_document
 from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.plugin.located import is_path, located, plain_name
 from harness.plugin.resolution import resolve
-from harness.sweeps.spaces.space import MethodSpace, Space, TrainedEncoder
+from harness.sweeps.spaces.axes import Values
+from harness.sweeps.spaces.space import (
+    MethodSpace,
+    SetValues,
+    Space,
+    TrainedEncoder,
+    TrainedModel,
+)
 
 
 def locators_of(space: Space, document: Document, wanted: tuple[str, ...]) -> dict[str, str]:
@@ -79,13 +87,18 @@ def encoders_of(
 
 
 def trainers_of(
-    name: str, locators: Mapping[str, str], space: Space, document: Document
+    name: str,
+    locators: Mapping[str, str],
+    space: Space,
+    document: Document,
+    users: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """The methods that train an encoder for the method `name`: method -> where to load it from.
+    """The methods that train a model for the method `name`: method -> where to load it from.
 
-    locators: the same for the methods of the sweep. Raises UserError with the line of the encoder.
+    locators: the same for the methods of the sweep. users: the methods for which `name` itself
+    trains one. Raises UserError with the line of the model.
     """
-    part, trainers = space.methods[name] or MethodSpace(), dict[str, str]()
+    part, trainers = space.methods.get(name) or MethodSpace(), dict[str, str]()
     where: Location = ("methods", name, "encoders") if part.encoders else ("encoders",)
     for number, encoder in enumerate(part.encoders or space.encoders):
         if isinstance(encoder, TrainedEncoder):
@@ -94,7 +107,60 @@ def trainers_of(
             for setting in part.setting or space.setting:
                 whole = encoder.model_copy(update={"setting": encoder.setting or setting})
                 _check_trained(whole, (*where, number), trainers[method], space, document)
+    return trainers | _trainers_of_models(name, part, locators, space, document, users)
+
+
+def _trainers_of_models(
+    name: str,
+    part: MethodSpace,
+    locators: Mapping[str, str],
+    space: Space,
+    document: Document,
+    users: tuple[str, ...],
+) -> dict[str, str]:
+    """Those that train the further models of a method, and those that train one for them."""
+    trainers: dict[str, str] = {}
+    layers: dict[Location, SetValues] = {("methods", name, "set"): part.set}
+    for variant, own in (part.variants or {}).items():
+        layers["methods", name, "variants", variant] = own.values
+    for where, layer in layers.items():
+        for hyperparameter, model in trained_models(layer).items():
+            method, place = model.trained_by, (*where, hyperparameter)
+            if method in (name, *users):
+                raise document.error(
+                    (*place, "trained_by"), f"{name} cannot begin before {method} has ended"
+                )
+            trainers[method] = locators.get(method) or located(
+                method, document, (*place, "trained_by")
+            )
+            base = pretrained((part.encoders or space.encoders)[0])
+            for setting in part.setting or space.setting:
+                _check_model(hyperparameter, name, setting, base, locators, document, place)
+                whole = TrainedEncoder(
+                    encoder=model.encoder or base,
+                    trained_by=method,
+                    setting=model.setting or setting,
+                )
+                _check_trained(whole, place, trainers[method], space, document)
+            trainers |= trainers_of(method, locators, space, document, (*users, name))
     return trainers
+
+
+def _check_model(
+    hyperparameter: str,
+    name: str,
+    setting: str,
+    encoder: str,
+    locators: Mapping[str, str],
+    document: Document,
+    where: Location,
+) -> None:
+    """Raise UserError where a method loads no model that the hyperparameter names."""
+    plugin = registry.load(locators.get(name) or located(name, document, where))
+    model = trained_name(encoder, "0" * 32)
+    values = {"setting": setting, "encoder": encoder, hyperparameter: model}
+    if model not in plugin.declare(resolve(plugin, values, document.where(where))).models:
+        raise document.error(where, f"{hyperparameter} names no model that {name} loads")
 
 
 def _check_trained(
@@ -114,6 +180,20 @@ def _check_trained(
 
     if not any(fnmatchcase(f"{IN_A_METHOD}weight", pattern) for pattern in trained):
         raise document.error((*where, "trained_by"), f"{method} does not train its encoder")
+
+
+def trained_models(values: SetValues) -> dict[str, TrainedModel]:
+    """Hyperparameter -> the model that another method trains, for those that have one."""
+    return {name: each for name, each in values.items() if isinstance(each, TrainedModel)}
+
+
+def plain_values(values: SetValues, encoder: str) -> Values:
+    """The values, with the pretrained model in the place of each that another method trains.
+
+    encoder: that of the search, for those that name none.
+    """
+    models = {name: each.encoder or encoder for name, each in trained_models(values).items()}
+    return {**values, **models}
 
 
 def pretrained(encoder: str | TrainedEncoder) -> str:

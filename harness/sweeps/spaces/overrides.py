@@ -10,7 +10,14 @@ from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.resolution import with_own_corpus
 from harness.sweeps.spaces.axes import MOST_TRIALS, Values, bound
-from harness.sweeps.spaces.methods import encoders_of, locators_of, pretrained, trainers_of
+from harness.sweeps.spaces.methods import (
+    encoders_of,
+    locators_of,
+    plain_values,
+    pretrained,
+    trained_models,
+    trainers_of,
+)
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.space import (
     SEARCH_REPEATS,
@@ -108,14 +115,27 @@ class _Searches:
         settings = [values["setting"]] if "setting" in values else settings
         encoders = encoders_of(part, self.space, wanted)
         for setting, encoder, variant in product(settings, encoders, part.variants or [""]):
-            search = self._search(name, variant, setting, pretrained(encoder))
+            search = self._started(name, variant, setting, pretrained(encoder))
             if isinstance(encoder, TrainedEncoder):
                 # The variants of the other method would each train another encoder.
-                trainer = self._search(
+                trainer = self._started(
                     encoder.trained_by, "", encoder.setting or setting, encoder.encoder
                 )
-                search = replace(search, pretraining_search=trainer)
+                search = replace(search, trainers={"encoder": trainer, **search.trainers})
             yield search
+
+    def _started(self, name: str, variant: str, setting: str, encoder: str) -> Search:
+        """The search of a method, with those that train its further models."""
+        part = self.space.methods.get(name) or MethodSpace()
+        varied = part.variants[variant].values if part.variants else {}
+        trainers = {
+            hyperparameter: self._started(
+                one.trained_by, "", one.setting or setting, one.encoder or encoder
+            )
+            for hyperparameter, one in trained_models({**part.set, **varied}).items()
+            if hyperparameter not in self.overrides.values
+        }
+        return replace(self._search(name, variant, setting, encoder), trainers=trainers)
 
     def _search(self, name: str, variant: str, setting: str, encoder: str) -> Search:
         """The search of a method; one that the space does not have has its published values."""
@@ -126,7 +146,12 @@ class _Searches:
         varied = part.variants[variant].values if part.variants else {}
         own = {"setting": setting, "encoder": encoder}
         given: Values = {"suite": space.suite}
-        for layer in (space.set, part.set, varied, overrides.values):  # the later wins
+        for layer in (
+            space.set,
+            plain_values(part.set, encoder),
+            plain_values(varied, encoder),
+            overrides.values,
+        ):  # the later wins
             values = with_own_corpus(plugin, layer, given | own)
             given |= values
         overrides = replace(overrides, values=values)  # the last layer, with the method's names

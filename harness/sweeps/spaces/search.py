@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -51,8 +51,8 @@ class Search:
     """The rule that ends poor configurations early"""
     by_cost: bool = False
     """Whether the cheapest of the configurations nearly as good as the best is chosen"""
-    pretraining_search: "Search | None" = None
-    """The search that trains its encoder first; None: the encoder is pretrained"""
+    trainers: Mapping[str, "Search"] = field(default_factory=dict)
+    """Hyperparameter that names a model, such as `encoder` -> the search that trains it first"""
     settled: tuple[str, ...] = ()
     """The hyperparameters of a round that had a single configuration"""
 
@@ -90,31 +90,35 @@ class Search:
     @property
     def label(self) -> str:
         """The search as people read it: method, setting, encoder, variant."""
-        if self.pretraining_search is None:
+        if not self.trainers:
             return named(self.declared, self.variant)
         encoder = short_name(parts_of(self.config.encoder)[0])
-        first = f" trained by {self.pretraining_search.name}"
+        trained = "".join(
+            f"{'' if name == 'encoder' else f', {name}'} trained by {trainer.name}"
+            for name, trainer in self.trainers.items()
+        )
         shown = f" ({self.variant})" if self.variant else ""
-        return f"{self.name} {self.config.setting} {encoder}{first}{shown}"
+        return f"{self.name} {self.config.setting} {encoder}{trained}{shown}"
 
     @property
     def ready(self) -> bool:
-        """Whether it is known from which encoder the trials start."""
-        return self.pretraining_search is None or parts_of(self.config.encoder)[1] is not None
+        """Whether it is known from which models the trials start."""
+        return all(parts_of(str(self.fixed[name]))[1] is not None for name in self.trainers)
 
-    def pretraining_trial(self, chosen: Values) -> Trial:
-        """The trial that trains the encoder: the chosen configuration on the first final seed."""
-        assert self.pretraining_search
-        return self.pretraining_search.trials([chosen], "final")[0]
+    def training_trial(self, chosen: Values) -> Trial:
+        """The trial that trains a model for others: the chosen values on the first final seed."""
+        return self.trials([chosen], "final")[0]
 
-    def on_encoder_of(self, trial: Trial, *, download: bool = True) -> "Search":
-        """The search on the encoder that this trial trains.
+    def on_models_of(self, trials: Mapping[str, Trial], *, download: bool = True) -> "Search":
+        """The search on the models that these trials train, by the hyperparameters of `trainers`.
 
-        Raises NotHere when a file that its key needs is not on this machine.
+        Raises NotHere when a file that a key needs is not on this machine.
         """
-        model, _ = parts_of(self.config.encoder)
-        encoder = trained_name(model, key(trial, download=download))
-        return replace(self, fixed={**self.fixed, "encoder": encoder})
+        models = {
+            name: trained_name(parts_of(str(self.fixed[name]))[0], key(trial, download=download))
+            for name, trial in trials.items()
+        }
+        return replace(self, fixed={**self.fixed, **models})
 
     @cached_property
     def id(self) -> str:
@@ -235,12 +239,16 @@ class Search:
 
 
 def implied(searches: Iterable[Search]) -> list[Search]:
-    """The searches that train an encoder for some of these and are not among them, each once."""
+    """The searches that train a model for some of these and are not among them, each once.
+
+    One that trains a model for another stands before it.
+    """
     listed, found = list(searches), list[Search]()
     for search in listed:
-        trainer = search.pretraining_search
-        if trainer is not None and trainer not in (*listed, *found):
-            found.append(trainer)
+        for trainer in search.trainers.values():
+            for each in (*implied([trainer]), trainer):
+                if each not in (*listed, *found):
+                    found.append(each)
     return found
 
 

@@ -94,15 +94,40 @@ Encoders = Annotated[
 ]
 
 
+class TrainedModel(SpacePart):
+    """A further model of a method, such as a teacher, that another method trains first.
+
+    It is that of the method's chosen configuration, trained on the first of the final seeds.
+    """
+
+    trained_by: str
+    """The method; one that is not in the space has its published values"""
+    encoder: str | None = None
+    """The pretrained model from which that method starts; None: that of the search itself"""
+    setting: Setting | None = None
+    """The setting of that method; None: the setting of the search itself"""
+
+
+SetValue = Annotated[
+    Annotated[TrainedModel, Tag("trained")] | Annotated[Any, Tag("value")],
+    Discriminator(
+        lambda value: "trained" if isinstance(value, dict) and "trained_by" in value else "value"
+    ),
+]
+"""The value of a hyperparameter, or the model that stands in its place when it is trained"""
+SetValues = dict[str, SetValue]
+
+
 class Variant(SpacePart):
     """The values that make a variant, by hyperparameter, and a grid of its own."""
 
     model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: SetValues
 
     grid: Round | None = None
 
     @property
-    def values(self) -> Values:
+    def values(self) -> SetValues:
         """The values without the grid."""
         return dict(self.model_extra or {})
 
@@ -118,7 +143,7 @@ class MethodSpace(SpacePart):
     """None: that of the space"""
     encoders: Encoders | None = None
     """None: those of the space"""
-    set: Values = Field(default_factory=dict)
+    set: SetValues = Field(default_factory=dict)
     variants: dict[str, Variant] | None = Field(None, min_length=1)
     """Name -> the values that make the variant, which go before those of `set`, and its `grid`"""
     grid: Round | None = None

@@ -15,7 +15,7 @@ from harness.plugin.located import located
 from harness.plugin.registry import Plugin
 from harness.plugin.resolution import CORPUS, corpus_fields, resolve
 from harness.sweeps.spaces.axes import Between, SamplerRange, SamplerValues, Span, Values, is_whole
-from harness.sweeps.spaces.methods import pretrained
+from harness.sweeps.spaces.methods import plain_values, pretrained
 from harness.sweeps.spaces.space import MethodSpace, Space, located_rounds
 
 OF_THE_SPACE = {
@@ -72,15 +72,16 @@ def check_values(plugin: Plugin, name: str, space: Space, document: Document) ->
     where: Location = ("methods", name)
     fields = plugin.config_type.model_fields
     shared = {key: value for key, value in space.set.items() if key in fields}
-    fixed = _located(("set",), shared) | _located((*where, "set"), part.set)
+    encoder = pretrained((part.encoders or space.encoders)[0])
+    fixed = _located(("set",), shared)
+    fixed |= _located((*where, "set"), plain_values(part.set, encoder))
     variants = {
-        variant: _located((*where, "variants", variant), written.values)
+        variant: _located((*where, "variants", variant), plain_values(written.values, encoder))
         for variant, written in (part.variants or {}).items()
     }
     axes = dict(_axes(where, part, plugin.config_type))
     for location in (*fixed, *(place for own in variants.values() for place in own), *axes):
         _check_key(plugin, location, document)
-    encoder = pretrained((part.encoders or space.encoders)[0])
     for setting in part.setting or space.setting:
         base: Values = {"setting": setting, "suite": space.suite, "encoder": encoder}
         resolve(plugin, base, document.where(where))
