@@ -190,16 +190,19 @@ class Steps:
             self._began = time.perf_counter()
         stage, losses, terms, rows = optimiser.stage, [], [], 0
         seed_own(self.seed, self.kit.declared.stages.index(stage), step)
-        for number in range(stage.accumulation):
-            # Negatives are those of one batch, so each batch has its own loss and backward pass.
-            batch = next(feed)
-            with optimiser.accumulating(last=number == stage.accumulation - 1):
-                loss, parts = self._loss(optimiser, batch, step, outcome.steps + 1)
-                loss = loss / stage.accumulation
-                optimiser.backward(loss)
-            losses.append(loss.detach())
-            terms.append(parts)
-            rows += sum(len(batch[name].input_ids) for name in stage.streams)
+        # The rounded copies of weights that autocast makes live until the outermost block of it
+        # ends, so all batches share them.
+        with in_precision("fp32", self.kit.device):
+            for number in range(stage.accumulation):
+                # Negatives are those of one batch, so each has its own loss and backward pass.
+                batch = next(feed)
+                with optimiser.accumulating(last=number == stage.accumulation - 1):
+                    loss, parts = self._loss(optimiser, batch, step, outcome.steps + 1)
+                    loss = loss / stage.accumulation
+                    optimiser.backward(loss)
+                losses.append(loss.detach())
+                terms.append(parts)
+                rows += sum(len(batch[name].input_ids) for name in stage.streams)
         norm = optimiser.step(step)
         outcome.steps += 1
         outcome.sentences += rows
