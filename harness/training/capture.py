@@ -15,7 +15,7 @@ launch. So what a trial draws does not depend on when a shape was captured, nor 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -76,16 +76,6 @@ class Graphs:
             return done
 
         return launch
-
-
-class Repeated:
-    """The recorder of a CPU, on which nothing is captured: it computes again."""
-
-    def computing(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def record(self, compute: Callable[[], Done]) -> Callable[[], Done]:
-        return compute
 
 
 def recorder(device: torch.device) -> Recorder:
