@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import version
 
 import numpy as np
@@ -44,6 +45,16 @@ def in_precision(precision: str, on: torch.device) -> torch.autocast:
     """A block in which products are computed in this precision."""
     rounded = precision in ROUNDED
     return torch.autocast(on.type, ROUNDED.get(precision, torch.bfloat16), enabled=rounded)
+
+
+@cache
+def constant(numbers: tuple[int, ...], on: torch.device) -> torch.Tensor:
+    """(numbers,) on the device, made once; nobody may change it.
+
+    A captured step could not make it again, because it would read the memory of the CPU.
+    """
+    with torch.inference_mode(mode=False):  # whoever asks first
+        return torch.tensor(numbers).to(on, non_blocking=True)
 
 
 @contextmanager

@@ -4,8 +4,8 @@ The weights are random, with the shapes of BERT base and RoBERTa large, and the 
 five of the embedded sentences in a row. bf16, or what the GPU has. Parts that the time does not
 suffice for are named at the end, and so are those that failed.
 
-    python benchmarks/gpu/measure.py [--device cpu] [training] [attention] [evaluation] [sts]
-        [large] [cap] [settings] [fused] [packing] [tests] [methods] [compiled]
+    python benchmarks/gpu/measure.py [--device cpu] [training] [attention] [graphs] [evaluation]
+        [sts] [large] [cap] [settings] [fused] [packing] [tests] [methods] [compiled]
 
 Without a word, all of them, in this order. `methods` and `sts` need HARNESS_HUB. `training`,
 `evaluation` and `sts` compare with sentence-transformers, whose trainer needs the environment of
@@ -27,6 +27,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from graphs import graphs
 from place import Place, timed
 from sentence_transformers import SentenceTransformer
 from sharing import cap, fused_trials, packing
@@ -92,9 +93,9 @@ def _run(*command: str, lines: int) -> None:
 
 
 PARTS: dict[str, Callable[[Place], None]] = {
-    "training": training, "attention": attention, "evaluation": evaluation, "sts": sts,
-    "large": large, "cap": cap, "settings": settings, "fused": fused_trials, "packing": packing,
-    "tests": tests, "methods": methods, "compiled": compiled,
+    "training": training, "attention": attention, "graphs": graphs, "evaluation": evaluation,
+    "sts": sts, "large": large, "cap": cap, "settings": settings, "fused": fused_trials,
+    "packing": packing, "tests": tests, "methods": methods, "compiled": compiled,
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from harness.data.items import (
     shuffled_batches,
 )
 from harness.data.tokens import Template, Tokens
-from harness.errors import UserError
+from harness.errors import TrialFailure, UserError
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,9 @@ class TextBatch:
     copies: int = 1
     """Rows, one after the other, that are the same, so that only what an encoder draws at random
     tells them apart"""
+    room: int | None = None
+    """Places for the real tokens of all rows, as many or more, where no shape may follow from the
+    tokens themselves, as in a captured step (harness.training.capture); None: shapes may"""
 
     def repeated(self, times: int) -> "TextBatch":
         """Every row `times` times in a row, as views of its item.
@@ -55,11 +58,20 @@ class TextBatch:
         The encoder draws a dropout mask for every row, so these views differ by dropout alone.
         """
         repeated = self._each(lambda value: value.repeat_interleave(times, dim=0))
-        return replace(repeated, views=self.views * times, copies=self.copies * times)
+        room = None if self.room is None else self.room * times
+        return replace(repeated, views=self.views * times, copies=self.copies * times, room=room)
 
     @property
     def mask_on_host(self) -> Tensor:
-        """The attention mask in the memory of the CPU, which waits for a GPU if need be."""
+        """The attention mask in the memory of the CPU, which waits for a GPU if need be.
+
+        Raises TrialFailure where no shape may follow from it.
+        """
+        if self.room is not None:
+            raise TrialFailure(
+                "this step asks how long the texts of a batch are, which a captured step cannot; "
+                "set cuda_graphs=false"
+            )
         return self.attention_mask.cpu() if self.host_mask is None else self.host_mask
 
     def replaced(
@@ -70,10 +82,12 @@ class TextBatch:
         host_mask: another mask in the memory of the CPU; None: that of this batch, if it is the
         same mask, or else it is not known.
         """
-        if attention_mask is self.attention_mask:
+        same = attention_mask is self.attention_mask
+        if same:
             host_mask = self.host_mask
         return replace(
             self,
+            room=self.room if same else _all_places(self.room, input_ids),
             input_ids=input_ids,
             attention_mask=attention_mask,
             host_mask=host_mask,
@@ -82,13 +96,13 @@ class TextBatch:
 
     def rows(self, chosen: slice) -> "TextBatch":
         """Some of the rows, each as an item of its own, without labels."""
-        taken = self._each(lambda value: value[chosen])
+        taken = self._part(lambda value: value[chosen])
         items = self.items.repeat_interleave(self.views)[chosen]
         return replace(taken, items=items, views=1, labels=None)
 
     def view(self, number: int) -> "TextBatch":
         """One view of every item, as a batch of its own."""
-        return replace(self._each(lambda value: value[number :: self.views]), views=1, copies=1)
+        return replace(self._part(lambda value: value[number :: self.views]), views=1, copies=1)
 
     def split(self, vectors: Tensor) -> tuple[Tensor, ...]:
         """Split vectors of all rows, (rows, ...), into those of each view, (items, ...)."""
@@ -119,11 +133,23 @@ class TextBatch:
         }
         return replace(self, **pinned)
 
+    def _part(self, change: Callable[[Tensor], Tensor]) -> "TextBatch":
+        """Some of the rows."""
+        part = self._each(change)
+        # Of the rows that are left out nobody knows how many tokens they have.
+        most = _all_places(self.room, part.input_ids)
+        return part if most is None else replace(part, room=min(most, self.room or 0))
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> "TextBatch":
         """The same change of the rows of word pieces and masks."""
         host_mask = None if self.host_mask is None else change(self.host_mask)
         ids, mask = change(self.input_ids), change(self.attention_mask)
         return replace(self, input_ids=ids, attention_mask=mask, host_mask=host_mask)
+
+
+def _all_places(room: int | None, input_ids: Tensor) -> int | None:
+    """The room of rows of which only their shape is known; None where it need not be known."""
+    return None if room is None else input_ids.numel()
 
 
 def interleaved(first: TextBatch, second: TextBatch, pad_id: int) -> TextBatch:
@@ -141,7 +167,14 @@ def interleaved(first: TextBatch, second: TextBatch, pad_id: int) -> TextBatch:
 
     ids = together(first.input_ids, second.input_ids, pad_id)
     mask = together(first.attention_mask, second.attention_mask, 0)
-    return replace(first, input_ids=ids, attention_mask=mask, views=2, host_mask=None)
+    return replace(
+        first,
+        input_ids=ids,
+        attention_mask=mask,
+        views=2,
+        host_mask=None,
+        room=_all_places(first.room, ids),
+    )
 
 
 def pad(rows: Sequence[np.ndarray], template: Template, pad_id: int) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 The method with hard prompts is PromptBERT (promptbert.md, section 1).
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from harness.choices import MASK, SENTENCE, complete_template
 from harness.data.batching import TextBatch
 from harness.data.hub import model_shape
 from harness.data.tokens import Template, piece_ids
+from harness.device import constant
 from harness.errors import UserError
 
 PUBLISHED = {
@@ -101,9 +103,14 @@ def rewrapped(batch: TextBatch, old: Template, new: Template, pad_id: int) -> Te
     """Take the sentences of a batch out of the template `old` and put them into `new`."""
     device, changed = batch.input_ids.device, len(new) - len(old)
     pieces = batch.attention_mask.sum(dim=1, keepdim=True) - len(old)
-    lengths = batch.mask_on_host.numpy().sum(axis=1, keepdims=True) + changed
-    columns = torch.arange(int(lengths.max()))
-    positions = columns.to(device, non_blocking=True).expand(len(pieces), -1)
+    host_mask = None
+    if batch.room is None:
+        lengths = batch.mask_on_host.sum(dim=1, keepdim=True) + changed
+        width = int(lengths.max())
+        host_mask = (torch.arange(width) < lengths).long()
+    else:
+        width = batch.input_ids.shape[1] + changed
+    positions = torch.arange(width, device=device).expand(len(pieces), -1)
     # Positions counted from the sentence's first piece, and from the first piece behind it.
     inside = positions - len(new.begin)
     behind = inside - pieces
@@ -112,11 +119,11 @@ def rewrapped(batch: TextBatch, old: Template, new: Template, pad_id: int) -> Te
     ids = torch.where(inside < 0, _looked_up(new.begin, positions), ids)
     ids = torch.where(behind >= 0, _looked_up(new.end, behind), ids)
     mask = (behind < len(new.end)).long()
-    host_mask = (columns < torch.from_numpy(lengths)).long()
-    return batch.replaced(torch.where(mask.bool(), ids, pad_id), mask, host_mask)
+    found = batch.replaced(torch.where(mask.bool(), ids, pad_id), mask, host_mask)
+    return found if batch.room is None else replace(found, room=batch.room + changed * len(mask))
 
 
 def _looked_up(pieces: tuple[int, ...], index: Tensor) -> Tensor:
     """pieces[index] for every element; an index that is out of range gives any piece."""
-    table = torch.tensor(pieces or (0,)).to(index.device, non_blocking=True)
+    table = constant(pieces or (0,), index.device)
     return table[index.clamp(0, len(pieces) - 1)]

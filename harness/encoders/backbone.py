@@ -219,7 +219,11 @@ class Encoder(nn.Module):
             options["prefix"] = reach["prefix"]
         unpad = self.unpads and not reach.get("padding", False)
         layout = layout_of(
-            batch.attention_mask, unpad=unpad, host_mask=batch.host_mask, masks=self.family.decoder
+            batch.attention_mask,
+            unpad=unpad,
+            host_mask=batch.host_mask,
+            masks=self.family.decoder,
+            room=batch.room,
         )
         if self.family.takes_positions:
             options["position_ids"] = layout.tokens(self._positions(batch, reach))

@@ -23,6 +23,7 @@ from harness.data.batching import TextBatch
 from harness.encoders import unpadding
 from harness.encoders.plain_attention import probabilities
 from harness.encoders.reach import KeyValues, Reach
+from harness.encoders.rounded import weight_of
 from harness.encoders.unpadding import Padded, Unpadded
 from harness.errors import UserError
 from harness.ranks import entering, gathered, own_random, own_share, rank_count
@@ -200,7 +201,7 @@ class _Folded(_Text):
 
     def _of_heads(self, layer: nn.Linear) -> tuple[Tensor, Tensor]:
         """The weight, (heads, H / heads, H), and the bias, (heads, H / heads)."""
-        weight = layer.weight.view(self._heads, -1, layer.in_features)
+        weight = weight_of(layer).view(self._heads, -1, layer.in_features)
         return weight, layer.bias.view(self._heads, -1)
 
 

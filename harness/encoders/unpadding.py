@@ -72,11 +72,19 @@ MOST_PADDING = {"cpu": 0.2}
 Elsewhere all rows are one block, because many small kernels would be slow on a GPU."""
 
 TOKENS_MULTIPLE = 32
-"""The number of tokens in a row is a multiple of this.
+"""The number of tokens in a row is a multiple of this, or one of ROOMS in a captured step.
 
 Libraries prepare a product for every shape that they meet, and keep what they have prepared: a
 batch of a new shape is slower, and with a new number of tokens in every step a training took some
 megabytes more with each of them."""
+ROOMS = 8
+"""The most sizes of the row of tokens, of batches with as many places, in a captured step"""
+
+
+def room_for(tokens: int, places: int) -> int:
+    """The size of the row that so many tokens of a batch with so many places get."""
+    step = -(-places // ROOMS // TOKENS_MULTIPLE) * TOKENS_MULTIPLE
+    return min(places, -(-tokens // max(1, step)) * step)
 
 
 def unpads(config: Any) -> bool:
@@ -99,16 +107,25 @@ def first_position(model: Any) -> int:
 
 
 def layout_of(
-    attention_mask: Tensor, *, unpad: bool, host_mask: Tensor | None = None, masks: bool = False
+    attention_mask: Tensor,
+    *,
+    unpad: bool,
+    host_mask: Tensor | None = None,
+    masks: bool = False,
+    room: int | None = None,
 ) -> "Padded | Unpadded":
     """Layout in which a model reads rows with this mask, (rows, length).
 
     unpad: whether it may leave the padding out. host_mask: the mask in the memory of the CPU;
     without it the CPU waits for a GPU. masks: whether it gets a mask also without padding;
     otherwise transformers guesses from the positions of a decoder's tokens where sentences end.
+    room: places for the real tokens, where nothing but the shape of the mask is known; None: the
+    mask is known.
     """
     if masks:
         return Padded(attention_mask)
+    if room is not None:
+        return Roomy(attention_mask, room) if unpad else Padded(attention_mask)
     mask = (attention_mask.cpu() if host_mask is None else host_mask).numpy().astype(bool)
     if mask.all():
         return Padded(None)
@@ -250,6 +267,32 @@ class Unpadded:
 
     def _moved(self, numbers: np.ndarray) -> Tensor:
         return torch.from_numpy(numbers).to(self.device, non_blocking=True)
+
+
+class Roomy(Unpadded):
+    """An unpadded batch of which only shapes are known: a row with room for its tokens.
+
+    The real tokens stand in front, those of the first row first. What is left of the room has
+    tokens of the padding.
+    """
+
+    def __init__(self, attention_mask: Tensor, room: int) -> None:
+        """attention_mask: (rows, length). room: at least as many as real tokens, at most all."""
+        # Made on the device, from its numbers, and never of a size that follows from them.
+        self.device, self.shape = attention_mask.device, tuple(attention_mask.shape)
+        mask = attention_mask.bool()
+        self.mask = mask
+        rows, length = self.shape
+        padding = (~mask).to(torch.uint8)
+        self._index = padding.flatten().argsort(stable=True)[:room]
+        self._row, self._tail = self._index // length, 0
+        place = torch.arange(room, device=self.device)
+        nowhere = torch.full((rows * length,), room, device=self.device)
+        self._token = nowhere.index_copy(0, self._index, place).view(rows, length)
+        self.order = torch.arange(rows, device=self.device)
+        keys = mask[:, None, None].expand(-1, -1, length, -1)
+        self.blocks = (Block(rows, length, room, self._index, keys),)
+        self.arguments = {"attention_mask": None, "unpadded": self}
 
 
 def _starts(lengths: np.ndarray, most: float) -> Iterator[int]:

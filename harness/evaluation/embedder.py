@@ -41,14 +41,18 @@ def packed_linears(module: nn.Module) -> Iterator[None]:
     layers = [
         layer for layer in module.modules() if type(layer) is nn.Linear and _packable(layer.weight)
     ]
+    # While a method trains, a layer may have rounded weights (harness.encoders.rounded).
+    before = [vars(layer).get("forward") for layer in layers]
     for layer in layers:
         layer.forward = _Packed(layer)  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
         # The attribute hid the method of the class, which is there again.
-        for layer in layers:
+        for layer, forward in zip(layers, before, strict=True):
             del layer.forward
+            if forward is not None:
+                layer.forward = forward  # type: ignore[method-assign]
 
 
 class _Packed:

@@ -78,7 +78,8 @@ class LowRankModules(nn.Module):
         """
         if modules is None:
             return {"mixture": self.weights.expand(rows, VIEW_MODULES)}
-        return {"mixture": nn.functional.one_hot(modules, VIEW_MODULES).to(self.weights.dtype)}
+        every = torch.arange(VIEW_MODULES, device=modules.device)
+        return {"mixture": (modules[:, None] == every).to(self.weights.dtype)}
 
     def _add_matrices(self, layer: nn.Linear, rank: int) -> None:
         """Wd and Wu of both sets at one place."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
 from harness.data.tokens import Template
+from harness.device import constant
 from harness.encoders import plain_attention
 from harness.encoders.backbone import Encoder
 from harness.encoders.families import key_shape
@@ -100,7 +101,7 @@ class ShallowPrompts(nn.Module):
 
         attention_mask: (rows, length).
         """
-        places = torch.tensor(self.places).to(attention_mask.device, non_blocking=True)
+        places = constant(tuple(self.places), attention_mask.device)
         behind = (places >= len(self.template.begin)).long()
         # The pieces behind the sentence stand as far right as the sentence is long.
         sentence = attention_mask.sum(dim=1, keepdim=True) - len(self.template)

@@ -124,10 +124,15 @@ class EngineConfig(BaseModel):
         description="rows of a batch whose activations exist at a time; the loss is that of the "
         "whole batch",
     )
+    cuda_graphs: bool = Field(
+        False,
+        description="launch a whole step at once, as a CUDA graph, where batches have a shape that "
+        "was there before; on a GPU, with the engine single",
+    )
 
     COMPUTED: ClassVar = frozenset(
         {"engine", "workers", "zero", "offload_optimiser", "offload_parameters", "deepspeed"}
-        | {"chunk_size"}
+        | {"chunk_size", "cuda_graphs"}
     )
     """The names of these fields"""
 
@@ -148,7 +153,25 @@ class EngineConfig(BaseModel):
                 "gradient_checkpointing inside of chunks does not work with sharded weights; leave "
                 "out gradient_checkpointing, since a chunk keeps no activations either"
             )
+        if self.cuda_graphs:
+            self._check_graphs()
         return self
+
+    def _check_graphs(self) -> None:
+        if self.engine != "single":
+            raise UserError(
+                f"cuda_graphs needs one process, and engine is {self.engine}; set cuda_graphs=false"
+            )
+        if getattr(self, "precision", None) == "fp16":
+            raise UserError(
+                "cuda_graphs does not work with the scaled losses of fp16; set precision=bf16"
+            )
+        for name in ("chunk_size", "gradient_checkpointing"):
+            if getattr(self, name, None):
+                raise UserError(
+                    f"{name} computes activations twice, with random numbers that no CUDA graph "
+                    f"draws again; leave it out, or set cuda_graphs=false"
+                )
 
     @property
     def shards_weights(self) -> bool:
@@ -288,6 +311,7 @@ class StageOptions(TypedDict, total=False):
 
     accumulation: int
     moves: tuple[str, ...]
+    capturable: bool
     batches: Batches
     optimisation: Optimisation
     selection: Selection

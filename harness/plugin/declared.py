@@ -201,13 +201,18 @@ class Declared:
                 )
 
     def _check_engine(self, stage: Stage, where: str) -> None:
-        """Raises UserError when a stage needs whole weights and they would be sharded."""
+        """Raises UserError when a stage cannot be computed as the configuration asks."""
         needs = stage.needs_whole_gradients
         engine = getattr(self.config, "engine", "single")
         if needs and engine in ("deepspeed", "fsdp"):
             raise UserError(
                 f"{where} has {needs}, which needs whole gradients, and {engine} shards them; "
                 f"choose engine=ddp"
+            )
+        prevents = stage.prevents_capture if getattr(self.config, "cuda_graphs", False) else None
+        if prevents:
+            raise UserError(
+                f"{where} has {prevents}, so no CUDA graph can repeat it; set cuda_graphs=false"
             )
 
     def items(self, stream: str) -> int | None:

@@ -98,6 +98,7 @@ class SemiSupervisedConfig(TrainingConfig):
             losses={CLASSIFICATION: 1.0},
             epochs=self.classification_epochs,
             max_steps=self.classification_max_steps,
+            capturable=unsupervised.capturable,
             optimisation=Optimisation(optimiser=unsupervised.optimisation.optimiser),
             selection=Selection(
                 evaluation_interval=min(50, self.evaluation_interval), own_run=True

@@ -120,6 +120,11 @@ class Stage:
     moves: tuple[str, ...] = ()
     """Patterns of parameters that do not train and that the method itself changes, such as a
     moving average of other parameters"""
+    capturable: bool = False
+    """Whether a CUDA graph may repeat a step (`cuda_graphs`). Then `losses` does the same for all
+    batches of one shape: it reads tensors of the batch alone and not its `epoch`; nothing in Python
+    differs from step to step; the CPU gives no numbers to the GPU and waits for none of it; and the
+    loss is the same with more padding."""
     batches: Batches = Batches()
     optimisation: Optimisation = Optimisation()
     selection: Selection = Selection()
@@ -138,6 +143,17 @@ class Stage:
         if self.optimisation.optimiser == "lars":
             return "lars"
         return "released clipping" if self.optimisation.clipping == "released" else None
+
+    @property
+    def prevents_capture(self) -> str | None:
+        """What rules out that a CUDA graph repeats a step; None: nothing does."""
+        if not self.capturable:
+            return "steps that differ in more than numbers, or wait for the GPU"
+        if self.optimisation.optimiser != "adamw":
+            return f"the optimiser {self.optimisation.optimiser}, which is no AdamW of torch"
+        if any(callable(weight) for weight in self.losses.values()):
+            return "the weight of a loss that changes with the steps"
+        return None
 
     def steps(self, items: int) -> int:
         """Steps of the stage when its first stream has this many items.

@@ -26,6 +26,7 @@ from harness.plugin.method import Method
 from harness.plugin.stage import Stage
 from harness.ranks import has_ranks
 from harness.training import fully_sharded
+from harness.training.capture import CapturedOptimiser
 from harness.training.fully_sharded import FullyShardedOptimiser
 from harness.training.optimisers import StageOptimiser
 from harness.training.saved_state import readable
@@ -276,5 +277,7 @@ def stage_optimiser(
 
     The arguments are those of `StageOptimiser`. A process that has joined no others trains alone.
     """
+    if config.cuda_graphs:
+        return CapturedOptimiser(stage, method, config, steps, scaling)
     kind = ENGINES[config.engine] if has_ranks() else StageOptimiser
     return kind(stage, method, config, steps, scaling)

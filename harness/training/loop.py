@@ -5,7 +5,7 @@ Batches are a function of seed and step, so a position in the streams is the num
 
 import time
 from collections.abc import Callable, Collection
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from harness.data.batching import Stream
-from harness.device import random_state_kept
+from harness.device import ROUNDED, random_state_kept
+from harness.encoders.rounded import rounded_linears
 from harness.errors import Interrupted, Pruned
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
-from harness.ranks import agreed, rank_number
+from harness.ranks import agreed, has_ranks, rank_number
 from harness.training.engines import stage_optimiser
 from harness.training.feeding import fed, made, patience_spent, stage_streams
 from harness.training.optimisers import StageOptimiser
@@ -203,7 +204,7 @@ class Trainer:
             if start == 0:
                 self.outcome.remember(stage.name, self._watched(stage))
             batches = made(self.method, stage, streams, start * stage.accumulation)
-            with fed(batches, self.kit.device) as feed:
+            with fed(batches, self.kit.device) as feed, self._rounded(stage):
                 for step in range(start, steps):
                     if patience_spent(stage, self.outcome):
                         break
@@ -211,6 +212,13 @@ class Trainer:
                     self._evaluate(loss, stage, step + 1, steps)
                     self._save(number, step + 1, steps, optimiser, states)
         self.steps.synchronise(self.outcome)
+
+    def _rounded(self, stage: Stage) -> AbstractContextManager[None]:
+        """A block in which the weights that the stage leaves alone are rounded already."""
+        # Of sharded weights nobody has the whole, and a copy of it would not fit.
+        whole = not (self.config.shards_weights and has_ranks())
+        kind = ROUNDED.get(self.steps.precision) if whole else None
+        return rounded_linears(self.method, kind, moved_names(self.method, stage))
 
     def _stage_optimiser(self, stage: Stage, steps: int) -> StageOptimiser:
         """The optimiser of the stage, in the place of that of an earlier one."""

@@ -6,7 +6,7 @@ A stage names them (harness.plugin.stage.Optimisation).
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from harness.data.batching import TextBatch
 from harness.plugin.config import TrainingConfig
 from harness.plugin.method import Method
 from harness.plugin.stage import Optimisation, OptimiserName, ScheduleName, Stage
+from harness.training.feeding import StepBatches
 from harness.training.parameters import count, trainable
 
 Groups = list[dict[str, Any]]
@@ -190,6 +191,21 @@ def rate_factor(name: ScheduleName, step: int, warmup: int, total: int) -> float
 
 
 LossFunction = Callable[[Mapping[str, TextBatch], Stage], dict[str, Tensor]]
+
+
+class Done(NamedTuple):
+    """Results of a step."""
+
+    loss: Tensor
+    """The mean loss of its batches, a scalar"""
+    terms: list[Tensor]
+    """Of each batch, the losses of the stage in its order, (losses,)"""
+    norm: Tensor | None
+    """The joint norm of the gradients before clipping, a scalar; None: it is not known"""
+
+
+Compute = Callable[[Sequence[StepBatches]], Done]
+"""The passes, the gradients and the update of a step on its batches"""
 LOSS_SCALE = 65536.0
 """The factor with which torch's fp16 loss scaling (GradScaler) starts"""
 
@@ -272,6 +288,10 @@ class StageOptimiser:
         self.losses: LossFunction = method.losses
         """A batch of each stream, stage -> loss -> scalar"""
 
+    def computed(self, step: int, batches: Sequence[StepBatches], compute: Compute) -> Done:
+        """Results of step number `step` of the stage, from 0: those of `compute` on its batches."""
+        return compute(batches)
+
     def accumulating(self, *, last: bool) -> AbstractContextManager[object]:
         """A block with the losses and the gradients of one batch of a step; `last`: of its last."""
         return nullcontext()
@@ -286,9 +306,13 @@ class StageOptimiser:
         Returns the joint norm of the gradients before clipping, a scalar of the device; None where
         the engine does not compute it.
         """
+        self.set_rates(step)
+        return self.update()
+
+    def update(self) -> Tensor:
+        """Do a step at the rates that are set, as `step` does."""
         self.scaler.unscale_(self.torch)
         norm = self.clip_gradients()
-        self.set_rates(step)
         self.scaler.step(self.torch)
         self.scaler.update()
         # The optimiser's own zero_grad would leave the gradients of the frozen parameters.
@@ -308,8 +332,12 @@ class StageOptimiser:
         schedule = self.stage.optimisation.schedule
         factor = rate_factor(schedule, step, self.warmup, self.decay_steps)
         for group, peak in zip(self.torch.param_groups, self.peaks, strict=True):
-            group["lr"] = peak * factor
+            self.set_rate(group, peak * factor)
         self.rates = {field: peak * factor for field, peak in self.peak_of.items()}
+
+    def set_rate(self, group: dict[str, Any], rate: float) -> None:
+        """Set the learning rate of a group of torch's optimiser."""
+        group["lr"] = rate
 
     def tensors(self) -> dict[str, Tensor]:
         """NUMBER/NAME -> a tensor of the optimiser's state; parameters are numbered from 0."""

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ from harness.plugin.kit import Kit
 from harness.plugin.stage import Stage
 from harness.ranks import seed_own
 from harness.training.feeding import StepBatches
-from harness.training.optimisers import StageOptimiser
+from harness.training.optimisers import Done, StageOptimiser
 from harness.training.progress import GRADIENT_NORM, Outcome, Point
 
 
@@ -37,16 +38,14 @@ class FiniteLosses:
         self.at_once = at_once
         self._unread: list[tuple[Stage, int, Tensor]] = []
 
-    def note(self, stage: Stage, step: int, losses: Mapping[str, Tensor]) -> Tensor:
-        """Take the losses of a batch: the stage's, in its order, each a scalar; (losses,) of them.
+    def note(self, stage: Stage, step: int, values: Tensor) -> None:
+        """Take the losses of a batch: the stage's, in its order, (losses,).
 
         `step`: the number of the step in the whole trial, from 1. Raises TrialFailure as `check`.
         """
-        values = torch.stack([loss.detach() for loss in losses.values()])
         self._unread.append((stage, step, values))
         if self.at_once:
             self.check()
-        return values
 
     def check(self) -> None:
         """Raises TrialFailure when a loss that was noted is not finite; it names the first one."""
@@ -188,23 +187,18 @@ class Steps:
         """
         if self._began is None:
             self._began = time.perf_counter()
-        stage, losses, terms, rows = optimiser.stage, [], [], 0
+        stage = optimiser.stage
         seed_own(self.seed, self.kit.declared.stages.index(stage), step)
-        for number in range(stage.accumulation):
-            # Negatives are those of one batch, so each batch has its own loss and backward pass.
-            batch = next(feed)
-            with optimiser.accumulating(last=number == stage.accumulation - 1):
-                loss, parts = self._loss(optimiser, batch, step, outcome.steps + 1)
-                loss = loss / stage.accumulation
-                optimiser.backward(loss)
-            losses.append(loss.detach())
-            terms.append(parts)
-            rows += sum(len(batch[name].input_ids) for name in stage.streams)
-        norm = optimiser.step(step)
+        batches = [next(feed) for _ in range(stage.accumulation)]
+        done = optimiser.computed(step, batches, partial(self._compute, optimiser, step))
+        for terms in done.terms:
+            self._losses.note(stage, outcome.steps + 1, terms)
         outcome.steps += 1
-        outcome.sentences += rows
-        self._curves.note(stage, step + 1, outcome.steps, terms, norm, optimiser.rates)
-        return torch.stack(losses).sum()
+        outcome.sentences += sum(
+            len(batch[name].input_ids) for batch in batches for name in stage.streams
+        )
+        self._curves.note(stage, step + 1, outcome.steps, done.terms, done.norm, optimiser.rates)
+        return done.loss
 
     def synchronise(self, outcome: Outcome) -> None:
         """Count the seconds of the steps up to now, which a GPU may still have to compute.
@@ -218,13 +212,31 @@ class Steps:
         self._losses.check()
         self._curves.read(outcome)
 
-    def _loss(
-        self, optimiser: StageOptimiser, batch: StepBatches, step: int, counted: int
-    ) -> tuple[Tensor, Tensor]:
-        """The loss of a batch, and the losses of which it is the weighted sum, (losses,).
+    def _compute(
+        self, optimiser: StageOptimiser, step: int, batches: Sequence[StepBatches]
+    ) -> Done:
+        """Losses and gradients of the batches of step number `step` of the stage, and the update.
 
-        `counted`: the number of the step in the whole trial, from 1.
+        Nothing of it may wait for a GPU.
         """
+        losses, terms = [], []
+        # The rounded copies of weights that autocast makes live until the outermost block of it
+        # ends, so all batches share them.
+        with in_precision("fp32", self.kit.device):
+            for number, batch in enumerate(batches):
+                # Negatives are those of one batch, so each has its own loss and backward pass.
+                with optimiser.accumulating(last=number == len(batches) - 1):
+                    loss, parts = self._loss(optimiser, batch, step)
+                    loss = loss / len(batches)
+                    optimiser.backward(loss)
+                losses.append(loss.detach())
+                terms.append(parts)
+        return Done(torch.stack(losses).sum(), terms, optimiser.step(step))
+
+    def _loss(
+        self, optimiser: StageOptimiser, batch: StepBatches, step: int
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of a batch, and the losses of which it is the weighted sum, (losses,)."""
         stage = optimiser.stage
         with in_precision(self.precision, self.kit.device):
             losses = optimiser.losses(batch, stage)
@@ -234,5 +246,5 @@ class Steps:
             (weight(step) if callable(weight) else weight) * plain[name]
             for name, weight in stage.losses.items()
         ]
-        parts = self._losses.note(stage, counted, plain)
+        parts = torch.stack([loss.detach() for loss in plain.values()])
         return torch.stack(weighted).sum(), parts

@@ -66,4 +66,4 @@ class Declaration(plugin.Declaration[Config]):
             "angle": config.angle_weight,
         }
         losses = {name: weight for name, weight in weights.items() if weight}
-        return [config.stage("pairs", losses=losses)]
+        return [config.stage("pairs", losses=losses, capturable=True)]

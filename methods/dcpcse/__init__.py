@@ -125,7 +125,15 @@ class Declaration(plugin.Declaration[Config]):
             losses["hinge"] = config.hinge_weight
         if config.mlm:
             losses["masked_language"] = decaying(config.masked_language_weight)
-        return [config.stage("prompts", trains=trained, streams=streams, losses=losses)]
+        return [
+            config.stage(
+                "prompts",
+                trains=trained,
+                streams=streams,
+                losses=losses,
+                capturable=not config.mlm,  # the CPU waits for the number of masked words
+            )
+        ]
 
 
 def decaying(weight: float) -> LossWeight:

@@ -168,6 +168,7 @@ class Declaration(plugin.Declaration[Config]):
             losses={"classification": 1.0},
             epochs=None,  # triplets start again until the steps are done
             max_steps=config.stage1_steps,
+            capturable=True,
             optimisation=Optimisation(
                 optimiser="adamw-released" if released else "adamw",
                 clipping="released" if released else "trainable",
@@ -192,4 +193,5 @@ class Declaration(plugin.Declaration[Config]):
             streams=streams,
             losses=losses,
             accumulation=config.accumulation,
+            capturable=True,
         )

@@ -32,4 +32,4 @@ class Declaration(plugin.Declaration[Config]):
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        return [config.stage("contrastive")]
+        return [config.stage("contrastive", capturable=True)]

@@ -38,4 +38,4 @@ class Declaration(plugin.Declaration[Config]):
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
         losses = {"contrastive": 1.0, "peer-positive": 1.0, "peer-network": 1.0}
-        return [config.stage("contrastive", losses=losses)]
+        return [config.stage("contrastive", losses=losses, capturable=True)]

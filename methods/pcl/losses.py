@@ -26,7 +26,7 @@ def peer_positive(views: Tensor, *, temperature: float) -> Tensor:
     first, further = views[:, 0], views[:, 1:]
     shares = similarities(first, further, first, temperature=temperature).softmax(dim=1)
     targets = torch.zeros_like(shares)
-    targets[:, : further.shape[1]] = 1
+    targets[:, : further.shape[1]].fill_(1)  # an assignment would copy the number to a GPU
     # The shares take the place of logits, as in the released code.
     return functional.binary_cross_entropy_with_logits(shares, targets)
 

@@ -87,4 +87,4 @@ class Declaration(plugin.Declaration[Config]):
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        return config.stages_around(config.stage("contrastive"))
+        return config.stages_around(config.stage("contrastive", capturable=True))

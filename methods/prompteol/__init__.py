@@ -59,4 +59,4 @@ class Declaration(plugin.Declaration[Config]):
 
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
-        return [config.stage("contrastive")] if config.setting == "sup" else []
+        return [config.stage("contrastive", capturable=True)] if config.setting == "sup" else []

@@ -59,4 +59,5 @@ class Declaration(plugin.Declaration[Config]):
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
         losses: dict[str, LossWeight] = {config.objective: 1.0}
-        return [config.stage("similarity", streams={"pairs": config.batch_size}, losses=losses)]
+        streams = {"pairs": config.batch_size}
+        return [config.stage("similarity", streams=streams, losses=losses, capturable=True)]

@@ -95,4 +95,7 @@ class Declaration(plugin.Declaration[Config]):
         losses = {"contrastive": 1.0}
         if config.masked_language_weight:
             losses["masked_language"] = config.masked_language_weight
-        return config.stages_around(config.stage("contrastive", losses=losses))
+        # Both count what was drawn, for which the CPU waits.
+        waits = bool(config.masked_language_weight) or config.synonyms
+        stage = config.stage("contrastive", losses=losses, capturable=not waits)
+        return config.stages_around(stage)

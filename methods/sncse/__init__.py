@@ -81,4 +81,4 @@ class Declaration(plugin.Declaration[Config]):
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
         losses = {"contrastive": 1.0, "margin": config.margin_weight}
-        return [config.stage("contrastive", losses=losses)]
+        return [config.stage("contrastive", losses=losses, capturable=True)]

@@ -1,6 +1,7 @@
 """Forward passes without padding equal the padded ones, and do no work for padding."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,19 @@ import transformers
 from torch import Tensor
 
 from harness.data.batching import interleaved
-from harness.encoders import unpadding, variable_length
+from harness.encoders import backbone, unpadding, variable_length
 from harness.encoders.backbone import Encoder
 from harness.encoders.reach import Reach, WordVectors, first_replaced
-from harness.encoders.unpadding import FAMILIES, TOKENS_MULTIPLE, Padded, Unpadded, layout_of
+from harness.encoders.unpadding import (
+    FAMILIES,
+    ROOMS,
+    TOKENS_MULTIPLE,
+    Padded,
+    Unpadded,
+    layout_of,
+    room_for,
+)
+from harness.errors import TrialFailure
 from harness.modules.adapters import LowRankModules
 from tests.rows_and_models import (
     LENGTHS,
@@ -31,20 +41,34 @@ from tests.rows_and_models import (
 Watch = Callable[[Any], Any]
 
 
+BUCKET, BUCKET_OF_ROWS = "bucket", "bucket of rows of any length"
+
+
 @pytest.fixture(
-    params=[0.0, 0.3, 1.0, None],
-    ids=["equally long rows", "similar rows", "all rows", "rows of any length"],
-)
+    params=[0.0, 0.3, 1.0, None, BUCKET, BUCKET_OF_ROWS],
+    ids=["equally long rows", "similar rows", "all rows", "rows of any length", BUCKET,
+         BUCKET_OF_ROWS],
+)  # fmt: skip
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which rows attention takes together: from those of one length to all, as on a GPU.
 
-    None: it takes all without padding, as flash attention does there.
+    None: it takes all without padding, as flash attention does there. A bucket: the encoder knows
+    nothing but shapes, as in a captured step.
     """
-    if request.param is None:
+    if request.param in (BUCKET, BUCKET_OF_ROWS):
+        monkeypatch.setattr(backbone, "layout_of", roomy)
+    if request.param in (None, BUCKET_OF_ROWS):
         monkeypatch.setattr(variable_length, "runs", lambda *_: True)
         monkeypatch.setattr(variable_length, "kernel", plain_kernel)
-    else:
+    elif request.param != BUCKET:
         monkeypatch.setitem(unpadding.MOST_PADDING, "cpu", request.param)
+
+
+def roomy(mask: Tensor, **options: Any) -> Padded | Unpadded:
+    """The layout of a captured step, with room for some of the padding."""
+    room = room_for(int(mask.sum()), mask.numel())
+    assert mask.sum() <= room <= mask.numel()
+    return layout_of(mask, **{**options, "room": room, "host_mask": None})
 
 
 def encoder_of(folder: Path) -> Encoder:
@@ -279,3 +303,30 @@ def test_the_order_of_rows_does_not_matter(tiny_encoder: Path) -> None:
 
 def test_families_are_kinds_of_models() -> None:
     assert set(FAMILIES) <= set(transformers.CONFIG_MAPPING)
+
+
+def test_few_rooms_have_place_for_all_tokens() -> None:
+    for places in (1, 31, 128, 64 * 32, 1000):
+        rooms = [room_for(tokens, places) for tokens in range(1, places + 1)]
+        assert all(tokens <= room <= places for tokens, room in enumerate(rooms, start=1))
+        assert len({*rooms}) <= ROOMS
+    assert {room % TOKENS_MULTIPLE for room in map(room_for, range(1, 2049), [2048] * 2048)} == {0}
+
+
+@pytest.mark.parametrize("room", [64, ROWS * LONGEST])
+def test_room_is_kept_through_changes_of_a_batch(room: int) -> None:
+    """It is always enough, and where nothing is known, it is all places."""
+    batch = replace(text(), room=room)
+    twice = batch.repeated(2)
+    assert twice.room == 2 * room
+    assert batch.replaced(batch.input_ids + 1, batch.attention_mask).room == room
+    other = torch.ones(ROWS, LONGEST + 2, dtype=torch.long)
+    everything = [
+        batch.replaced(other, other), interleaved(batch, batch, 0), batch.rows(slice(0, 2)),
+        replace(batch, views=ROWS).view(0),
+    ]  # fmt: skip
+    for each in everything:
+        assert each.room is not None
+        assert each.attention_mask.sum() <= each.room <= each.attention_mask.numel()
+    with pytest.raises(TrialFailure, match="cuda_graphs=false"):
+        _ = batch.mask_on_host

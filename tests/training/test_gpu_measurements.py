@@ -16,7 +16,7 @@ COMMANDS = {"gpu/measure.py", "harness", "nvidia-smi", "nsys", "py-spy"}
 @pytest.mark.process
 @pytest.mark.slow
 def test_parts_print_their_numbers() -> None:
-    parts = ["training", "attention", "evaluation", "packing", "cap", "settings", "tests"]
+    parts = ["training", "attention", "graphs", "evaluation", "packing", "cap", "settings", "tests"]
     # The script imports what lies beside it.
     done = run_module("measure", "--device", "cpu", *parts, environment=os.environ, folder=FOLDER)
     assert done.code == 0, done.out + done.err
@@ -25,6 +25,8 @@ def test_parts_print_their_numbers() -> None:
         r"batch 64: \d+ sentences/s, sentence-transformers \d+: [\d.]+ times as fast",
         r"base, batch 512: \d+ sentences/s, \d+% of the peak",
         r"rows of any length: \S+e-\d+ and \S+e-\d+ from states and gradients in float32",
+        r"batch 64: [\d.]+ ms a captured step, [\d.]+ ms without graphs: [\d.]+ times as fast",
+        r"losses of 20 steps: 0\.0e\+00 apart from those of the same steps",
         r"500 texts: [\d.]+ s, sentence-transformers",
         r"1 at a time: \d+ trials an hour",
         r"fp16: [\d.]+ of the speed",

@@ -1,0 +1,72 @@
+"""Steps as CUDA graphs beside steps whose kernels are launched one by one."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from unittest.mock import patch
+
+from place import Place
+from speed import built
+
+from harness.training.loop import Trainer
+from harness.training.optimisers import Done
+from harness.training.progress import Outcome
+from harness.training.steps import loss_metric
+
+COMPARED = 20
+"""Steps whose losses are compared"""
+
+
+class OneByOne:
+    """A recorder that captures nothing: the same steps, on the same memory."""
+
+    def computing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def record(self, compute: Callable[[], Done]) -> Callable[[], Done]:
+        return compute
+
+
+@contextmanager
+def one_by_one(*, wanted: bool) -> Iterator[None]:
+    """In the block, captured steps are launched one kernel after the other, where it is wanted."""
+    with (
+        patch("harness.training.capture.recorder", lambda _: OneByOne())
+        if wanted
+        else (nullcontext())
+    ):
+        yield
+
+
+def graphs(place: Place) -> None:
+    """Seconds of a step, and the losses of captured steps beside the same ones not captured."""
+    with one_by_one(wanted=place.short):
+        plain, captured = (_seconds(place, cuda_graphs=each) for each in (False, True))
+        found = _losses(_trained(place, COMPARED, cuda_graphs=True))
+    with one_by_one(wanted=True):
+        expected = _losses(_trained(place, COMPARED, cuda_graphs=True))
+    farthest = max(abs(one - other) for one, other in zip(found, expected, strict=True))
+    print(
+        f"batch 64: {1000 * captured:.2f} ms a captured step, {1000 * plain:.2f} ms without "
+        f"graphs: {plain / captured:.2f} times as fast"
+    )
+    print(f"losses of {len(found)} steps: {farthest:.1e} apart from those of the same steps")
+
+
+def _seconds(place: Place, *, cuda_graphs: bool) -> float:
+    """Seconds of a step. The first steps, in which graphs are captured, do not count."""
+    count = place.steps(150)
+    short, long = (_trained(place, each, cuda_graphs=cuda_graphs) for each in (count, 3 * count))
+    return (long.seconds - short.seconds) / (long.steps - short.steps)
+
+
+def _trained(place: Place, steps: int, *, cuda_graphs: bool) -> Outcome:
+    method, kit = built(place, batch_size=64, cuda_graphs=cuda_graphs)
+    (stage,) = kit.declared.stages
+    kit.declared.stages = [replace(stage, max_steps=steps, epochs=None)]
+    return Trainer(method, kit, 0, lambda: 0.0, lambda _: None).run()
+
+
+def _losses(outcome: Outcome) -> list[float]:
+    name = loss_metric("contrastive")
+    return [point["value"] for point in outcome.curves if point["metric"] == name]

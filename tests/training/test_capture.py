@@ -1,0 +1,342 @@
+"""Captured steps train what the same steps train one operation after the other, bit for bit.
+
+There is no GPU here. In its place a tape notes the operations of a step below autograd, and repeats
+them on the same memory, as a CUDA graph does: nothing of Python runs again, a number that Python
+has read stays what it was, and a step that a graph could not hold is an error.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.utils._pytree import tree_leaves
+
+from harness.encoders import plain_attention, unpadding
+from harness.errors import Interrupted, UserError
+from harness.plugin import registry
+from harness.plugin.config import TrainingConfig
+from harness.plugin.kit import Kit
+from harness.training import capture, engines
+from harness.training.capture import CapturedOptimiser, bucketed
+from harness.training.feeding import StepBatches
+from harness.training.loop import Trainer
+from harness.training.optimisers import Compute, Done, StageOptimiser
+from harness.training.progress import Outcome
+from harness.training.saved_state import Checkpoint
+from harness.training.seeds import seed_everything
+from tests.kits import KitFor
+from tests.matrix import trained_rows
+from tests.training.test_synchronisation import Waits
+
+STEPS, RATE = 16, 2.0**-9
+"""With them a rate is a number of float32 in every step, as that of a captured step must be"""
+
+
+class Tape(Waits):
+    """Notes the operations of a block, and repeats them on the same memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: list[tuple[Any, Any, Any, Any]] = []
+        self.ones: set[int] = set()
+
+    def __torch_dispatch__(
+        self, called: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        assert called is not torch.ops.aten.lift_fresh.default, "numbers of the CPU are read"
+        result = super().__torch_dispatch__(called, types, args, kwargs)
+        assert not self.found, f"the CPU waits for {[*self.found]}"
+        if called is torch.ops.aten.ones.default:
+            self.ones.add(result.data_ptr())  # the tape keeps it alive
+        self._calls.append((called, args, kwargs or {}, result))
+        return result
+
+    @torch.no_grad()
+    def again(self) -> None:
+        for called, args, kwargs, result in self._calls:
+            for old, new in zip(
+                tree_leaves(result), tree_leaves(called(*args, **kwargs)), strict=True
+            ):
+                if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
+                    old.copy_(new)
+
+
+class Tapes:
+    """A recorder, of which a step that is captured runs on a tape."""
+
+    launches = 0
+    captured = 0
+
+    def computing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def record(self, compute: Callable[[], Done]) -> Callable[[], Done]:
+        Tapes.captured += 1
+        tape, found = Tape(), []  # type: tuple[Tape, list[Done]]
+
+        def launch() -> Done:
+            Tapes.launches += 1
+            if found:
+                tape.again()
+            else:  # capturing computes nothing, and here the first launch does both
+                with tape, no_numbers_of_the_cpu(tape):
+                    found.append(compute())
+            return found[0]
+
+        return launch
+
+
+@contextmanager
+def no_numbers_of_the_cpu(tape: Tape) -> Iterator[None]:
+    """In the block, numbers that pass between the CPU and the device are an error."""
+    numpy = torch.Tensor.numpy
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("numbers pass between the CPU and the device")
+
+    def known(tensor: torch.Tensor) -> Any:
+        """A mask of ones, made on the CPU, is the same in every step."""
+        return numpy(tensor) if tensor.data_ptr() in tape.ones else refuse()
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("tolist", "item", "cpu"):
+            patch.setattr(torch.Tensor, name, refuse)
+        patch.setattr(torch.Tensor, "numpy", known)
+        patch.setattr(torch, "from_numpy", refuse)
+        yield
+
+
+class OneByOne(StageOptimiser):
+    """The same batches, and nothing is captured."""
+
+    def __init__(self, stage: Any, method: Any, *arguments: Any) -> None:
+        super().__init__(stage, method, *arguments)
+        self._shape = method.tokenizer.pad_token_id, method.training_pieces + len(method.template)
+
+    def computed(self, step: int, batches: Sequence[StepBatches], compute: Compute) -> Done:
+        return compute(bucketed(batches, *self._shape))
+
+
+@pytest.fixture(autouse=True)
+def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captured steps run on tapes; dropout draws by operations of torch, as on a GPU."""
+    Tapes.launches = Tapes.captured = 0
+    monkeypatch.setattr(capture, "recorder", lambda _: Tapes())
+    monkeypatch.setattr(plain_attention, "dropped", functional.dropout)
+    # Small batches have several shapes with them.
+    monkeypatch.setattr(unpadding, "TOKENS_MULTIPLE", 4)
+    monkeypatch.setattr(capture, "WIDTH_MULTIPLE", 4)
+
+
+def trained(kit: Kit, checkpoint: Checkpoint | None = None) -> tuple[dict[str, Any], Outcome]:
+    """The weights after a training, and its outcome."""
+    seed_everything(0)
+    method = kit.build()
+    outcome = Trainer(method, kit, 0, lambda: 0.0, lambda _: None, checkpoint).run()
+    return method.state_dict(), outcome
+
+
+def assert_equal(
+    one: tuple[dict[str, Any], Outcome], other: tuple[dict[str, Any], Outcome]
+) -> None:
+    assert one[1].curves == other[1].curves
+    assert len(one[1].curves) > 2 * STEPS
+    for name, value in one[0].items():
+        assert value.equal(other[0][name]), name
+
+
+def kit_of(kit_for: KitFor, name: str, setting: str, files: dict[str, str], **values: Any) -> Kit:
+    fields = registry.load(name).config_type.model_fields
+    given = {
+        "learning_rate": RATE, "stage1_learning_rate": RATE, "classification_learning_rate": RATE,
+        "max_steps": STEPS, "stage1_steps": STEPS, "classification_max_steps": STEPS,
+        "stage1_decay_steps": STEPS, "epochs": 8, "classification_epochs": 8, "batch_size": 4,
+        "classification_batch_size": 4, "stage1_batch_size": 4, "auxiliary_batch_size": 4,
+        "warmup_ratio": 0.0, "stage1_clip": "clean", "accumulation": 1, "mlm": False,
+        "prompt_length": 2, "cuda_graphs": True, **files, **values,
+    }  # fmt: skip
+    known = {key: value for key, value in given.items() if key in fields}
+    return kit_for(name, setting=setting, **known)
+
+
+@pytest.fixture
+def files(pairs: Path) -> dict[str, str]:
+    return {
+        "pairs": str(pairs),
+        "scored_pairs": f"{pairs}?first=premise&second=hypothesis&score=label",
+    }
+
+
+def capturable() -> Iterator[Any]:
+    """Every method in every setting in which it says that its steps can be captured."""
+    for name, setting in trained_rows():
+        plugin = registry.load(name)
+        fields = plugin.config_type.model_fields
+        given = {"setting": setting, "encoder": "tiny-bert", "mlm": False}
+        config = plugin.config_type(**{k: v for k, v in given.items() if k in fields})
+        stages = plugin.declare(config).stages
+        if all(stage.capturable for stage in stages):
+            yield pytest.param(name, setting, id=f"{name}-{setting}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "setting"), list(capturable()))
+def test_every_method_trains_the_same(
+    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch, name: str, setting: str, files: Any
+) -> None:
+    kit = kit_of(kit_for, name, setting, files)
+    found = trained(kit)
+    # Its prompt makes all rows long, so they are padded alike.
+    assert Tapes.captured >= (1 if name == "prompteol" else 2)
+    assert Tapes.launches > Tapes.captured
+    monkeypatch.setattr(engines, "CapturedOptimiser", OneByOne)
+    assert_equal(found, trained(kit))
+
+
+OPTIONS: list[tuple[str, str, dict[str, Any]]] = [
+    ("simcse", "unsup", {}),
+    ("simcse", "sup", {"accumulation": 2, "epochs": 16}),
+    ("simcse", "unsup", {"precision": "bf16"}),
+    ("simcse", "unsup", {"lora_rank": 2, "precision": "bf16"}),
+    ("dcpcse", "unsup", {"precision": "bf16"}),
+    ("dcpcse", "sup", {"prompts": "shallow", "accumulation": 2, "epochs": 16}),
+    ("dcpcse", "sup", {"prompts": "input-layer", "hinge_weight": 0.1}),
+    ("diffaug", "sup", {"augmentation": "lora"}),
+    ("promptbert", "unsup", {"denoising": "none"}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "setting", "values"),
+    OPTIONS,
+    ids=[f"{name}-{setting}-{'-'.join(values)}" for name, setting, values in OPTIONS],
+)
+def test_options_train_the_same(
+    kit_for: KitFor,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    setting: str,
+    values: dict[str, Any],
+    files: Any,
+) -> None:
+    kit = kit_of(kit_for, name, setting, files, **values)
+    found = trained(kit)
+    assert Tapes.launches > Tapes.captured >= 1
+    monkeypatch.setattr(engines, "CapturedOptimiser", OneByOne)
+    assert_equal(found, trained(kit))
+
+
+def test_it_does_not_matter_when_a_step_was_captured(kit_for: KitFor, tmp_path: Path) -> None:
+    """A trial that gives way captures anew, and goes on with the same numbers."""
+    kit = kit_of(kit_for, "simcse", "unsup", {})
+    whole = trained(kit)
+    captured = Tapes.captured
+    path = tmp_path / "checkpoint"
+    asked = [*[False] * (STEPS // 2), True]
+    with pytest.raises(Interrupted):
+        trained(kit, Checkpoint(path, {}, lambda: asked.pop(0)))
+    assert_equal(whole, trained(kit, Checkpoint(path, {})))
+    assert Tapes.captured > captured + 2
+
+
+@pytest.mark.parametrize("name", ["simcse", "promptbert"])
+def test_rooms_and_wider_rows_change_last_digits_alone(kit_for: KitFor, name: str) -> None:
+    """Captured steps beside those of a training without them, where nothing is dropped."""
+    values = {"encoder_dropout": 0.0, "learning_rate": 2.0**-12}
+    kit = kit_of(kit_for, name, "sup", {}, **values)
+    found = trained(kit)
+    assert Tapes.launches > Tapes.captured > 1
+    captured, plain = Tapes.captured, kit_of(kit_for, name, "sup", {"cuda_graphs": False}, **values)
+    other = trained(plain)
+    assert Tapes.captured == captured
+    pairs = zip(found[1].curves, other[1].curves, strict=True)
+    assert all(one["value"] == pytest.approx(two["value"], rel=1e-4) for one, two in pairs)
+    for key, value in found[0].items():
+        if not key.endswith("key.bias"):  # its gradient is 0, of which AdamW enlarges the rounding
+            torch.testing.assert_close(value, other[0][key], rtol=1e-4, atol=1e-4)
+
+
+def test_what_python_changes_in_every_step_is_found(
+    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tape tells a step that may not be captured from one that may."""
+    kit = kit_of(kit_for, "simcse", "unsup", {})
+    losses, calls = kit.declared.method.losses, [0]
+
+    def counting(*given: Any) -> Any:
+        calls[0] += 1
+        return {name: loss * calls[0] for name, loss in losses(*given).items()}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kit.declared.method, "losses", counting)
+        weights, _ = trained(kit)
+        calls[0] = 0
+        patch.setattr(engines, "CapturedOptimiser", OneByOne)
+        others, _ = trained(kit)
+    assert any(not value.equal(others[name]) for name, value in weights.items())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda loss: loss * torch.tensor(2.0),
+        lambda loss: loss * float(loss),
+        lambda loss: loss * torch.from_numpy(loss.detach().numpy()),
+    ],
+)
+def test_numbers_of_the_cpu_are_found(
+    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch, change: Any
+) -> None:
+    kit = kit_of(kit_for, "simcse", "unsup", {})
+    losses = kit.declared.method.losses
+
+    def changed(*given: Any) -> Any:
+        return {name: change(loss) for name, loss in losses(*given).items()}
+
+    monkeypatch.setattr(kit.declared.method, "losses", changed)
+    with pytest.raises(AssertionError, match="CPU"):
+        trained(kit)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "why"),
+    [
+        ("simcse", {"engine": "ddp", "workers": 2}, "needs one process, and engine is ddp"),
+        ("simcse", {"precision": "fp16"}, "scaled losses of fp16; set precision=bf16"),
+        ("simcse", {"chunk_size": 4}, "chunk_size computes activations twice"),
+        ("simcse", {"gradient_checkpointing": True}, "leave it out, or set cuda_graphs=false"),
+        ("simcse", {"masked_language_weight": 0.1}, 'stage "contrastive" has steps that differ'),
+        ("dcpcse", {"mlm": True}, 'stage "prompts" has steps that differ'),
+        ("diffaug", {"setting": "sup", "stage1_clip": "released"}, "adamw-released, which is no"),
+        ("esimcse", {}, "no CUDA graph can repeat it; set cuda_graphs=false"),
+    ],
+)
+def test_what_cannot_be_captured_is_refused(
+    kit_for: KitFor, name: str, values: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UserError, match=why):
+        kit_for(name, cuda_graphs=True, **values).declared.check()
+
+
+def test_a_machine_that_captures_nothing_refuses(
+    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = kit_of(kit_for, "simcse", "unsup", {})
+    (stage,), method = kit.declared.stages, kit.build()
+    assert isinstance(kit.config, TrainingConfig)
+    with pytest.raises(UserError, match="this GPU has no bf16; set cuda_graphs=false"):
+        CapturedOptimiser(stage, method, kit.config, STEPS, "cuda")
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="needs a GPU of CUDA"):
+        CapturedOptimiser(stage, method, kit.config, STEPS, None)
+
+
+def test_a_trial_keeps_its_key(kit_for: KitFor) -> None:
+    with_graphs, without = (kit_for("simcse", cuda_graphs=each).config for each in (True, False))
+    assert with_graphs.deciding() == without.deciding()
+    assert with_graphs.computed_by()["cuda_graphs"] is True
