@@ -26,8 +26,10 @@ from torch.nn import functional
 Given = TypeVar("Given")
 FILE_ADDRESS = "file://"
 """Beginning of an address that is the path of a file"""
-RANK_SECONDS = 3600
-"""Seconds that a rank waits for the others; one that has died is noticed long before"""
+RANK_SECONDS = 1800
+"""Seconds that a rank waits for the others; one that has died is noticed long before.
+
+They compute the same steps and evaluations, and so never wait for one another as long as that."""
 
 _LOST = ("connection closed by peer", "connection reset", "gloo", "nccl")
 _alone = False
@@ -95,6 +97,11 @@ def is_lost(error: BaseException) -> bool:
     """Whether another rank has ended, which torch says in the text of a RuntimeError alone."""
     said = str(error).lower()
     return isinstance(error, RuntimeError) and any(word in said for word in _LOST)
+
+
+def has_waited(error: BaseException) -> bool:
+    """Whether another rank is lost because it has let this one wait for RANK_SECONDS."""
+    return is_lost(error) and "timed out" in str(error).lower()
 
 
 @contextmanager
