@@ -71,8 +71,8 @@ class Actors:
             if isinstance(answer := answers[number], Exception):
                 raise answer
 
-        monkeypatch.setattr(rank_actors.ray, "wait", wait)
-        monkeypatch.setattr(rank_actors.ray, "get", get)
+        monkeypatch.setattr(ray, "wait", wait)
+        monkeypatch.setattr(ray, "get", get)
         places = [Place(number, 4, "tcp://nowhere:1", 1) for number in (1, 2, 3)]
         begun: list[Any] = [0, 1, 2]
         self.seen = rank_actors._Actors([], places, begun)
@@ -80,7 +80,8 @@ class Actors:
 
 def failed(cause: Exception) -> Exception:
     """What Ray raises for an actor in which this was raised."""
-    return ray.exceptions.RayTaskError("follow", "", cause)
+    raised: Exception = ray.exceptions.RayTaskError("follow", "", cause)
+    return raised
 
 
 CLOSED = failed(RuntimeError("[gloo/transport/tcp/pair.cc:554] Connection closed by peer"))
