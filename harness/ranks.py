@@ -26,14 +26,21 @@ from torch.nn import functional
 Given = TypeVar("Given")
 FILE_ADDRESS = "file://"
 """Beginning of an address that is the path of a file"""
-RANK_SECONDS = 3600
-"""Seconds that a rank waits for the others; one that has died is noticed long before"""
+RANK_SECONDS = 1800
+"""Seconds that a rank waits for the others; one that has died is noticed long before.
+
+They compute the same steps and evaluations, and so never wait for one another as long as that."""
 
 _LOST = ("connection closed by peer", "connection reset", "gloo", "nccl")
+_WAITED = ("timed out", "wait timeout")
 _alone = False
 """Whether this process computes something without the others"""
 _own: list[Tensor] | None = None
 """The state of the random numbers that this rank alone draws; None: not drawn from yet"""
+
+
+class NotMet(RuntimeError):
+    """The ranks of a trial have not found one another."""
 
 
 def has_ranks() -> bool:
@@ -56,7 +63,8 @@ def joined(number: int, count: int, address: str) -> Iterator[None]:
     """In the block, this process is rank `number` of `count`.
 
     `address`: where the ranks find one another, as `tcp://host:port` or `file:///path`, whose
-    path is taken literally. Tensors on GPUs go through NCCL, and all others through gloo.
+    path is taken literally. Tensors on GPUs go through NCCL, and all others through gloo. Raises
+    NotMet when the others do not come.
     Afterwards the process computes as before, whatever an engine has changed in torch.
     """
     linear = functional.linear
@@ -69,7 +77,10 @@ def joined(number: int, count: int, address: str) -> Iterator[None]:
         store = dist.FileStore(path, count)  # type: ignore[attr-defined]
         store.set_timeout(wait)
         meeting = {"store": store}
-    dist.init_process_group(backend, **meeting, rank=number, world_size=count, timeout=wait)
+    try:
+        dist.init_process_group(backend, **meeting, rank=number, world_size=count, timeout=wait)
+    except RuntimeError as error:
+        raise NotMet(f"the workers did not find one another: {error}") from error
     try:
         yield
     finally:
@@ -92,9 +103,16 @@ def _forget_group() -> None:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether another rank has ended, which torch says in the text of a RuntimeError alone."""
+    """Whether another rank is lost, which torch says in the text of a RuntimeError alone."""
     said = str(error).lower()
-    return isinstance(error, RuntimeError) and any(word in said for word in _LOST)
+    torch_says_so = isinstance(error, RuntimeError) and any(word in said for word in _LOST)
+    return torch_says_so or isinstance(error, NotMet)
+
+
+def has_waited(error: BaseException) -> bool:
+    """Whether another rank is lost because it has let this one wait for RANK_SECONDS."""
+    said = str(error).lower()
+    return is_lost(error) and any(word in said for word in _WAITED)
 
 
 @contextmanager

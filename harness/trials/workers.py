@@ -20,7 +20,7 @@ import torch
 from harness.errors import WorkerLost
 from harness.plugin.config import TrainingConfig
 from harness.processes import python_command
-from harness.ranks import FILE_ADDRESS, is_lost, joined
+from harness.ranks import FILE_ADDRESS, RANK_SECONDS, has_waited, is_lost, joined
 from harness.trials.trial import Trial, portable
 
 START_LOOK_SECONDS = 0.2
@@ -64,7 +64,14 @@ class Others(Protocol):
         ...
 
     def reason(self) -> str | None:
-        """The reason why one has ended, which may take it some seconds; None: they go on."""
+        """The reason why one has ended by itself, which may take it some seconds; None: none has.
+
+        One that ends because another is lost has not ended by itself.
+        """
+        ...
+
+    def running(self) -> list[int]:
+        """The numbers of those that have not ended."""
         ...
 
 
@@ -92,9 +99,26 @@ def together(trial: Trial, launch: Launch | None = None) -> Iterator[None]:
                 yield
         except RuntimeError as error:
             if is_lost(error):
-                why = others.reason() or f"another worker is lost ({error})"
+                why = others.reason() or _silent(others, place.count, error)
+                why = why or f"another worker is lost ({error})"
                 raise WorkerLost(f"{why}; another attempt goes on from the checkpoint") from error
             raise
+
+
+def worker_name(number: int, count: int) -> str:
+    """The name of a rank for people, who count from 1."""
+    return f"worker {number + 1} of {count}"
+
+
+def _silent(others: Others, count: int, error: RuntimeError) -> str | None:
+    """The ranks that have let this one wait. None: it has not waited for them.
+
+    Rank 0 has left them, so whoever waited for the same one has ended, too.
+    """
+    if not has_waited(error) or not (hung := others.running()):
+        return None
+    names = " and ".join(worker_name(number, count) for number in hung)
+    return f"{names} took no part in a step for {RANK_SECONDS / 60:g} minutes"
 
 
 class _Processes:
@@ -131,6 +155,9 @@ class _Processes:
             time.sleep(START_LOOK_SECONDS)
         return None
 
+    def running(self) -> list[int]:
+        return [number for number, process in enumerate(self._started, 1) if process.poll() is None]
+
     def close(self) -> None:
         """End the ranks that have not ended."""
         for process in self._started:
@@ -153,7 +180,7 @@ class _Processes:
             if code and code != OTHERS_LEFT:
                 output = self._said[index].decode(errors="replace").removeprefix("ready\n").strip()
                 why = output or f"it ended with the exit code {code}"
-                return f"worker {index + 2} of {len(self._started) + 1}: {why}"
+                return f"{worker_name(index + 1, len(self._started) + 1)}: {why}"
         return None
 
 

@@ -5,6 +5,7 @@ Ray reserves the group as a whole or not at all. Rank 0 is the worker that has t
 
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,12 +15,13 @@ from ray.util import get_current_placement_group, get_node_ip_address
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from harness.errors import WorkerLost
+from harness.ranks import is_lost
 from harness.sweeps.workers.files import receive
 from harness.trials.follower import follow
 from harness.trials.lookup import provide_models
 from harness.trials.remote_store import store_at
 from harness.trials.trial import Trial, arrived, portable
-from harness.trials.workers import END_SECONDS, Launch, Others, Place, on_loopback
+from harness.trials.workers import END_SECONDS, Launch, Others, Place, on_loopback, worker_name
 
 
 class Rank:
@@ -61,23 +63,33 @@ class _Actors:
     def reason(self) -> str | None:
         return self._ended(END_SECONDS)
 
+    def running(self) -> list[int]:
+        count = len(self._waiting)
+        _, left = ray.wait(self._waiting, num_returns=count, timeout=0)
+        return [self._waiting.index(answer) + 1 for answer in left]
+
     def _done(self, seconds: float) -> int:
         return len(ray.wait(self._waiting, num_returns=len(self._waiting), timeout=seconds)[0])
 
     def _ended(self, seconds: float) -> str | None:
-        """Why the first rank has ended that failed."""
-        done, _ = ray.wait(self._waiting, num_returns=1, timeout=seconds)
-        for answer in done:
+        """Why the first rank has ended that failed by itself."""
+        until, left = time.monotonic() + seconds, self._waiting
+        while left:
+            patience = max(0.0, until - time.monotonic())
+            done, left = ray.wait(left, num_returns=1, timeout=patience)
+            if not done:
+                return None
             try:
-                ray.get(answer)
+                ray.get(done)
             except ray.exceptions.RayTaskError as error:
-                return f"{self._name(answer)}: {error.cause}"
+                if not is_lost(error.cause):
+                    return f"{self._name(done[0])}: {error.cause}"
             except ray.exceptions.RayError:
-                return f"{self._name(answer)}: it died, or its machine was lost"
+                return f"{self._name(done[0])}: it died, or its machine was lost"
         return None
 
     def _name(self, answer: Any) -> str:
-        return f"worker {self._waiting.index(answer) + 2} of {len(self._waiting) + 1}"
+        return worker_name(self._waiting.index(answer) + 1, len(self._waiting) + 1)
 
 
 def in_this_group(store: str, cpus: float, gpus: float, files: dict[str, str] | None) -> Launch:
