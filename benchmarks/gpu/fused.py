@@ -122,7 +122,7 @@ def _step(
 
     def loss(number: int) -> Tensor:
         trial, optimiser = trials[number], optimisers[number]
-        value, terms = trial.steps._loss(optimiser, next(feeds[number]), step, step + 1)
+        value, terms = trial.steps._loss(optimiser, next(feeds[number]), step)
         names = map(loss_metric, optimiser.stage.losses)
         trial.curves |= {(step + 1, name): term for name, term in zip(names, terms, strict=True)}
         return value

@@ -105,9 +105,9 @@ def rewrapped(batch: TextBatch, old: Template, new: Template, pad_id: int) -> Te
     pieces = batch.attention_mask.sum(dim=1, keepdim=True) - len(old)
     host_mask = None
     if batch.room is None:
-        lengths = batch.mask_on_host.sum(dim=1, keepdim=True) + changed
+        lengths = batch.mask_on_host.numpy().sum(axis=1, keepdims=True) + changed
         width = int(lengths.max())
-        host_mask = (torch.arange(width) < lengths).long()
+        host_mask = (torch.arange(width) < torch.from_numpy(lengths)).long()
     else:
         width = batch.input_ids.shape[1] + changed
     positions = torch.arange(width, device=device).expand(len(pieces), -1)

@@ -51,7 +51,8 @@ class Graphs:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        # A stream cannot be captured while the default one waits for it, so all steps have this.
+        # The default stream cannot be captured, and a gradient must come on the stream on which the
+        # first one came, so all steps have this one.
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
 
