@@ -46,7 +46,7 @@ def compare(
             "--suite",
             help="The suite whose scores are compared. Default: that of the rows; for models "
             "outside of the store, sts. These need sts, graded (the pairs that come with harness), "
-            "or a table of scored pairs, such as pairs.csv.",
+            "a table of scored pairs, such as pairs.csv, or a folder with queries and documents.",
         ),
     ] = None,
     pooling: PoolingOption = None,
@@ -55,7 +55,8 @@ def compare(
 ) -> None:
     """Say which of two systems is better, by how much, and how sure that is.
 
-    The difference has an interval and a p-value over seeds, over test pairs, and over both.
+    The difference has an interval and a p-value over seeds, over test pairs or queries, and over
+    both.
 
     Example: harness compare 1 4
     """
@@ -139,7 +140,7 @@ def _models(
     from harness.evaluation.kept import test_scores as scores_of
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called
-    from harness.report.comparison import System
+    from harness.report.comparison import System, items_named
     from harness.report.difference import Scored
     from harness.trials.lookup import named
 
@@ -170,6 +171,7 @@ def _models(
                     ((0, model.trial.seed),),
                     trained,
                     None if (draws := drawn.get(metric)) is None else draws[[at]],
+                    items_named(measured.card),
                 )
                 for metric, value in scores_of(measured, own).items()
             }
@@ -204,6 +206,6 @@ def _print(systems: "Sequence[System]", about: Sequence[str], console: Console) 
     if main.pairs:
         console.print(
             f"{first.card.units}; p: two-sided, for no difference; {RESAMPLES} resamples of the "
-            f"test pairs, the same for all models.",
+            f"test {main.items}, the same for all models.",
             soft_wrap=True,
         )

@@ -92,7 +92,7 @@ def eval_(
     """Measure a model with one or more suites, and store the scores.
 
     A suite whose scores are in the store is not measured again, unless the cosines of its test
-    pairs, which `harness compare` needs, are not kept there.
+    pairs or the figures of its queries, which `harness compare` needs, are not kept there.
 
     Example: harness eval sentence-transformers/all-MiniLM-L6-v2 --suite sts,transfer-senteval
     """
@@ -127,12 +127,12 @@ def eval_(
 
 
 def _pairs_are_kept(model: "MeasuredModel", suite: "Suite", store: "Store") -> bool:
-    """Whether the cosines of the test pairs are there, where the suite has scored pairs."""
-    from harness.evaluation.sts import correlations
+    """Whether it is there what the suite keeps of its test pairs or queries."""
+    from harness.evaluation.kept import items_of
     from harness.trials.trial import key
 
     kept = store.kept_pairs(key(model.trial), suite.name)
-    return suite.score is not correlations or kept.is_file()
+    return items_of(suite) is None or kept.is_file()
 
 
 def _names(text: str) -> list[str]:

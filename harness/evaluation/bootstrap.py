@@ -1,4 +1,4 @@
-"""The uncertainty of a Spearman correlation: a bootstrap over sentence pairs.
+"""The uncertainty of a score: a bootstrap over sentence pairs, or over queries.
 
 A resample is written as the counts of how often each pair is drawn. The average ranks inside it
 follow from cumulative sums of these counts in the order of the values. So the values are sorted
@@ -31,8 +31,11 @@ def uncertainty(
     Raises TrialFailure where no correlation is defined.
     """
     values = replicates([cosines], gold, seed=seed, resamples=resamples)[0]
-    if np.isnan(values).any():
-        return None
+    return None if np.isnan(values).any() else spread(values)
+
+
+def spread(values: np.ndarray) -> Uncertainty:
+    """The standard error and interval of a score, from its values in resamples, (resamples,)."""
     outside = (100 - LEVEL) / 2
     low, high = np.percentile(values, [outside, 100 - outside]).tolist()
     return Uncertainty(float(values.std(ddof=1)), low, high)
@@ -66,6 +69,17 @@ def replicates(
     return np.concatenate(
         [_correlations(counts, ranks) for counts in _resamples(len(gold), seed, resamples)], axis=1
     )
+
+
+def mean_replicates(values: np.ndarray, *, seed: int = 0, resamples: int = RESAMPLES) -> np.ndarray:
+    """The mean x100 of each row in every resample of the columns, (rows, resamples).
+
+    values: (rows, queries). All rows see the same resamples.
+    """
+    size = values.shape[1]
+    sums = [values @ counts.T for counts in _resamples(size, seed, resamples)]
+    means: np.ndarray = 100 / size * np.concatenate(sums, axis=1)
+    return means
 
 
 def on_all_pairs(cosines: np.ndarray, gold: np.ndarray) -> float:

@@ -17,6 +17,8 @@ from harness.evaluation.scores import Origin
 
 STS_AVERAGE = "avg"
 """The name of the mean over the seven STS tasks, which is computed within each trial"""
+NDCG = "ndcg@10"
+"""The figure of a user's retrieval by which it selects"""
 STSB_DEV = "stsb-dev"
 TRANSFER_DEV = "transfer-senteval-dev"
 

@@ -28,12 +28,13 @@ from harness.data.rows import (
     spelt,
 )
 from harness.errors import UserError, explained, suggest
-from harness.evaluation.catalogue import CARDS, SuiteCard
-from harness.evaluation.scores import Scores
+from harness.evaluation.bootstrap import mean_replicates, spread
+from harness.evaluation.catalogue import CARDS, NDCG, SuiteCard
+from harness.evaluation.scores import Queries, Scores
 from harness.evaluation.search import nearest
 from harness.evaluation.sts import DEV_NAMES, SPLIT_COLUMN, TEST_NAMES
 from harness.evaluation.suites import Suite
-from harness.files import content_digest, digest
+from harness.files import content_digest, digest, digest_of
 from harness.inputs import is_folder, regular_file
 from harness.relocation import here
 
@@ -41,7 +42,7 @@ DEPTH = 1000
 """Nearest documents of a query that are looked at"""
 CUTOFFS = (1, 5, 10, 100)
 """Numbers of nearest documents whose recall is reported"""
-NDCG, MRR = "ndcg@10", "mrr"
+MRR = "mrr"
 _GAINS = 10
 """Nearest documents that count in NDCG"""
 _PARTS = {
@@ -71,6 +72,16 @@ class Judged:
     def texts(self) -> list[str]:
         """All queries, then all documents."""
         return [*self.queries, *self.documents]
+
+    @functools.cached_property
+    def numbers(self) -> np.ndarray:
+        """A number of each query, the same for the same query, judgements and documents: int64."""
+        documents = digest("\0".join(self.documents))
+        named = (
+            digest_of([documents, query, sorted(gains.items())])
+            for query, gains in zip(self.queries, self.gains, strict=True)
+        )
+        return np.asarray([int(name[:15], 16) for name in named], np.int64)
 
 
 def judged_suite(name: str) -> Suite:
@@ -240,13 +251,22 @@ def figures(dev: str, task: str, judged: Judged, vectors: np.ndarray) -> Scores:
     """The scores of a task x100: means over the queries that have a relevant document.
 
     dev: the name of the dev task, whose only figure is NDCG@10. vectors: those of `judged.texts`.
-    Details are the numbers of queries and documents.
+    Details are the numbers of queries and documents. A single query has no uncertainty.
     """
-    values = ranked(judged, vectors).mean(axis=0) * 100
-    scores = dict(zip((NDCG, MRR, *(f"recall@{k}" for k in CUTOFFS)), values.tolist(), strict=True))
+    found = ranked(judged, vectors)
+    # An order of their own, so that the order of a file does not change a resample.
+    order = np.argsort(judged.numbers, kind="stable")
+    names = (dev,) if task == dev else (NDCG, MRR, *(f"recall@{k}" for k in CUTOFFS))
+    values = found[order, : len(names)].T
+    scores = dict(zip(names, (100 * found.mean(axis=0)).tolist(), strict=False))
     sizes = {"queries": len(judged.queries), "documents": len(judged.documents)}
     details = {f"{task}/{name}": float(size) for name, size in sizes.items()}
-    return Scores({dev: scores[NDCG]} if task == dev else scores, details)
+    drawn = mean_replicates(values) if len(order) > 1 else ()
+    spreads = {name: spread(each) for name, each in zip(names, drawn, strict=False)}
+    pairs = {
+        name: Queries(each, judged.numbers[order]) for name, each in zip(names, values, strict=True)
+    }
+    return Scores(scores, details, spreads, dict(pairs))
 
 
 def selecting(judged: Judged, vectors: np.ndarray) -> float:

@@ -1,5 +1,7 @@
 """Embeddings and cosines of test pairs that are kept on disk, and the comparison of models by them.
 
+Of a user's retrieval, the figures of each query stand in the place of the cosines.
+
 Embeddings are kept for later evaluations in pairs of files: `NAME.npy`, (sentences, hidden)
 float32, is read by memory map, and `NAME.parquet` has the texts of these sentences in the same
 order. Their manifest `NAME.json` is written last, so a pair counts only when it is there. Files
@@ -11,6 +13,7 @@ import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -19,15 +22,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.errors import TrialFailure, UserError
-from harness.evaluation.bootstrap import RESAMPLES, replicates
+from harness.evaluation.bootstrap import RESAMPLES, mean_replicates, on_all_pairs, replicates
 from harness.evaluation.correlation import correlation, pair_cosines
-from harness.evaluation.scores import Scores
+from harness.evaluation.judged import figures
+from harness.evaluation.scores import Queries, Scores
 from harness.evaluation.sts import correlations
 from harness.evaluation.suites import Embed, Embeddings, Suite, SuiteCard
 from harness.files import written_whole
 from harness.manifests import damage, seal
 
 _logger = logging.getLogger(__name__)
+_OF_PAIRS, _OF_QUERIES = ("cosine", "gold"), ("figure", "query")
+"""The columns of a file of test pairs, and of one of queries, behind `test`"""
 _PAIR = (".npy", ".parquet")
 """The endings of the files of a pair"""
 
@@ -111,17 +117,36 @@ def _remove(manifest: Path) -> None:
             manifest.with_suffix(end).unlink()
 
 
-ScoredPairs = Mapping[str, np.ndarray]
-"""Test -> (2, pairs) float64: the cosine of each pair, and its gold score"""
+ScoredPairs = Mapping[str, np.ndarray | Queries]
+"""Test -> (2, pairs) float64: the cosine of each pair, and its gold score.
+
+Or a metric of a retrieval -> the figure of each query."""
+PAIRS, QUERIES = "pairs", "queries"
+"""The items of a test, as sentences name them"""
+
+
+def items_of(suite: Suite) -> str | None:
+    """The items of which a suite keeps how a model does on each; None: it keeps none."""
+    if suite.score is correlations:
+        return PAIRS
+    return QUERIES if isinstance(suite.score, partial) and suite.score.func is figures else None
+
+
+def score_of(each: np.ndarray | Queries) -> float:
+    """The score of what is kept of a test. Raises TrialFailure where there is no correlation."""
+    if isinstance(each, Queries):
+        return 100 * float(each.figures.mean())
+    return on_all_pairs(*each)
 
 
 def keep_pairs(pairs: ScoredPairs, path: Path) -> None:
     """Write the pairs whole or not at all; a full disk is logged, since the scores are right."""
     if not pairs:
         return
-    tests = [task for task, each in pairs.items() for _ in range(each.shape[1])]
-    cosines, gold = np.concatenate(list(pairs.values()), axis=1)
-    table = pa.table({"test": tests, "cosine": cosines, "gold": gold})
+    names = _OF_QUERIES if isinstance(next(iter(pairs.values())), Queries) else _OF_PAIRS
+    tests = [task for task, each in pairs.items() for _ in each[0]]
+    columns = (np.concatenate(parts) for parts in zip(*pairs.values(), strict=True))
+    table = pa.table({"test": tests, **dict(zip(names, columns, strict=True))})
     try:
         with written_whole(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
@@ -134,37 +159,47 @@ def kept_pairs(path: Path) -> ScoredPairs:
     if not path.is_file():
         return {}
     try:
-        table = pq.read_table(path, columns=["test", "cosine", "gold"])
+        of_queries = _OF_QUERIES[0] in pq.read_schema(path).names
+        names = _OF_QUERIES if of_queries else _OF_PAIRS
+        table = pq.read_table(path, columns=["test", *names])
         tests = np.asarray(table["test"].to_pylist(), str)
-        numbers = np.stack([table[name].to_numpy() for name in ("cosine", "gold")]).astype(float)
+        first, second = (table[name].to_numpy() for name in names)
+        first = first.astype(float)
+        second = second.astype(np.int64 if of_queries else float)
     except (OSError, ValueError, pa.ArrowException) as error:
         _logger.warning("%s cannot be read (%s); its pairs are not compared", path, error)
         return {}
-    if not np.isfinite(numbers).all():
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
         _logger.warning("%s has values that are no numbers; its pairs are not compared", path)
         return {}
-    return {str(test): numbers[:, tests == test] for test in dict.fromkeys(tests.tolist())}
+    rows = {str(test): tests == test for test in dict.fromkeys(tests.tolist())}
+    if of_queries:
+        return {test: Queries(first[own], second[own]) for test, own in rows.items()}
+    return {test: np.stack([first[own], second[own]]) for test, own in rows.items()}
 
 
 def check_pairs(suite: Suite) -> None:
-    """Raises UserError for a suite whose score is not the correlation of cosines with gold."""
-    if suite.score is not correlations:
+    """Raises UserError for a suite that keeps nothing of its items."""
+    if items_of(suite) is None:
         raise UserError(
             f'suite "{suite.name}" has no sentence pairs to resample; models are compared on sts, '
-            f"graded or a table of scored pairs"
+            f"graded, a table of scored pairs, or a folder with queries and documents"
         )
     for task in suite.tests:
         suite.load(task)
 
 
 def scored_pairs(suite: Suite, embed: Embed) -> ScoredPairs:
-    """The cosines of a model on the test pairs of a suite, with the gold scores.
+    """The cosines of a model on the test pairs of a suite, or its figures of each query.
 
     Raises TrialFailure where an embedding is not finite.
     """
     tests = {task: suite.load(task) for task in suite.tests}
     # All tests at once, so that a sentence of several tests is embedded once.
     vectors = Embeddings(embed, chain.from_iterable(pairs.texts for pairs in tests.values()))
+    if items_of(suite) == QUERIES:
+        measured = (suite.measure(task, vectors).pairs for task in tests)
+        return {metric: each for found in measured for metric, each in found.items()}
     return {
         task: np.stack([pair_cosines(vectors(pairs.first), vectors(pairs.second)), pairs.gold])
         for task, pairs in tests.items()
@@ -172,11 +207,14 @@ def scored_pairs(suite: Suite, embed: Embed) -> ScoredPairs:
 
 
 def test_scores(suite: Suite, pairs: ScoredPairs) -> dict[str, float]:
-    """Spearman x100 of each test, and their average last.
+    """The score of each test, and their average last.
 
     Raises TrialFailure where a model has no correlation.
     """
-    found = {task: correlation(*each).spearman for task, each in pairs.items()}
+    found = {
+        task: score_of(each) if isinstance(each, Queries) else correlation(*each).spearman
+        for task, each in pairs.items()
+    }
     return found | suite.averaged(Scores(found)).metrics
 
 
@@ -198,12 +236,15 @@ def resampled_scores(
     return scores
 
 
-def _resampled(models: Sequence[np.ndarray | None], resamples: int) -> np.ndarray | None:
+def _resampled(models: Sequence[np.ndarray | Queries | None], resamples: int) -> np.ndarray | None:
     present = [model for model in models if model is not None]
     if len(present) < len(models) or not all(
         np.array_equal(model[1], present[0][1]) for model in present
     ):
         return None
+    if isinstance(present[0], Queries):
+        values = np.stack([model[0] for model in present])
+        return mean_replicates(values, resamples=resamples) if values.shape[1] > 1 else None
     # All models in the same resamples: what makes a pair easy for all of them cancels out.
     drawn = replicates([model[0] for model in present], present[0][1], resamples=resamples)
     return None if np.isnan(drawn).any() else drawn

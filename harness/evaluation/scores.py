@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np  # a wrong name of a paper is answered without it
@@ -19,6 +19,15 @@ class Uncertainty:
     """Upper end of the same interval"""
 
 
+class Queries(NamedTuple):
+    """A figure of each query of a test."""
+
+    figures: "np.ndarray"
+    """(queries,) float64, from 0 to 1; the score is their mean x100"""
+    numbers: "np.ndarray"
+    """(queries,) int64, in rising order: equal ones are the same query of the same documents"""
+
+
 @dataclass(frozen=True)
 class Scores:
     """Result of a scoring function for a task."""
@@ -29,8 +38,10 @@ class Scores:
     """Further figures, named `task/figure`"""
     uncertainty: dict[str, Uncertainty] = field(default_factory=dict)
     """Metric -> its uncertainty, where it is known"""
-    pairs: "dict[str, np.ndarray]" = field(default_factory=dict)
-    """Test of scored pairs -> (2, pairs): the cosine of each pair, and its gold score"""
+    pairs: "dict[str, np.ndarray | Queries]" = field(default_factory=dict)
+    """Test of scored pairs -> (2, pairs): the cosine of each pair, and its gold score.
+
+    Or a metric of a retrieval -> the figure of each query."""
 
     def __or__(self, other: "Scores") -> "Scores":
         return Scores(

@@ -7,9 +7,16 @@ from pathlib import Path
 import numpy as np
 
 from harness.errors import UserError, suggest
-from harness.evaluation.bootstrap import RESAMPLES, on_all_pairs
-from harness.evaluation.catalogue import CARDS, DISPLAY, SuiteCard
-from harness.evaluation.kept import ScoredPairs, kept_pairs, resampled_scores
+from harness.evaluation.bootstrap import RESAMPLES
+from harness.evaluation.catalogue import CARDS, DISPLAY, NDCG, SuiteCard
+from harness.evaluation.kept import (
+    PAIRS,
+    QUERIES,
+    ScoredPairs,
+    kept_pairs,
+    resampled_scores,
+    score_of,
+)
 from harness.report.difference import (
     Difference,
     Scored,
@@ -150,6 +157,11 @@ class Compared:
         return decimals if decimals is not None else 4 if small else 2
 
     @property
+    def items(self) -> str:
+        """The items of the test: pairs or queries."""
+        return self.first.scored[self.metric].items
+
+    @property
     def is_settled(self) -> bool:
         """Whether the difference is more than chance explains."""
         return self.headline is not None and self.headline.p_value <= SIGNIFICANT
@@ -160,7 +172,7 @@ class Compared:
         seeds, pairs = self.seeds, self.pairs
         return [
             f"over seeds: {self._shown(seeds) if seeds else self._why_no_seeds()}",
-            f"over test pairs: {self._shown(pairs) if pairs else self._why_no_pairs()}",
+            f"over test {self.items}: {self._shown(pairs) if pairs else self._why_no_pairs()}",
             *([f"over both: {self._shown(both)}"] if both else []),
         ]
 
@@ -189,7 +201,8 @@ class Compared:
 
     def _moved(self) -> str:
         """The amounts by which other seeds and other test sentences would move the difference."""
-        named = (("seeds", self.seeds), ("test sentences", self.pairs))
+        items = "sentences" if self.items == PAIRS else self.items
+        named = (("seeds", self.seeds), (f"test {items}", self.pairs))
         reaches = [(noun, over.reach) for noun, over in named if over]
         if not reaches:
             return ""
@@ -243,20 +256,33 @@ class Compared:
             return f"not known: the suite {card.name} has no scored pairs"
         lacking = dict.fromkeys((*self.first.lacking, *self.second.lacking))
         if not lacking:
-            return "not known: the pairs are too few, or the systems were scored on other pairs"
+            return (
+                f"not known: the {self.items} are too few, or the systems were scored on other "
+                f"{self.items}"
+            )
         key = next(iter(lacking))[:10]
         more = f" and of {len(lacking) - 1} more trials" if len(lacking) > 1 else ""
         return (
-            f"not known: the test cosines of trial {key}{more} are not kept here; `harness eval "
-            f"{key} --suite {card.name}` keeps them"
+            f"not known: the test {'cosines' if self.items == PAIRS else self.items} of trial "
+            f"{key}{more} are not kept here; `harness eval {key} --suite {card.name}` keeps them"
         )
 
 
 def main_metric(first: System, second: System) -> str | None:
-    """The metric of the verdict: the average, or else the last one that both have; None: none."""
+    """The metric of the verdict: the average, NDCG@10, or the last one that both have.
+
+    None: they have none.
+    """
     shared = shared_metrics(first, second)
-    average = first.card.average
-    return average if average in shared else shared[-1] if shared else None
+    for name in (first.card.average, NDCG):
+        if name in shared:
+            return name
+    return shared[-1] if shared else None
+
+
+def items_named(card: SuiteCard) -> str:
+    """The items of the tests of a suite: pairs, or the queries of a user's retrieval."""
+    return QUERIES if NDCG in card.headings else PAIRS
 
 
 def shared_metrics(first: System, second: System) -> list[str]:
@@ -295,12 +321,13 @@ def _system(
     rows = [] if lacking else [with_pairs.index(key) for key in part.keys]
     draws, trained = part.draws, part.trials[0].trained
     tasks = [*part.tasks, *([part.card.average] if part.card.average else [])]
+    items = items_named(part.card)
     scored = {}
     for metric in tasks:
         if cell := part.test.get(metric):
             of_all = drawn.get(metric)
             resampled = of_all[rows] if rows and of_all is not None else None
-            scored[metric] = Scored(cell.values, draws, trained, resampled)
+            scored[metric] = Scored(cell.values, draws, trained, resampled, items)
     return System(name, part.card, scored, lacking)
 
 
@@ -309,6 +336,6 @@ def _kept(part: Group, at: int, path: Path) -> ScoredPairs:
     pairs = kept_pairs(path)
     stored = part.trials[at].suites[str(part.suite)].test
     for task, each in pairs.items():
-        if task not in stored or not abs(on_all_pairs(*each) - stored[task]) <= NEAR:
+        if task not in stored or not abs(score_of(each) - stored[task]) <= NEAR:
             return {}
     return pairs

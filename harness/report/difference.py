@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.evaluation.catalogue import CARDS
-from harness.evaluation.kept import kept_pairs, resampled_scores
+from harness.evaluation.catalogue import CARDS, SuiteCard
+from harness.evaluation.kept import PAIRS, kept_pairs, resampled_scores
 from harness.report.significance import LEVEL, quantile, two_sided
 from harness.trials.store_folders import StoreFolders
 
@@ -38,6 +38,8 @@ class Scored:
     """Whether the seed matters; else the system is a constant"""
     resampled: np.ndarray | None = None
     """(trials, resamples): their scores in resamples of the test pairs; None: they are not known"""
+    items: str = PAIRS
+    """The items that are drawn: pairs or queries"""
 
     @property
     def mean(self) -> float:
@@ -83,7 +85,7 @@ def over_pairs(first: Scored, second: Scored) -> Difference | None:
     if moved is None:
         return None
     several = len(first.values) > 1 or len(second.values) > 1
-    basis = f"bootstrap of the test pairs{', mean over the seeds' if several else ''}"
+    basis = f"bootstrap of the test {first.items}{', mean over the seeds' if several else ''}"
     return _of_draws(first.mean - second.mean, moved, basis)
 
 
@@ -100,7 +102,7 @@ def over_both(first: Scored, second: Scored) -> Difference | None:
         freedom = (freedom + 2 * n - 2) / 2
     shared, whole = moved * _shared_part(first, second, moved), DRAWS * len(moved)
     seeds = error * np.random.default_rng(0).standard_t(freedom, whole)
-    basis = "hierarchical bootstrap over seeds and test pairs"
+    basis = f"hierarchical bootstrap over seeds and test {first.items}"
     return _of_draws(first.mean - second.mean, np.tile(shared, DRAWS) + seeds, basis)
 
 
@@ -204,10 +206,8 @@ def paired_p_value(
 ) -> float:
     """The p-value for no difference between two trials of a store in a metric of a suite.
 
-    scores: the key and the score of each. NaN where the cosines of one are not kept.
+    scores: the key and the score of each. NaN where the cosines or queries of one are not kept.
     """
-    if suite not in CARDS:
-        return math.nan
     kept = [StoreFolders(store).kept_pairs(key, suite) for key, _ in scores]
     if not all(file.is_file() for file in kept):
         return math.nan
@@ -225,4 +225,4 @@ def paired_p_value(
 @lru_cache(16)
 def _drawn(suite: str, first: Path, second: Path) -> dict[str, np.ndarray | None]:
     pairs = [kept_pairs(first), kept_pairs(second)]
-    return resampled_scores(CARDS[suite], pairs) if all(pairs) else {}
+    return resampled_scores(CARDS.get(suite, SuiteCard(suite)), pairs) if all(pairs) else {}

@@ -50,7 +50,7 @@ class Trained(NamedTuple):
     """The search that trains a model for others, and the trial that does so."""
 
     search: Search
-    trials: list[Trial]
+    trial: Trial
 
 
 Training = asyncio.Future[Trained | None]
@@ -235,8 +235,8 @@ class Sweep:
                 if (trained := await chosen) is None:
                     self._undecided.append(search.label)
                     return
-                await self._all("", *trained)
-                trials[name] = trained.trials[0]
+                await self._all("", trained.search, [trained.trial])
+                trials[name] = trained.trial
             await self._search(search.on_models_of(trials), training, trains=trains)
         finally:
             if not training.done():
@@ -262,7 +262,7 @@ class Sweep:
         finals = search.trials([values], "final")[: 1 if trains else None]
         if not trains:
             self._finals |= _by_key(finals).keys()
-        training.set_result(Trained(search, [search.training_trial(values)]))
+        training.set_result(Trained(search, search.training_trial(values)))
         await self._all("final seeds", search, finals)
 
     async def _rounds(self, search: Search) -> Scored:

@@ -8,13 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import pytrec_eval
+import scipy.stats
 
 from harness.errors import TrialFailure, UserError
 from harness.evaluation import search
-from harness.evaluation.catalogue import card
+from harness.evaluation.catalogue import SuiteCard, card
 from harness.evaluation.judged import ranked
+from harness.evaluation.kept import keep_pairs, kept_pairs, resampled_scores, score_of
+from harness.evaluation.scores import Queries
 from harness.evaluation.search import nearest
 from harness.evaluation.suites import check_name, choosing, suite
+from harness.report.difference import Scored, over_pairs
 from harness.sweeps.spaces.space import load_space
 from harness.sweeps.workers.files import file_list
 from harness.trials.store import Store
@@ -130,6 +134,80 @@ def test_figures_by_a_plain_loop(judged: tuple[Path, dict[str, dict[str, int]]])
     scores = suite(str(path)).score_test(embed).metrics
     for name, total in zip(("ndcg@10", "mrr", "recall@5"), sums, strict=True):
         assert scores[name] == pytest.approx(100 * total / len(table))
+
+
+def test_the_interval_is_a_bootstrap_over_queries(
+    judged: tuple[Path, dict[str, dict[str, int]]],
+) -> None:
+    """Against scipy's, which draws other resamples."""
+    found = suite(str(judged[0]))
+    values = ranked(found.load("faq"), embed(found.texts("faq")))
+    scores = found.score_test(embed)
+    assert scores.uncertainty.keys() == scores.metrics.keys()
+    for at, metric in enumerate(scores.metrics):
+        drawn = scipy.stats.bootstrap(
+            (100 * values[:, at],), np.mean, n_resamples=4000, method="percentile", rng=1
+        )
+        spread = scores.uncertainty[metric]
+        assert spread.standard_error == pytest.approx(drawn.standard_error, rel=0.08, abs=1e-9)
+        ends = (spread.low, spread.high)
+        assert ends == pytest.approx(tuple(drawn.confidence_interval), abs=2.5), metric
+
+
+def test_the_figures_of_each_query_are_kept(
+    judged: tuple[Path, dict[str, dict[str, int]]], tmp_path: Path
+) -> None:
+    """Whatever the order of the queries, in an order of their own, and the same from the file."""
+    path, table = judged
+    found = suite(str(path))
+    kept = found.score_test(embed).pairs
+    values = ranked(found.load("faq"), embed(found.texts("faq")))
+    assert sorted(kept["ndcg@10"].figures.tolist()) == sorted(values[:, 0].tolist())
+    numbers = kept["mrr"].numbers
+    assert len(set(numbers.tolist())) == len(table)
+    assert (np.diff(numbers) > 0).all()
+    keep_pairs(kept, tmp_path / "kept.parquet")
+    for metric, each in kept_pairs(tmp_path / "kept.parquet").items():
+        assert score_of(each) == pytest.approx(found.score_test(embed).metrics[metric])
+        assert np.array_equal(each[0], kept[metric].figures)
+        assert np.array_equal(each[1], kept[metric].numbers)
+    lines = (path / "qrels/test.tsv").read_text().splitlines()
+    (path / "qrels/test.tsv").write_text("\n".join([lines[0], *reversed(lines[1:])]))
+    again = suite(str(path)).score_test(embed)
+    assert np.array_equal(again.pairs["mrr"].figures, kept["mrr"].figures)
+    assert again.uncertainty["mrr"] == found.score_test(embed).uncertainty["mrr"]
+    (path / "qrels/test.tsv").write_text("\n".join([lines[0], *lines[2:]]))
+    other = suite(str(path)).score_test(embed).pairs["mrr"].numbers
+    assert len(set(numbers.tolist()) - set(other.tolist())) == 1, "one query was judged otherwise"
+
+
+def test_systems_are_compared_in_the_same_resamples_of_queries() -> None:
+    """Against a plain loop, and against the paired bootstrap of scipy."""
+    draw = np.random.default_rng(5)
+    hard = draw.random(40)
+    one, two = hard * 0.9, np.clip(hard + 0.02 * draw.standard_normal(40), 0, 1)
+    models = [{"ndcg@10": Queries(each, np.arange(40))} for each in (one, two)]
+    drawn = resampled_scores(SuiteCard("faq"), models)["ndcg@10"]
+    assert drawn is not None
+    rows = np.random.default_rng(0).integers(0, 40, (1000, 40))
+    for at in (0, 1, 999):
+        for system, values in enumerate((one, two)):
+            mean = 100 * math.fsum(float(values[row]) for row in rows[at]) / 40
+            assert drawn[system, at] == pytest.approx(mean)
+    difference = scipy.stats.bootstrap(
+        (one, two), lambda a, b, axis: 100 * (a - b).mean(axis=axis), paired=True,
+        n_resamples=4000, method="percentile", rng=2,
+    )  # fmt: skip
+    ours = over_pairs(*(
+        Scored((100 * float(each.mean()),), ((0, 0),), False, drawn[[at]], "queries")
+        for at, each in enumerate((one, two))
+    ))  # fmt: skip
+    assert ours is not None
+    assert (ours.low, ours.high) == pytest.approx(tuple(difference.confidence_interval), abs=0.3)
+    assert ours.p_value < 0.01
+    assert ours.basis == "bootstrap of the test queries"
+    other = [models[0], {"ndcg@10": Queries(two, np.arange(1, 41))}]
+    assert resampled_scores(SuiteCard("faq"), other) == {"ndcg@10": None}, "other queries"
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -175,10 +175,11 @@ CHAIN = """\
 
 
 def test_the_teacher_of_a_trainer_is_trained_before_it(found: Found) -> None:
-    pooling = found(TEACHERS + CHAIN)[-1]
-    names = [each.name for each in implied([pooling])]
-    assert names == ["simcse", "mixcse", "rankcse"]
-    assert pooling.label == "pooling unsup tiny-bert trained by rankcse"
+    for methods in ((), ("pooling",), ("rankcse", "pooling")):
+        pooling = found(TEACHERS + CHAIN, methods=methods)[-1]
+        names = [each.name for each in implied([pooling])]
+        assert names == ["simcse", "mixcse", "rankcse"]
+        assert pooling.label == "pooling unsup tiny-bert trained by rankcse"
 
 
 @pytest.mark.parametrize(

@@ -87,18 +87,14 @@ def encoders_of(
 
 
 def trainers_of(
-    name: str,
-    locators: Mapping[str, str],
-    space: Space,
-    document: Document,
-    users: tuple[str, ...] = (),
+    name: str, locators: Mapping[str, str], space: Space, document: Document
 ) -> dict[str, str]:
     """The methods that train a model for the method `name`: method -> where to load it from.
 
-    locators: the same for the methods of the sweep. users: the methods for which `name` itself
-    trains one. Raises UserError with the line of the model.
+    Those that train a model for them are among them. locators: the same for the methods of the
+    sweep. Raises UserError with the line of the model.
     """
-    part, trainers = space.methods.get(name) or MethodSpace(), dict[str, str]()
+    part, trainers = space.methods[name] or MethodSpace(), dict[str, str]()
     where: Location = ("methods", name, "encoders") if part.encoders else ("encoders",)
     for number, encoder in enumerate(part.encoders or space.encoders):
         if isinstance(encoder, TrainedEncoder):
@@ -107,33 +103,34 @@ def trainers_of(
             for setting in part.setting or space.setting:
                 whole = encoder.model_copy(update={"setting": encoder.setting or setting})
                 _check_trained(whole, (*where, number), trainers[method], space, document)
-    return trainers | _trainers_of_models(name, part, locators, space, document, users)
+            # It starts from a pretrained encoder, and may have teachers that others train.
+            trainers |= _trainers_of_models(method, locators, space, document, ())
+    return trainers | _trainers_of_models(name, locators, space, document, ())
 
 
 def _trainers_of_models(
     name: str,
-    part: MethodSpace,
     locators: Mapping[str, str],
     space: Space,
     document: Document,
     users: tuple[str, ...],
 ) -> dict[str, str]:
-    """Those that train the further models of a method, and those that train one for them."""
-    trainers: dict[str, str] = {}
+    """Those that train the further models of a method, and those that train one for them.
+
+    users: the methods for which `name` itself trains one.
+    """
+    part, trainers = space.methods.get(name) or MethodSpace(), dict[str, str]()
     layers: dict[Location, SetValues] = {("methods", name, "set"): part.set}
     for variant, own in (part.variants or {}).items():
         layers["methods", name, "variants", variant] = own.values
+    base = pretrained((part.encoders or space.encoders)[0])
     for where, layer in layers.items():
         for hyperparameter, model in trained_models(layer).items():
             method, place = model.trained_by, (*where, hyperparameter)
+            of_trainer = (*place, "trained_by")
             if method in (name, *users):
-                raise document.error(
-                    (*place, "trained_by"), f"{name} cannot begin before {method} has ended"
-                )
-            trainers[method] = locators.get(method) or located(
-                method, document, (*place, "trained_by")
-            )
-            base = pretrained((part.encoders or space.encoders)[0])
+                raise document.error(of_trainer, f"{name} cannot begin before {method} has ended")
+            trainers[method] = locators.get(method) or located(method, document, of_trainer)
             for setting in part.setting or space.setting:
                 _check_model(hyperparameter, name, setting, base, locators, document, place)
                 whole = TrainedEncoder(
@@ -142,7 +139,7 @@ def _trainers_of_models(
                     setting=model.setting or setting,
                 )
                 _check_trained(whole, place, trainers[method], space, document)
-            trainers |= trainers_of(method, locators, space, document, (*users, name))
+            trainers |= _trainers_of_models(method, locators, space, document, (*users, name))
     return trainers
 
 

@@ -114,6 +114,8 @@ class Search:
 
         Raises NotHere when a file that a key needs is not on this machine.
         """
+        if not trials:
+            return self
         models = {
             name: trained_name(parts_of(str(self.fixed[name]))[0], key(trial, download=download))
             for name, trial in trials.items()

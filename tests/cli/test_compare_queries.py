@@ -1,0 +1,84 @@
+"""`harness compare` on a folder with queries and documents: a bootstrap over its queries."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.evaluation.kept import kept_pairs
+from harness.trials.store import Store
+
+pytestmark = pytest.mark.slow
+
+THINGS = ("door", "key", "table", "window", "garden", "fish", "dog", "cat", "house", "street")
+
+
+@pytest.fixture
+def faq(tmp_path: Path) -> Path:
+    """A folder with ten queries of the test."""
+    folder = tmp_path / "faq"
+    folder.mkdir()
+    files = {
+        "queries": ["id,text", *(f"{n},where is the {n}?" for n in THINGS)],
+        "documents": [
+            "id,text",
+            *(f"{n},a {n} is over there" for n in THINGS),
+            *(f"{n}2,there was no {n} for anybody" for n in THINGS),
+        ],
+        "relevant": ["query,document,score", *(f"{n},{n},2\n{n},{n}2,1" for n in THINGS)],
+    }
+    for name, lines in files.items():
+        (folder / f"{name}.csv").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+def test_two_evaluated_models_are_compared_over_queries(
+    harness: Any, faq: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    for pooling in ("cls", "mean"):
+        words = ("tiny-bert", "--pooling", pooling, "--suite", faq, "--store", store)
+        answer = harness("eval", *words)
+        assert answer.code == 0, answer.err
+    # The interval of one model, behind its score.
+    [line] = [each.split() for each in answer.out.splitlines() if each.split()[:1] == ["ndcg@10"]]
+    assert float(line[3]) <= float(line[1]) <= float(line[5])
+    records = Store(store).read().records()
+    assert all(record.uncertainty.keys() == record.test.keys() for record in records)
+    shown = harness("compare", 1, 2, "--store", store)
+    assert shown.code == 0, shown.err
+    scores = {str(each.configuration["pooling"]): each.test["ndcg@10"] for each in records}
+    difference = scores["cls"] - scores["mean"]
+    assert f"over test queries: {difference:+.2f}, 95 % from " in shown.out
+    assert "(bootstrap of the test queries)" in shown.out
+    assert "1000 resamples of the test queries, the same for all models." in shown.out
+    verdict = shown.out.strip().splitlines()[-3:]
+    assert any("on NDCG@10" in line for line in verdict)
+    assert "pairs" not in shown.out
+    # The same from the models alone, which nobody has evaluated.
+    asked = harness(
+        "compare", "tiny-bert", "tiny-bert", "--suite", faq, "--store", tmp_path / "none"
+    )
+    assert asked.code == 0, asked.err
+    assert "have the same score on NDCG@10" in asked.out
+
+
+def test_what_is_not_kept_is_measured_again(harness: Any, faq: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    words = ("eval", "tiny-bert", "--pooling", "mean", "--suite", faq, "--store", store)
+    assert harness(*words).code == 0
+    [record] = Store(store).read().records()
+    kept = Store(store).kept_pairs(str(record.evaluates), "faq")
+    before = kept_pairs(kept)
+    kept.unlink()
+    assert "in the store" not in harness(*words).out
+    assert kept_pairs(kept).keys() == before.keys() == record.test.keys()
+    assert "in the store" in harness(*words).out
+
+
+def test_a_suite_without_items_is_refused_in_one_sentence(harness: Any, tmp_path: Path) -> None:
+    answer = harness(
+        "compare", "tiny-bert", "tiny-bert", "--suite", "geometry", "--store", tmp_path / "none"
+    )
+    assert answer.code == 2
+    assert "or a folder with queries and documents" in answer.err
