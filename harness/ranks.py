@@ -29,8 +29,8 @@ FILE_ADDRESS = "file://"
 RANK_SECONDS = 3600
 """Seconds that a rank waits for the others; one that has died is noticed long before.
 
-They compute the same steps and evaluations. What one alone may have to make before it joins in, such
-as the vectors of a frozen encoder for a whole corpus, takes minutes."""
+They compute the same steps and evaluations. What one alone may have to make before it joins in,
+such as the vectors of a frozen encoder for a whole corpus, takes minutes."""
 
 _LOST = ("connection closed by peer", "connection reset", "gloo", "nccl")
 _WAITED = ("timed out", "wait timeout")
