@@ -55,21 +55,22 @@ def rank_number() -> int:
 def joined(number: int, count: int, address: str) -> Iterator[None]:
     """In the block, this process is rank `number` of `count`.
 
-    `address`: where the ranks find one another, as `tcp://host:port` or `file:///path`, whose
-    path is taken literally. Tensors on GPUs go through NCCL, and all others through gloo.
+    `address`: where the ranks find one another, as `tcp://host:port`, where a `TCPStore` listens,
+    or `file:///path`, whose path is taken literally. Tensors on GPUs go through NCCL, and all others through gloo.
     Afterwards the process computes as before, whatever an engine has changed in torch.
     """
     linear = functional.linear
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     wait = timedelta(seconds=RANK_SECONDS)
-    meeting: dict[str, Any] = {"init_method": address}
     if address.startswith(FILE_ADDRESS):
         # torch would read the path as a part of a URL, in which it ends at "#" and "?".
         path = address.removeprefix(FILE_ADDRESS)
-        store = dist.FileStore(path, count)  # type: ignore[attr-defined]
+        store: dist.Store = dist.FileStore(path, count)  # type: ignore[attr-defined]
         store.set_timeout(wait)
-        meeting = {"store": store}
-    dist.init_process_group(backend, **meeting, rank=number, world_size=count, timeout=wait)
+    else:  # whoever starts the ranks listens there already
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        store = dist.TCPStore(host, int(port), is_master=False, timeout=wait)
+    dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=wait)
     try:
         yield
     finally:

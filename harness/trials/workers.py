@@ -92,8 +92,7 @@ def together(trial: Trial, launch: Launch | None = None) -> Iterator[None]:
                 yield
         except RuntimeError as error:
             if is_lost(error):
-                why = others.reason() or f"another worker is lost ({error})"
-                raise WorkerLost(f"{why}; another attempt goes on from the checkpoint") from error
+                raise WorkerLost(others.reason() or f"another one is lost ({error})") from error
             raise
 
 
