@@ -21,6 +21,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import TCPStore
 from torch.nn import functional
 
 Given = TypeVar("Given")
@@ -56,8 +57,9 @@ def joined(number: int, count: int, address: str) -> Iterator[None]:
     """In the block, this process is rank `number` of `count`.
 
     `address`: where the ranks find one another, as `tcp://host:port`, where a `TCPStore` listens,
-    or `file:///path`, whose path is taken literally. Tensors on GPUs go through NCCL, and all others through gloo.
-    Afterwards the process computes as before, whatever an engine has changed in torch.
+    or `file:///path`, whose path is taken literally. Tensors on GPUs go through NCCL, and all
+    others through gloo. Afterwards the process computes as before, whatever an engine has changed
+    in torch.
     """
     linear = functional.linear
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -65,11 +67,11 @@ def joined(number: int, count: int, address: str) -> Iterator[None]:
     if address.startswith(FILE_ADDRESS):
         # torch would read the path as a part of a URL, in which it ends at "#" and "?".
         path = address.removeprefix(FILE_ADDRESS)
-        store: dist.Store = dist.FileStore(path, count)  # type: ignore[attr-defined]
+        store: Any = dist.FileStore(path, count)  # type: ignore[attr-defined]
         store.set_timeout(wait)
     else:  # whoever starts the ranks listens there already
         host, _, port = address.removeprefix("tcp://").rpartition(":")
-        store = dist.TCPStore(host, int(port), is_master=False, timeout=wait)
+        store = TCPStore(host, int(port), is_master=False, timeout=wait)
     dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=wait)
     try:
         yield

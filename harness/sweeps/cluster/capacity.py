@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
-from ray._raylet import GcsClient
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.autoscaler._private.util import format_readonly_node_type
 from ray.core.generated.autoscaler_pb2 import AutoscalingState, GetClusterStatusReply
 from ray.experimental.internal_kv import _internal_kv_get

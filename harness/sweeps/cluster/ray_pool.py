@@ -41,7 +41,7 @@ import ray
 from ray import tune
 from ray.tune.execution import class_cache
 
-from harness.errors import UserError, shortened
+from harness.errors import shortened
 from harness.sweeps.cluster.capacity import Bundle, Capacity, Demand, autoscales, fitting
 from harness.sweeps.cluster.dashboard import Dashboard, where_it_is
 from harness.sweeps.cluster.machine_check import check_machines
@@ -108,6 +108,7 @@ class RayPool:
         gpus = self.resources.gpus
         session, page = self._session.enter_context(
             ray_session(
+                self._say,
                 dashboard=self._show is not None,
                 shares_gpus=gpus == "auto" or 0 < (gpus or 0) < 1,
             )

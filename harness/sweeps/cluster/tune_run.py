@@ -19,6 +19,7 @@ from typing import Any
 import ray
 from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.trainable import wrap_function
@@ -62,8 +63,11 @@ class Running:
     """Since when the machines have no room for it, also if nothing else ran"""
 
 
-class Jobs(tune.Callback):  # type: ignore[misc]
-    """The jobs of a sweep that Tune does, or will ask for next; Tune says what becomes of them."""
+class Jobs(TrialProgressCallback):  # type: ignore[misc]
+    """The jobs of a sweep that Tune does, or will ask for next; Tune says what becomes of them.
+
+    It stands in the place of Tune's own reporter, which would keep every trial that has ended.
+    """
 
     def __init__(
         self,

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import ray
-import torch.distributed as dist
 from ray.util import get_current_placement_group, get_node_ip_address, placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from torch._C._distributed_c10d import TCPStore
 
 from harness.errors import WorkerLost
 from harness.sweeps.workers.files import receive
@@ -125,7 +125,6 @@ def _meeting() -> Iterator[str]:
             yield address
         return
     # It takes a free port and keeps it until the ranks have ended.
-    meeting = dist.TCPStore(
-        host := get_node_ip_address(), 0, is_master=True, wait_for_workers=False
-    )
+    host = get_node_ip_address()
+    meeting = TCPStore(host, 0, is_master=True, wait_for_workers=False)
     yield f"tcp://{host}:{meeting.port}"
