@@ -29,7 +29,7 @@ START_ATTEMPTS = 2
 """Number of starts of a local Ray that does not come up, which happens on a crowded machine"""
 START_SECONDS = 180.0
 """A local Ray takes 3 seconds to start, and half a minute on a crowded machine"""
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 120.0
 """Longest wait for a cluster at whose address nothing listens yet, as when both begin together"""
 JOIN_SECONDS = 60.0
 REACH_SECONDS = 10.0
