@@ -210,7 +210,7 @@ class Jobs(TrialProgressCallback):  # type: ignore[misc]
             if room >= wanted:  # others have the room now, such as longer trials
                 given.unplaced = None
                 if not self._begun:
-                    self._notice(f"{lacks}: others use the cluster; it begins when there is room.")
+                    self._notice(f"{lacks}: others use the machines, or workers begin slowly.")
                 continue
             given.unplaced = given.unplaced or now
             lacks += f", and all machines have room for {room} of them"
