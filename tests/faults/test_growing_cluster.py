@@ -28,9 +28,9 @@ set: {sentences: graded-sentences, max_steps: 5, batch_size: 8, precision: fp32}
 methods:
   slowly:
     ranges: {learning_rate: {low: 1.0e-3, high: 1.0e-1, log: true}}
-    sampler: {name: tpe, configurations: 10}
+    sampler: {name: tpe, configurations: 8}
 """
-TRIALS = 11
+TRIALS = 9
 HEAD = "f" * 51 + "00000"
 """The node that Ray's simulated machines take for the head"""
 COUNTED = """\
@@ -97,6 +97,7 @@ def test_a_cluster_grows_from_its_head_for_a_sampler(
         "RAY_enable_autoscaler_v2": "1",
         "RAY_CLOUD_INSTANCE_ID": HEAD,
         "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+        "RAY_raylet_start_wait_time_s": "300",  # on a crowded machine
     }
     head = {"RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD}
     address = free_address()
