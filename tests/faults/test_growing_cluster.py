@@ -97,7 +97,6 @@ def test_a_cluster_grows_from_its_head_for_a_sampler(
         "RAY_enable_autoscaler_v2": "1",
         "RAY_CLOUD_INSTANCE_ID": HEAD,
         "AUTOSCALER_UPDATE_INTERVAL_S": "1",
-        "RAY_raylet_start_wait_time_s": "300",  # on a crowded machine
     }
     head = {"RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD}
     address = free_address()

@@ -150,6 +150,8 @@ class Jobs(TrialProgressCallback):  # type: ignore[misc]
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """The worker of a job has died."""
         key = trial.config["key"]
+        if key not in self.running:
+            return
         job, running, why = self.running[key].job, self.store.running(key), death(trial.error_file)
         self.shares.ended(key, job.trial, {})
         ended = stopped(running, self.sweep)
