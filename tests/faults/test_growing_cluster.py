@@ -112,7 +112,7 @@ def test_a_cluster_grows_from_its_head_for_a_sampler(
     options = ("--num-cpus=0", f"--autoscaling-config={config}")
     with cluster(nodes | head, *options, address=address):
         refused, grown = sweep("5"), sweep("1")
-    assert refused.returncode == 1
+    assert refused.returncode == 2, refused.stdout + refused.stderr
     assert "no machine has 5 CPUs and 0 GPUs for one trial" in refused.stderr
     assert refused.stderr.endswith("the autoscaler has no kind of machine for it\n")
     assert grown.returncode == 0, grown.stdout + grown.stderr
