@@ -35,7 +35,7 @@ class TrialFailure(Exception):
 
 
 class WorkerLost(TrialFailure):
-    """One of the processes of a trial has ended; another attempt goes on from the checkpoint."""
+    """One of the processes of a trial has ended, and another attempt goes on."""
 
 
 class SweepStopped(Exception):

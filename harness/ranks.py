@@ -21,6 +21,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import TCPStore
 from torch.nn import functional
 
 Given = TypeVar("Given")
@@ -63,23 +64,17 @@ def rank_number() -> int:
 def joined(number: int, count: int, address: str) -> Iterator[None]:
     """In the block, this process is rank `number` of `count`.
 
-    `address`: where the ranks find one another, as `tcp://host:port` or `file:///path`, whose
-    path is taken literally. Tensors on GPUs go through NCCL, and all others through gloo. Raises
-    NotMet when the others do not come.
-    Afterwards the process computes as before, whatever an engine has changed in torch.
+    `address`: where the ranks find one another, as `tcp://host:port`, where a `TCPStore` listens,
+    or `file:///path`, whose path is taken literally. Tensors on GPUs go through NCCL, and all
+    others through gloo. Raises NotMet when the others do not come. Afterwards the process computes
+    as before, whatever an engine has changed in torch.
     """
     linear = functional.linear
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     wait = timedelta(seconds=RANK_SECONDS)
-    meeting: dict[str, Any] = {"init_method": address}
-    if address.startswith(FILE_ADDRESS):
-        # torch would read the path as a part of a URL, in which it ends at "#" and "?".
-        path = address.removeprefix(FILE_ADDRESS)
-        store = dist.FileStore(path, count)  # type: ignore[attr-defined]
-        store.set_timeout(wait)
-        meeting = {"store": store}
     try:
-        dist.init_process_group(backend, **meeting, rank=number, world_size=count, timeout=wait)
+        store = _meeting(address, count, wait)
+        dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=wait)
     except RuntimeError as error:
         raise NotMet(f"the workers did not find one another: {error}") from error
     try:
@@ -88,6 +83,18 @@ def joined(number: int, count: int, address: str) -> Iterator[None]:
         # ZeRO 3 puts a function in its place that rounds differently, and leaves it there.
         functional.linear = linear
         _forget_group()
+
+
+def _meeting(address: str, count: int, wait: timedelta) -> Any:
+    """What `count` ranks write to find one another."""
+    if not address.startswith(FILE_ADDRESS):  # whoever starts the ranks listens there already
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        return TCPStore(host, int(port), is_master=False, timeout=wait)
+    # torch would read the path as a part of a URL, in which it ends at "#" and "?".
+    path = address.removeprefix(FILE_ADDRESS)
+    store = dist.FileStore(path, count)  # type: ignore[attr-defined]
+    store.set_timeout(wait)
+    return store
 
 
 def _forget_group() -> None:

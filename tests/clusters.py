@@ -23,18 +23,25 @@ def start_node(environment: Mapping[str, str], *options: str, before: Sequence[s
     subprocess.run(command, env=environment, check=True, capture_output=True, timeout=600)
 
 
+def free_address() -> str:
+    """An address of this machine at which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
 @contextmanager
-def cluster(environment: Mapping[str, str], *options: str) -> Iterator[str]:
+def cluster(environment: Mapping[str, str], *options: str, address: str = "") -> Iterator[str]:
     """A cluster with a head, which gets these options of `ray start`: its address.
+
+    `address`: the one that it gets; "": a free one.
 
     No file of it may have a secret of the environment. At the end, all processes are killed that
     have the mark of the environment, also the nodes that have joined.
     """
     if not Path("/proc/self/environ").exists():
         pytest.skip("needs /proc")
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = address or free_address()
     port = address.partition(":")[2]
     # The sockets of Ray need a short path.
     with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:

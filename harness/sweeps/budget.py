@@ -26,7 +26,7 @@ class Budget:
         slots: Callable[[], int],
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """seconds: of the whole sweep, from now on; None: no limit. slots: trials at a time.
+        """seconds: of the whole sweep, from now on; None: no limit. slots: workers at a time.
 
         Raises UserError for a limit where no search tries anything.
         """
@@ -38,8 +38,10 @@ class Budget:
             )
         self._end = math.inf if seconds is None else clock() + seconds
         self._slots, self._clock = slots, clock
-        self._finals = {each.label: len(each.trials([each.fixed], "final")) for each in searches}
+        finals = {each.label: each.trials([each.fixed], "final") for each in searches}
+        self._finals = {label: len(trials) for label, trials in finals.items()}
         """Label -> final trials that have not ended"""
+        self._workers = {label: trials[0].workers for label, trials in finals.items()}
         self._least = {each.label: len(each.trials([each.fixed], "search")) for each in searches}
         """Label -> trials of its first configuration"""
         self._begun: Counter[str] = Counter()
@@ -70,7 +72,10 @@ class Budget:
     def _fits(self, search: Search) -> bool:
         if self._end == math.inf:
             return True
-        kept = sum(left * self._typical(label) for label, left in self._finals.items())
+        kept = sum(
+            left * self._typical(label) * self._workers.get(label, 1)
+            for label, left in self._finals.items()
+        )
         return (
             self._clock() + self._typical(search.label) + kept / max(1, self._slots()) <= self._end
         )

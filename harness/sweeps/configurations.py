@@ -20,7 +20,7 @@ from harness.sweeps.scored import tried_of
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.study import KEYS, Study
-from harness.sweeps.trial_runs import TrialRuns
+from harness.sweeps.trial_runs import LOOK_SECONDS, TrialRuns
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key, pruned
@@ -82,8 +82,9 @@ class Configurations:
         self._running: dict[str, float] = {}
         """Key of a trial -> since when it is waited for"""
         self._repeated, self._spent = 0, 0.0
-        self._repeats = len(search.trials([search.fixed], "search"))
-        """The number of trials of a configuration"""
+        repeats = search.trials([search.fixed], "search")
+        self._repeats, self.workers = len(repeats), repeats[0].workers
+        """The number of trials of a configuration, and of the workers of each"""
         self._sampler = None if listed is not None else search.sampler
         self.time = budget or Budget(None, [search], lambda: 1)
         if listed is None:
@@ -200,17 +201,22 @@ class Configurations:
     async def run(self, runs: TrialRuns, slots: Callable[[], int]) -> None:
         """Run configurations until nothing is left to ask for, and all have ended.
 
-        `slots`: the most that are open without a score; a sampler learns from the others.
+        `slots`: the number of workers that run at a time, at any moment. No more configurations are
+        open without a score than run at a time, since a sampler learns from the others.
         """
         tasks = [asyncio.create_task(self._run(runs, each)) for each in self._open]
         ours = set(tasks)
         while self._waiting or self._may_ask():
-            if len(ours) >= slots():
-                ended, ours = await asyncio.wait(ours, return_when=asyncio.FIRST_COMPLETED)
-                await asyncio.gather(*ended)  # where one has raised an error, so does this
-                continue
+            ended = {task for task in ours if task.done()}
+            ours -= ended
+            await asyncio.gather(*ended)  # where one has raised an error, so does this
             # What is suggested later is suggested better, so nothing is before a slot is free.
-            slot = await runs.lanes.slot(self.search.label)
+            more = max(0, (self.more() or 0) - 1)
+            slot = await runs.lanes.slot(self.search.label, workers=self.workers, more=more)
+            if sum(not task.done() for task in ours) >= max(1, slots() // self.workers):
+                slot.free()  # some wait for what others make, and hold no slot
+                await asyncio.wait(ours, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                continue
             if self._sampler:  # other sweeps of the search have workers for what they have begun
                 tasks += [asyncio.create_task(self._run(runs, each)) for each in self._join()]
             begun = self._next()

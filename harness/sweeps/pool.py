@@ -37,8 +37,14 @@ class Job:
     key: str
     trial: Trial
     part: "Part | None" = None
+    """The part, which one worker makes"""
     asked: frozenset[int] = frozenset()
     """The steps after which trials end the first stage, when this is the part"""
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return 1 if self.part else self.trial.workers
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class Pool(Protocol):
 
     @property
     def slots(self) -> int:
-        """Number of trials that run at a time, at this moment."""
+        """Number of workers that run at a time, at this moment; a trial may have several."""
 
     def check_fits(self, trials: Iterable[Trial]) -> None:
         """Raises UserError for a trial that needs more memory than there is."""
@@ -96,9 +102,11 @@ class Pool(Protocol):
 
 @dataclass
 class Slot:
-    """A slot that somebody holds until the end of the block, or until it is freed."""
+    """A place for a trial that somebody holds until the end of the block, or until it is freed."""
 
     lane: str | None
+    workers: int
+    """Number of slots that it takes"""
     _lanes: "Lanes"
     _held: bool = True
 
@@ -106,7 +114,7 @@ class Slot:
         """Give the slot back."""
         if self._held:
             self._held = False
-            self._lanes.freed(self.lane)
+            self._lanes.freed(self)
 
     def begin(self) -> None:
         """A job begins in the slot; the lane has had its turn."""
@@ -128,10 +136,13 @@ class Lanes:
     """
 
     room: Callable[[int], bool] = lambda _: False
-    """Whether there is one more slot when so many are held; there is none without a pool"""
+    """Whether there is one more slot when so many are held; there is none without a pool.
+
+    A trial of several workers takes one for each, and a single one when it fits nowhere: then it
+    waits in the pool, where it is seen, and the others go on."""
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set as soon as a slot is wanted, so that a pool is"""
-    _waiting: dict[str | None, list[tuple[bool, int, asyncio.Future[Slot]]]] = field(
+    _waiting: dict[str | None, list[tuple[bool, int, "_Waiting"]]] = field(
         default_factory=lambda: defaultdict(list)
     )
     """Lane -> a heap of those who wait; first who waits again, because something was in the way"""
@@ -142,13 +153,25 @@ class Lanes:
     _turns_left: int = 0
     """Turns of the loop before free slots are given away"""
 
-    async def slot(self, lane: str | None, *, again: bool = False) -> Slot:
-        """Wait for a slot. `again`: before those who wait for the first time."""
-        waits: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
+    async def slot(
+        self, lane: str | None, *, again: bool = False, workers: int = 1, more: int = 0
+    ) -> Slot:
+        """Wait for a slot for each worker of a trial.
+
+        `again`: before those who wait for the first time. `more`: trials that are to come after
+        this one.
+        """
+        waits = _Waiting(asyncio.get_running_loop().create_future(), workers, more)
         heapq.heappush(self._waiting[lane], (not again, next(self._numbers), waits))
         self.wanted.set()
         self._give_soon()
-        return await waits
+        return await waits.slot
+
+    @property
+    def lacking(self) -> int:
+        """Number of slots for which trials wait, or are to come."""
+        waiting = [each for heap in self._waiting.values() for _, _, each in heap]
+        return sum(each.workers * (1 + each.more) for each in waiting if not each.slot.done())
 
     def open(self, room: Callable[[int], bool]) -> None:
         """There is a pool now, which says whether there is one more slot."""
@@ -162,18 +185,23 @@ class Lanes:
             if not lanes:
                 break
             lane = None if None in lanes else min(lanes, key=self._turn)
-            _, _, waits = heapq.heappop(self._waiting[lane])
-            if not waits.done():  # else its task was cancelled
-                self._held[lane] += 1
-                waits.set_result(Slot(lane, self))
+            _, _, waits = self._waiting[lane][0]
+            workers = waits.workers if self.room(waits.workers - 1) else 1
+            cancelled = waits.slot.done()
+            if not (cancelled or self.room(self._held.total() + workers - 1)):
+                break  # the slots that are free are kept for it
+            heapq.heappop(self._waiting[lane])
+            if not cancelled:
+                self._held[lane] += workers
+                waits.slot.set_result(Slot(lane, workers, self))
 
     def begun(self, lane: str | None) -> None:
         """A slot of this lane has a job."""
         self._turns[lane] = max(self._turns.values(), default=0) + 1
 
-    def freed(self, lane: str | None) -> None:
-        """A slot of this lane is free again."""
-        self._held[lane] -= 1
+    def freed(self, slot: Slot) -> None:
+        """A slot is free again."""
+        self._held[slot.lane] -= slot.workers
         self._give_soon()
 
     def _give_soon(self) -> None:
@@ -194,6 +222,15 @@ class Lanes:
 
     def _turn(self, lane: str | None) -> tuple[int, int]:
         return self._held[lane], self._turns.get(lane, 0)
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """Somebody who waits for a slot."""
+
+    slot: asyncio.Future[Slot]
+    workers: int
+    more: int
 
 
 def finish(loop: asyncio.AbstractEventLoop) -> None:

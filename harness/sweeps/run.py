@@ -316,7 +316,9 @@ class Sweep:
         self, title: str, search: Search, configurations: "Configurations", stored: int
     ) -> None:
         """Run configurations of which a study decides which trials run, and when."""
-        phase = Phase(title, lambda: configurations.left, stored, configurations.more)
+        phase = Phase(
+            title, lambda: configurations.left, stored, configurations.more, configurations.workers
+        )
         if configurations.left or configurations.more() != 0:
             self._check_runnable(search)
         await self.phases.begin(phase)
@@ -330,7 +332,8 @@ class Sweep:
         by_key = _by_key(trials)
         settled = self.runs.settled.keys(by_key)
         missing = long_first({name: by_key[name] for name in by_key if name not in settled})
-        phase = Phase(title, missing.keys, len(settled))
+        workers = max((each.workers for each in missing.values()), default=1)
+        phase = Phase(title, missing.keys, len(settled), workers=workers)
         if missing:
             self._check_runnable(search)
         self.runs.expected |= {
@@ -346,9 +349,12 @@ class Sweep:
             del missing[name]
 
         tasks, late = [], list[str]()
-        for name in list(missing):
+        for number, (name, trial) in enumerate(list(missing.items()), 1):
             asked = name in self.runs.reports  # another search has done so
-            slot = None if asked or late else await self.lanes.slot(search.label)
+            slot = None
+            if not asked and not late:
+                more = len(by_key) - len(settled) - number
+                slot = await self.lanes.slot(search.label, workers=trial.workers, more=more)
             if searching and not asked and (late or not self.budget.has_time(search)):
                 late.append(name)
                 if slot:

@@ -148,7 +148,7 @@ class TrialRuns:
         """Do a job as soon as what it needs is there, and no other process does it."""
         again = True
         while True:
-            with slot or await self.lanes.slot(lane, again=again) as taken:
+            with slot or await self.lanes.slot(lane, again=again, workers=job.workers) as taken:
                 self.expected.pop(job.key, None)
                 tasks = needs()
                 if tasks:

@@ -260,6 +260,8 @@ def _sent(value: Tensor) -> Tensor:
 _logger = logging.getLogger(__name__)
 MINUTES = 5.0
 """Time between two checkpoints, unless HARNESS_CHECKPOINT_MINUTES says otherwise"""
+FIRST_SECONDS = 30.0
+"""Time before the first checkpoint of a trial of several workers, of which one may be lost"""
 LARGEST_SHARE = 0.02
 """The most of the time that writing checkpoints may take"""
 
@@ -291,7 +293,8 @@ class Checkpoint:
         """
         self.path, self.identity, self.asked = path, dict(identity), asked
         self._interval = 60 * checkpoint_minutes()
-        self._next = time.monotonic() + self._interval
+        first = min(self._interval, FIRST_SECONDS) if rank_count() > 1 else self._interval
+        self._next = time.monotonic() + first
 
     def due(self, *, ends: bool) -> bool:
         """Whether it is time for the next checkpoint. `ends`: whether the training ends now.

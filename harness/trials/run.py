@@ -84,8 +84,12 @@ def attempt(
     try:
         with noted(trial.label, report, running) as heard, together(trial, launch):
             record = run_trial(trial, heard, weights, running)
-    except (Postponed, WorkerLost):
+    except Postponed:
         raise  # the trial is run later, and has no record until then
+    except WorkerLost as why:
+        kept = running is not None and (running / CHECKPOINT).exists()
+        where = "goes on from the checkpoint" if kept else "begins at step 0, without a checkpoint"
+        raise WorkerLost(f"{why}; another attempt {where}") from why
     except (Exception, SystemExit) as error:  # a method that exits must not end the program
         # The two expected errors explain themselves; any other is logged with its traceback.
         if shares_gpu and isinstance(error, torch.OutOfMemoryError):

@@ -100,8 +100,7 @@ def together(trial: Trial, launch: Launch | None = None) -> Iterator[None]:
         except RuntimeError as error:
             if is_lost(error):
                 why = others.reason() or _silent(others, place.count, error)
-                why = why or f"another worker is lost ({error})"
-                raise WorkerLost(f"{why}; another attempt goes on from the checkpoint") from error
+                raise WorkerLost(why or f"another worker is lost ({error})") from error
             raise
 
 

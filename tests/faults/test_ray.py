@@ -174,10 +174,11 @@ def begin(monkeypatch: pytest.MonkeyPatch, in_short: Path) -> Callable[[str], st
     """begin(RAY_ADDRESS): the page of Ray's dashboard in a session that ends at once."""
 
     assert in_short.exists()  # in which Ray's files would be
+    monkeypatch.setattr(sessions, "WAIT_SECONDS", 0.0)
 
-    def session(address: str) -> str:
+    def session(address: str, say: Callable[[str], None] = print) -> str:
         monkeypatch.setenv("RAY_ADDRESS", address)
-        with sessions.ray_session(dashboard=True) as (_, page):
+        with sessions.ray_session(say, dashboard=True) as (_, page):
             return page
 
     return session
@@ -202,6 +203,31 @@ def test_wrong_address_is_one_sentence(
     with pytest.raises(UserError) as refused:
         begin(address)
     assert str(refused.value).startswith(sentence)
+
+
+@pytest.mark.process
+def test_a_cluster_that_begins_later_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[..., str]
+) -> None:
+    """The user hears of it, and the sweep joins what listens there then."""
+    with socket.socket() as head:
+        head.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        said: list[str] = []
+
+        def hear(sentence: str) -> None:
+            said.append(sentence)
+            head.listen()
+
+        def joined(*_: object, **__: object) -> None:
+            raise ConnectionError("it is no Ray")
+
+        monkeypatch.setattr(sessions.ray, "init", joined)
+        monkeypatch.setattr(sessions, "WAIT_SECONDS", 60.0)
+        monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.2)
+        with pytest.raises(UserError, match=f"could be joined: RAY_ADDRESS is {address} .*no Ray"):
+            begin(address, hear)
+    assert said == [f"Waiting for {address}, which does not answer yet (at most 120 s)"]
 
 
 @pytest.mark.process

@@ -47,8 +47,8 @@ def test_a_worker_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(WorkerLost) as lost:
         attempt(Trial(str(plugin), values, seed=0), lambda _: None)
     assert str(lost.value) == (
-        "worker 3 of 3 took no part in a step for 0.5 minutes; another attempt goes on from the "
-        "checkpoint"
+        "worker 3 of 3 took no part in a step for 0.5 minutes; another attempt begins at step 0, "
+        "without a checkpoint"
     )
 
 
@@ -75,7 +75,7 @@ class Actors:
         monkeypatch.setattr(ray, "get", get)
         places = [Place(number, 4, "tcp://nowhere:1", 1) for number in (1, 2, 3)]
         begun: list[Any] = [0, 1, 2]
-        self.seen = rank_actors._Actors([], places, begun)
+        self.seen = rank_actors._Actors([], places, begun, None)
 
 
 def failed(cause: Exception) -> Exception:

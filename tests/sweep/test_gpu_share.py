@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from harness.errors import UserError
+from harness.sweeps.cluster.capacity import Capacity
 from harness.sweeps.cluster.ray_pool import affordable
 from harness.sweeps.machines import Gpu, Resources, listed_gpus
 from harness.sweeps.pool import Job
@@ -248,7 +249,7 @@ def test_default_and_auto_are_0_without_gpus(
     monkeypatch: pytest.MonkeyPatch, wanted: Any, gpus: int, given: Any
 ) -> None:
     planted(monkeypatch, {"CPU": 4.0, "GPU": gpus})
-    assert affordable(Resources(2, wanted)) == Resources(2, given)
+    assert affordable(Resources(2, wanted), Capacity(), print) == Resources(2, given)
 
 
 @pytest.mark.parametrize(("cpus", "gpus"), [(5, None), (1, 3), (1, 0.5)])
@@ -257,7 +258,7 @@ def test_what_no_machine_has_is_refused(
 ) -> None:
     planted(monkeypatch, {"CPU": 4.0, **({"GPU": 2.0} if gpus != 0.5 else {})})
     with pytest.raises(UserError, match=r"no machine has .* lower --cpus-per-trial"):
-        affordable(Resources(cpus, gpus))
+        affordable(Resources(cpus, gpus), Capacity(), print)
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, resources: dict[str, float]) -> None:

@@ -4,17 +4,16 @@ import asyncio
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from harness.sweeps.cluster.tune_run import RUNS, STARTS, Jobs
+from harness.sweeps.cluster import tune_run
+from harness.sweeps.cluster.tune_run import RUNS, STARTS, Jobs, death
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
-from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.workers.limits import STOPPED
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
-from tests.sweep.conftest import Watcher
 
 
 class Lost:
@@ -24,8 +23,14 @@ class Lost:
         self.store = store
         trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, seed=0)
         self.job = Job(key(trial), trial)
-        shares: Any = SimpleNamespace(ended=lambda *_: None)
-        self.jobs = Jobs(store, "this sweep", shares, None, cast("SweepWatcher", Watcher()))
+        shares: Any = SimpleNamespace(
+            ended=lambda *_: None, begun=lambda _: 0.0, least_of=lambda _: 0.0
+        )
+        self.machines: list[dict[str, float]] = []
+        self.said: list[str] = []
+        watcher: Any = SimpleNamespace(notice=self.said.append, stopping=None)
+        capacity: Any = SimpleNamespace(machines=self.machines)
+        self.jobs = Jobs(store, "this sweep", shares, None, watcher, capacity, 1)
 
     def reported(self, *, begun: bool, **report: Any) -> Report:
         """A worker takes the job and ends it with this report; without one, it dies.
@@ -89,3 +94,47 @@ def test_failure_without_a_record_is_recorded(lost: Lost) -> None:
     assert lost.reported(begun=True, **said)["reason"] == "no files"
     [record] = lost.store.read().records()
     assert (record.key, record.status, record.reason) == (lost.job.key, "failed", "no files")
+
+
+# A trial for which there is no room any more
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_trial_without_a_place_says_what_is_missing_and_then_fails(
+    lost: Lost, monkeypatch: pytest.MonkeyPatch, comes_back: bool
+) -> None:
+    clock = SimpleNamespace(monotonic=lambda: clock.now, now=1000.0)
+    monkeypatch.setattr(tune_run, "time", clock)
+
+    def after(seconds: float) -> set[str]:
+        clock.now += seconds
+        return lost.jobs.waited_too_long()
+
+    async def run() -> Report | None:
+        ended = lost.jobs.give(lost.job, Hearing(lambda: None, lambda _: False))
+        lost.jobs.next_settings()
+        assert not after(20)
+        assert not lost.said
+        assert not after(30)
+        [sentence] = lost.said
+        assert "for its 1 workers of 1 CPUs and 0 GPUs each" in sentence
+        assert "all machines have room for 0 of them. It goes on when there are enough" in sentence
+        assert "fails in 30 minutes" in sentence
+        assert not after(1700)
+        if comes_back:
+            lost.machines.append({"CPU": 1.0})
+        late = after(200)
+        assert len(lost.said) == 1 + comes_back, "others use the cluster then"
+        assert late == (set() if comes_back else {lost.job.key})
+        return None if comes_back else await ended
+
+    report = asyncio.run(run())
+    assert lost.statuses == ([] if comes_back else ["failed"])
+    assert comes_back or (report and "room for 0 of them, for 30 minutes" in report["reason"])
+
+
+def test_a_lost_rank_is_the_reason_of_its_worker(tmp_path: Path) -> None:
+    """What Ray writes of an exception ends with its type and its text."""
+    file = tmp_path / "error.txt"
+    file.write_text("ray::TrialWorker.train()\nharness.errors.WorkerLost: worker 2 of 2: it died\n")
+    assert death(str(file)) == "worker 2 of 2: it died"

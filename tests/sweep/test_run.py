@@ -78,13 +78,13 @@ SweepOf = Callable[..., Played]
 def sweep_of(tmp_path: Path, store: Store) -> SweepOf:
     """sweep_of(methods of a space, ..., slots=1): a sweep of several spaces."""
 
-    def make(*parts: str, slots: int = 1, encoders: str = "tiny-bert") -> Played:
+    def make(*parts: str, slots: int = 1, encoders: str = "tiny-bert", head: str = "") -> Played:
         found: list[Search] = []
         for number, part in enumerate(parts):
             path = tmp_path / f"space{number}.yaml"
-            head = HEAD.replace("tiny-bert", encoders)
+            begin = HEAD.replace("tiny-bert", encoders) + head
             seeds = "search: {seeds: [42]}\nfinal: {seeds: [0]}\n"
-            path.write_text(f"{head}{seeds}methods:\n{part}", encoding="utf-8")
+            path.write_text(f"{begin}{seeds}methods:\n{part}", encoding="utf-8")
             found += searches(*load_space(path), Overrides())
         return Played(found, store, slots)
 
@@ -227,19 +227,50 @@ def test_an_error_ends_its_search_and_is_raised_at_the_end(
 
 
 @pytest.mark.slow
-def test_a_pool_that_grows_is_used_at_once(sweep_of: SweepOf) -> None:
-    """A node joins the cluster: samplers suggest for its slots, too."""
-    played = sweep_of(SAMPLER.format(count=6))
+@pytest.mark.parametrize("part", ["sampler", "pruned grid", "grid"])
+def test_a_pool_that_grows_is_used_at_once(sweep_of: SweepOf, part: str) -> None:
+    """A node joins the cluster, and no trial has ended: samplers suggest for its slots, too."""
+    values = [f"{number}e-5" for number in range(1, 7)]
+    grid = f"  simcse: {{grid: {{learning_rate: [{', '.join(values)}]}}}}\n"
+    pruner = "pruner: {name: median}\n" if part == "pruned grid" else ""
+    played = sweep_of(SAMPLER.format(count=6) if part == "sampler" else grid, head=pruner)
 
     async def scenario(played: Played) -> None:
         assert len(played.pool.running) == 1
         played.pool.slots = 3
+        assert played.sweep.lanes.lacking == 5, "for which an autoscaler may start machines"
         played.sweep.lanes.give()
         await settled()
-        await played.pool.end(next(iter(played.pool.running)))
         assert len(played.pool.running) == 3
+        assert played.sweep.lanes.lacking == 3
 
     played.play(scenario)
+
+
+def test_a_trial_of_several_workers_takes_a_slot_for_each() -> None:
+    """Those that are free are kept for it. What fits nowhere holds a single one."""
+
+    async def scenario() -> None:
+        slots, order, held = 3, list[int](), list[Slot]()
+        lanes = Lanes(lambda held: held < slots)
+
+        async def take(workers: int) -> None:
+            held.append(await lanes.slot("a", workers=workers))
+            order.append(workers)
+
+        tasks = [asyncio.create_task(take(workers)) for workers in (1, 3, 1, 4, 1)]
+        await settled()
+        assert order == [1]
+        held[0].free()
+        await settled()
+        assert order == [1, 3]
+        held[1].free()
+        await settled()
+        assert order == [1, 3, 1, 4, 1]
+        assert lanes.lacking == 0
+        await asyncio.gather(*tasks)
+
+    asyncio.run(scenario())
 
 
 def test_the_next_slot_goes_to_the_lane_that_holds_the_fewest() -> None:

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,8 @@ def test_a_second_signal_ends_it_at_once(store: Store) -> None:
 )
 def test_the_next_trial(slots: int, statuses: list[str], chosen: int | None) -> None:
     trials = [SimpleNamespace(status=status) for status in statuses]
-    found = NextInLine(lambda: slots).choose_trial_to_run(
-        SimpleNamespace(get_trials=lambda: trials)
+    kept: dict[str, Any] = {"_stopped_trials": set(), "_failed_trials": set()}
+    found = NextInLine(lambda: slots, set).choose_trial_to_run(
+        SimpleNamespace(get_trials=lambda: trials, _tune_controller=SimpleNamespace(**kept))
     )
     assert found is (None if chosen is None else trials[chosen])

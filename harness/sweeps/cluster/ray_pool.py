@@ -8,13 +8,12 @@ Tune keeps is deleted after the sweep.
 import asyncio
 import os
 import secrets
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 os.environ.update(
     RAY_USAGE_STATS_ENABLED="0",  # no telemetry
@@ -42,7 +41,8 @@ import ray
 from ray import tune
 from ray.tune.execution import class_cache
 
-from harness.errors import UserError, shortened
+from harness.errors import shortened
+from harness.sweeps.cluster.capacity import Bundle, Capacity, Demand, autoscales, fitting
 from harness.sweeps.cluster.dashboard import Dashboard, where_it_is
 from harness.sweeps.cluster.machine_check import check_machines
 from harness.sweeps.cluster.ray_session import ray_session
@@ -65,8 +65,6 @@ class_cache.ENV_VARS_TO_PROPAGATE = {"RAY_CHDIR_TO_TRIAL_DIR"}
 
 REPLY_SECONDS = 180.0
 """A machine starts a worker for its answer"""
-LOOK_SECONDS = 1.0
-"""Time between two looks at the machines of a cluster, which may join and leave"""
 
 
 class RayPool:
@@ -92,7 +90,7 @@ class RayPool:
         """The files for the machines of a cluster; a local Ray has them"""
         self.sweep = uuid.uuid4().hex
         self._session = ExitStack()
-        self._looked, self._slots = 0.0, 1
+        self._capacity, self._demand = Capacity(), Demand()
 
     def __enter__(self) -> "RayPool":
         return self
@@ -110,13 +108,14 @@ class RayPool:
         gpus = self.resources.gpus
         session, page = self._session.enter_context(
             ray_session(
+                self._say,
                 dashboard=self._show is not None,
                 shares_gpus=gpus == "auto" or 0 < (gpus or 0) < 1,
             )
         )
         # Ray's own handler would end the driver before its trials have written their checkpoints.
         self._session.enter_context(ended_by_sigterm())
-        self.resources = affordable(self.resources)
+        self.resources = affordable(self.resources, self._capacity, self._say)
         if os.environ.get("RAY_ADDRESS"):
             node = ray.get_runtime_context().get_node_id()
             self._files = LocalFiles(session / "files", node)
@@ -128,16 +127,22 @@ class RayPool:
 
     @property
     def slots(self) -> int:
-        """Number of trials that run at a time. It connects to Ray, with the errors of that."""
+        """Number of workers that run at a time. It connects to Ray, with the errors of that."""
         assert self._folder
-        if time.monotonic() - self._looked > LOOK_SECONDS:
-            total = ray.cluster_resources()
-            self._shares.count = total.get("GPU", 0)
-            slots = int(total.get("CPU", 0) / self.resources.cpus)
-            if least := self._shares.least:
-                slots = min(slots, int(self._shares.count / least))
-            self._looked, self._slots = time.monotonic(), max(1, slots)
-        return self._slots
+        machines = self._capacity.machines
+        self._shares.count = sum(each.get("GPU", 0) for each in machines)
+        return max(1, fitting(self._bundle(self._shares.least), machines))
+
+    def _bundle(self, gpus: float) -> Bundle:
+        return {"CPU": self.resources.cpus, "GPU": gpus}
+
+    def _say(self, sentence: str) -> None:
+        if self._watcher:
+            self._watcher.notice(sentence)
+
+    @cached_property
+    def _autoscales(self) -> bool:
+        return bool(os.environ.get("RAY_ADDRESS")) and autoscales()
 
     @cached_property
     def _machines(self) -> list[Machine]:
@@ -165,14 +170,20 @@ class RayPool:
         """Raises UserError for a trial that needs more memory than any machine has."""
         on_gpu = bool(self._shares.wanted)
         room = largest_room(self._machines, on_gpu=on_gpu, limit=self.limits.memory_bytes)
+        bundle = self._bundle(1.0 if on_gpu else 0.0)  # a trial of several has whole GPUs
         for trial in trials:
             check_fits(trial, room)
-            check_workers(trial, self.resources, ray.cluster_resources())
+            if trial.workers > 1:
+                refused = too_many_workers(trial, bundle, self._capacity)
+                self._capacity.wait(trial.workers, bundle, refused, self._say)
 
     @cached_property
     def _jobs(self) -> Jobs:
         assert self._watcher  # whoever runs jobs has one
-        return Jobs(self.store, self.sweep, self._shares, self._files, self._watcher)
+        capacity, cpus = self._capacity, self.resources.cpus
+        return Jobs(
+            self.store, self.sweep, self._shares, self._files, self._watcher, capacity, cpus
+        )
 
     async def run(self, job: Job, hearing: Hearing) -> Report:
         """Run a job in a slot that the caller holds; Tune gives it a worker."""
@@ -189,6 +200,8 @@ class RayPool:
             What more turns would do is done when Tune asks again, after a tenth of a second.
             """
             lanes.give()
+            if self._autoscales:
+                self._demand.show(lanes.lacking, self._bundle(self._shares.least))
             for _ in range(2 * TURNS):
                 loop.call_soon(loop.stop)
                 loop.run_forever()
@@ -239,7 +252,7 @@ class RayPool:
             trial_worker(bound, partial(_resources, cpus=self.resources.cpus)),
             tune_config=tune.TuneConfig(
                 search_alg=Awaited(self._jobs, turn),
-                scheduler=NextInLine(lambda: self.slots),
+                scheduler=NextInLine(lambda: self.slots, self._jobs.waited_too_long),
                 num_samples=-1,  # until the searcher ends it
                 reuse_actors=True,  # imports and start-up once per worker, not per trial
                 trial_name_creator=_name,
@@ -266,39 +279,32 @@ def _resources(settings: dict[str, Any], *, cpus: float) -> Any:
     return tune.PlacementGroupFactory(bundles)
 
 
-def affordable(wanted: Resources) -> Resources:
+def affordable(wanted: Resources, capacity: Capacity, say: Callable[[str], None]) -> Resources:
     """The resources with the number of GPUs filled in; without GPUs, it is 0.
 
-    `auto` stays where there are GPUs. Raises UserError when no machine has as many CPUs and GPUs.
+    `auto` stays where there are GPUs. Raises UserError when no machine has as many CPUs and GPUs,
+    and no autoscaler starts one; `say` hears that one is waited for.
     """
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    there_are_gpus = any(node.get("GPU", 0) for node in nodes)
-    gpus = wanted.gpus
-    if gpus is None:
-        gpus = 1 if there_are_gpus else 0
-    elif gpus == "auto" and not there_are_gpus:
-        gpus = 0
-    least = 1 if gpus == "auto" else gpus
-    if any(node.get("CPU", 0) >= wanted.cpus and node.get("GPU", 0) >= least for node in nodes):
-        return Resources(wanted.cpus, gpus)
-    most = max(nodes, key=lambda node: (node.get("GPU", 0), node.get("CPU", 0)))
-    raise UserError(
+
+    def filled() -> float | Literal["auto"]:
+        there_are_gpus = any(each.get("GPU", 0) for each in capacity.machines)
+        if wanted.gpus is None:
+            return 1 if there_are_gpus else 0
+        return wanted.gpus if there_are_gpus or wanted.gpus != "auto" else 0
+
+    least = 1.0 if (gpus := filled()) == "auto" else gpus
+    refused = (
         f"no machine has {wanted.cpus:g} CPUs and {least:g} GPUs for one trial: the largest has "
-        f"{most.get('CPU', 0):g} and {most.get('GPU', 0):g}; lower --cpus-per-trial or "
-        f"--gpus-per-trial"
+        f"{capacity.largest}; lower --cpus-per-trial or --gpus-per-trial"
     )
+    capacity.wait(1, {"CPU": wanted.cpus, "GPU": least}, refused, say)
+    return Resources(wanted.cpus, filled())
 
 
-def check_workers(trial: Trial, one: Resources, total: Mapping[str, float]) -> None:
-    """Raises UserError for a trial whose workers can never run all at the same time.
-
-    `one`: what one of them occupies; a trial of several has whole GPUs. `total`: of all machines.
-    """
-    count = trial.workers
-    gpus = count if one.gpus else 0
-    if count > 1 and (total.get("CPU", 0) < count * one.cpus or total.get("GPU", 0) < gpus):
-        raise UserError(
-            f"{trial.label} cannot run: its {count} workers need {count * one.cpus:g} CPUs and "
-            f"{gpus} GPUs, and all machines have {total.get('CPU', 0):g} and "
-            f"{total.get('GPU', 0):g}; lower workers or --cpus-per-trial"
-        )
+def too_many_workers(trial: Trial, bundle: Bundle, capacity: Capacity) -> str:
+    """Why the workers of a trial do not run all at the same time, each of which has a bundle."""
+    return (
+        f"{trial.label} cannot run: each of its {trial.workers} workers needs {bundle['CPU']:g} "
+        f"CPUs and {bundle['GPU']:g} GPUs, and the machines have room for "
+        f"{fitting(bundle, capacity.machines)} of them; lower workers or --cpus-per-trial"
+    )

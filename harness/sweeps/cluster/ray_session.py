@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import ray
@@ -29,6 +29,8 @@ START_ATTEMPTS = 2
 """Number of starts of a local Ray that does not come up, which happens on a crowded machine"""
 START_SECONDS = 180.0
 """A local Ray takes 3 seconds to start, and half a minute on a crowded machine"""
+WAIT_SECONDS = 120.0
+"""Longest wait for a cluster at whose address nothing listens yet, as when both begin together"""
 JOIN_SECONDS = 60.0
 REACH_SECONDS = 10.0
 LOOK_SECONDS = 2.0
@@ -45,13 +47,16 @@ Endpoint = tuple[str, int]
 
 @contextmanager
 def ray_session(
-    *, dashboard: bool = False, shares_gpus: bool = False
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    dashboard: bool = False,
+    shares_gpus: bool = False,
 ) -> Iterator[tuple[Path, str]]:
     """Start Ray or join the cluster; yield a folder of this sweep for temporary files.
 
-    With the folder comes the HOST:PORT of Ray's dashboard; "" when there is none. `dashboard`:
-    whether a local Ray has its dashboard, which only this machine can open. `shares_gpus`: whether
-    several workers of it may use one GPU.
+    With the folder comes the HOST:PORT of Ray's dashboard; "" when there is none. `say`: hears that
+    the cluster is waited for. `dashboard`: whether a local Ray has its dashboard, which only this
+    machine can open. `shares_gpus`: whether several workers of it may use one GPU.
 
     Raises UserError when the cluster cannot be joined, and SweepStopped when a local Ray does not
     start, or when Ray fails or is lost during the block. It must be used in the main thread.
@@ -64,7 +69,7 @@ def ray_session(
         # The workers of a cluster have the service with which their Ray was started.
         multi_process_service(folder) if shares_gpus and not address else nullcontext(),
     ):
-        page = _begin(address, folder, dashboard=dashboard)
+        page = _join(address, say) if address else _start(folder, dashboard=dashboard)
         endpoints = _endpoints()
         try:
             with _alarm(SweepStopped(_LOST)), _watched(lambda: all(map(_answers, endpoints))):
@@ -87,16 +92,21 @@ class _Job(JobConfig):  # type: ignore[misc]
         return True
 
 
-def _begin(address: str, folder: Path, *, dashboard: bool) -> str:
-    """Start a local Ray, whose files are in the folder, or join the cluster at the address.
+def _join(address: str, say: Callable[[str], None]) -> str:
+    """Join the cluster at the address; return HOST:PORT of its dashboard."""
+    limit = WAIT_SECONDS + JOIN_SECONDS
+    sentence = f"Waiting for {address}, which does not answer yet (at most {limit:.0f} s)"
+    late = threading.Timer(LOOK_SECONDS, say, [sentence])
+    late.daemon = True
+    late.start()
+    try:
+        _check_reachable(address)
+        return _joined(address)
+    finally:
+        late.cancel()
 
-    Returns HOST:PORT of its dashboard.
-    """
-    return _join(address) if address else _start(folder, dashboard=dashboard)
 
-
-def _join(address: str) -> str:
-    _check_reachable(address)
+def _joined(address: str) -> str:
     refused = UserError(f"no Ray cluster could be joined: RAY_ADDRESS is {address}")
     # Every machine runs the harness of this one; the other packages it must have.
     runtime = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
@@ -111,6 +121,7 @@ def _join(address: str) -> str:
 
 
 def _start(folder: Path, *, dashboard: bool) -> str:
+    """Start a local Ray, whose files are in the folder; return HOST:PORT of its dashboard."""
     # The workers find this harness here, and nothing that lies beside it.
     code = folder / "code"
     code.mkdir()
@@ -154,7 +165,10 @@ def _why(error: Exception) -> str:
 
 
 def _check_reachable(address: str) -> None:
-    """Raises UserError for an address at which nothing listens; Ray would try for minutes."""
+    """Raises UserError for an address at which nothing listens, also after `WAIT_SECONDS`.
+
+    Ray would try for minutes, without a word.
+    """
     if address == "auto":
         return
     if address.startswith("ray://"):
@@ -168,11 +182,14 @@ def _check_reachable(address: str) -> None:
         raise UserError(
             f"RAY_ADDRESS is {address}: write HOST:PORT, or auto for the cluster of this machine"
         )
-    if not _answers((host, int(port))):
-        raise UserError(
-            f"RAY_ADDRESS is {address}, and nothing answers there; `ray start --head` prints the "
-            f"right address, and without RAY_ADDRESS a sweep starts a Ray of its own"
-        )
+    until = monotonic() + WAIT_SECONDS
+    while not _answers((host, int(port))):
+        if monotonic() > until:
+            raise UserError(
+                f"RAY_ADDRESS is {address}, and nothing answers there; `ray start --head` prints "
+                f"the right address, and without RAY_ADDRESS a sweep starts a Ray of its own"
+            )
+        sleep(LOOK_SECONDS / 2)
 
 
 def _endpoints() -> list[Endpoint]:

@@ -19,11 +19,13 @@ from typing import Any
 import ray
 from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.trainable import wrap_function
 
 from harness.errors import UserError
+from harness.sweeps.cluster.capacity import GROWTH_SECONDS, LOOK_SECONDS, Capacity, fitting
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
 from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.workers import worker
@@ -38,7 +40,7 @@ from harness.trials.trial import failed
 
 PATIENCE_SECONDS = 60.0
 """Longest wait for the checkpoints; schedulers kill a job some minutes after their first signal"""
-UNPLACED_SECONDS = 60.0
+UNPLACED_SECONDS = 45.0
 """Time after which a job without a worker is said to wait for one"""
 RUNS = 2
 """Number of times that a job begins, if its worker dies: a second death is the trial's own doing"""
@@ -48,17 +50,24 @@ STARTS = 5
 A machine that is lost gets workers for some seconds more, until Ray misses it."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Running:
     """A job that Tune has, or will ask for next."""
 
     job: Job
     hearing: Hearing
     ended: asyncio.Future[Report]
+    waits: float | None = None
+    """Since when it waits for its workers; None: Tune has not asked for it, or it has them"""
+    unplaced: float | None = None
+    """Since when the machines have no room for it, also if nothing else ran"""
 
 
-class Jobs(tune.Callback):  # type: ignore[misc]
-    """The jobs of a sweep that Tune does, or will ask for next; Tune says what becomes of them."""
+class Jobs(TrialProgressCallback):  # type: ignore[misc]
+    """The jobs of a sweep that Tune does, or will ask for next; Tune says what becomes of them.
+
+    It stands in the place of Tune's own reporter, which would keep every trial that has ended.
+    """
 
     def __init__(
         self,
@@ -67,13 +76,16 @@ class Jobs(tune.Callback):  # type: ignore[misc]
         shares: GpuShares,
         files: LocalFiles | None,
         watcher: SweepWatcher,
+        capacity: Capacity,
+        cpus: float,
     ) -> None:
         """`sweep`: identifier of this run of a sweep. `files`: those for other machines.
 
-        `watcher`: hears of jobs that wait long for a worker, and of a sweep that stops.
+        `watcher`: hears of jobs that wait long for a worker, and of a sweep that stops. `cpus`: of
+        each worker.
         """
         self.store, self.sweep, self.shares, self.files = store, sweep, shares, files
-        self._watcher = watcher
+        self._watcher, self._capacity, self._cpus = watcher, capacity, cpus
         self.next: deque[Running] = deque()
         """The jobs for which Tune has not asked yet"""
         self.running: dict[str, Running] = {}
@@ -83,8 +95,9 @@ class Jobs(tune.Callback):  # type: ignore[misc]
         """The keys of the jobs that have begun"""
         self._deaths: Counter[tuple[str, bool]] = Counter()
         """(key, whether it had begun) -> how often its worker has died"""
-        self._unplaced: float | None = None
-        """Since when no job has a worker"""
+        self._looked = 0.0
+        self._said: set[str] = set()
+        """Sentences about what jobs wait for"""
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep nothing: Tune takes snapshots of its callbacks, but none is ever restored."""
@@ -99,21 +112,20 @@ class Jobs(tune.Callback):  # type: ignore[misc]
 
     def next_settings(self) -> dict[str, Any]:
         """The next job as Tune hands it to a worker, with its share of a GPU."""
-        job = self.next.popleft().job
+        given = self.next.popleft()
+        job, given.waits = given.job, time.monotonic()
         return worker.settings_of(job, self.shares.begun(job), self.files)
 
     # What Tune says
 
     def on_step_end(self, iteration: int, trials: list[Any], **_: Any) -> None:
         self.stopping.look()
-        self._look()
-        # Tune keeps 80 kB of every trial, and looks at all of them in every step.
-        trials[:] = [trial for trial in trials if not trial.is_finished()]
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """A worker has the job."""
         key = trial.config["key"]
         self._begun.add(key)
+        self.running[key].waits = self.running[key].unplaced = None
         self.running[key].hearing.started()
 
     def on_trial_result(
@@ -127,15 +139,19 @@ class Jobs(tune.Callback):  # type: ignore[misc]
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """A worker has ended a job, or has put it off."""
         key, report = trial.config["key"], trial.last_result
+        if key not in self.running:
+            return  # it waited too long for its workers
         job = self.running[key].job
         self.shares.ended(key, job.trial, report)
-        if (report.get("lost") and not self._runs_again(key)) or not report.get("recorded", True):
+        if not report.get("recorded", True):
             report = self._recorded_failure(job, report["reason"])
         self._resolve(key, report)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """The worker of a job has died."""
         key = trial.config["key"]
+        if key not in self.running:
+            return
         job, running, why = self.running[key].job, self.store.running(key), death(trial.error_file)
         self.shares.ended(key, job.trial, {})
         ended = stopped(running, self.sweep)
@@ -174,21 +190,46 @@ class Jobs(tune.Callback):  # type: ignore[misc]
             reason = f"{reason}; {error}"
         return {"status": "failed", "reason": reason, "dev": None}
 
-    def _look(self) -> None:
-        """Say so where jobs have waited long for a worker, and no other job runs."""
-        if not self.running or self.running.keys() & self._begun:
-            self._unplaced = None
-        elif self._unplaced is None:
-            self._unplaced = time.monotonic()
-        elif time.monotonic() - self._unplaced > UNPLACED_SECONDS:
-            self._unplaced = float("inf")
-            free, trial = ray.available_resources(), next(iter(self.running.values())).job.trial
-            self._watcher.notice(
-                f"No worker has begun for {UNPLACED_SECONDS:.0f} s: {trial.label} wants "
-                f"{trial.workers} x --cpus-per-trial and GPUs: {self.shares.wanted}, and "
-                f"{free.get('CPU', 0):g} CPUs and {free.get('GPU', 0):g} GPUs are free. It begins "
-                f"when there are enough."
+    def waited_too_long(self) -> set[str]:
+        """Say what jobs lack that have waited long for their workers.
+
+        Returns the keys of those for which there has been no machine for too long; they have
+        failed. It looks every second.
+        """
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return set()
+        self._looked, late = now, set[str]()
+        for key, given in list(self.running.items()):
+            if given.waits is None or now - given.waits < UNPLACED_SECONDS:
+                continue
+            bundle = {"CPU": self._cpus, "GPU": self.shares.least_of(given.job)}
+            wanted, room = given.job.workers, fitting(bundle, self._capacity.machines)
+            lacks = (
+                f"{given.job.trial.label} has waited {UNPLACED_SECONDS:.0f} s for its {wanted} "
+                f"workers of {bundle['CPU']:g} CPUs and {bundle['GPU']:g} GPUs each"
             )
+            if room >= wanted:  # others have the room now, such as longer trials
+                given.unplaced = None
+                if not self._begun:
+                    self._notice(f"{lacks}: others use the machines, or workers begin slowly.")
+                continue
+            given.unplaced = given.unplaced or now
+            lacks += f", and all machines have room for {room} of them"
+            limit = f"{GROWTH_SECONDS / 60:g} minutes"
+            if now - given.unplaced < GROWTH_SECONDS:
+                self._notice(f"{lacks}. It goes on when there are enough, or fails in {limit}.")
+                continue
+            late.add(key)
+            self.shares.ended(key, given.job.trial, {})
+            self._resolve(key, self._recorded_failure(given.job, f"{lacks}, for {limit}"))
+        return late
+
+    def _notice(self, sentence: str) -> None:
+        """Say something once, until a job begins."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._watcher.notice(sentence)
 
 
 class Stopping:
@@ -291,15 +332,17 @@ class Awaited(Searcher):  # type: ignore[misc]
 class NextInLine(FIFOScheduler):  # type: ignore[misc]
     """A free worker takes the first trial for which no other worker is starting.
 
+    It also takes out of Tune what has ended, because Tune shows itself to a scheduler alone.
+
     Tune's own order gives it the first trial of all. If a worker starts for that one, then Tune
     ends this worker and starts another for the next trial; a worker needs seconds for its imports,
     so a sweep of short trials would have one worker, and would start and end others all the time.
     """
 
-    def __init__(self, slots: Callable[[], int]) -> None:
-        """`slots`: says how many trials run at a time."""
+    def __init__(self, slots: Callable[[], int], late: Callable[[], set[str]]) -> None:
+        """`slots`: says how many trials run at a time. `late`: the keys of trials to give up."""
         super().__init__()
-        self.slots = slots
+        self.slots, self.late = slots, late
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep nothing: none is ever restored."""
@@ -307,12 +350,33 @@ class NextInLine(FIFOScheduler):  # type: ignore[misc]
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
         """The trial that runs next; None when none waits."""
+        if late := self.late():
+            for trial in list(tune_controller.get_trials()):
+                if trial.status == TuneTrial.PENDING and trial.config["key"] in late:
+                    tune_controller.stop_trial(trial)
+        forget_ended(tune_controller)
         trials = tune_controller.get_trials()
         waiting = [trial for trial in trials if trial.status == TuneTrial.PENDING]
         running = sum(trial.status == TuneTrial.RUNNING for trial in trials)
         # All slots but those of running trials and of the free worker may have a starting one.
         starting = max(0, self.slots() - running - 1)
         return waiting[min(starting, len(waiting) - 1)] if waiting else None
+
+
+def forget_ended(controller: Any) -> None:
+    """Take the trials that have ended out of all that Tune keeps.
+
+    It keeps 80 kB of each until its end, and looks at all of them in every step.
+    """
+    controller = controller._tune_controller
+    for kept in (controller._stopped_trials, controller._failed_trials):
+        # A worker that is being ended still belongs to its trial.
+        ended = {trial for trial in kept if trial not in controller._trial_to_actor}
+        if ended:
+            kept -= ended
+            controller._live_trials -= ended
+            controller._trials_to_cache -= ended
+            controller._trials[:] = [each for each in controller._trials if each not in ended]
 
 
 _Method = Callable[..., Any]
@@ -362,6 +426,8 @@ def death(error_file: str | None) -> str:
         text = Path(error_file or "").read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
+    if "WorkerLost: " in text:
+        return text.rpartition("WorkerLost: ")[2].strip()
     if "running low on memory" in text or "memory pressure" in text:
         return "the worker died: Ray ended it, because its machine ran out of memory"
     if "node has died" in text:

@@ -104,13 +104,15 @@ class Phase:
     """Number of trials of which nothing was left to run when the phase began"""
     more: Callable[[], int | None] = lambda: 0
     """Number of trials that may still be suggested; None: it is not known"""
+    workers: int = 1
+    """Number of workers of a trial"""
 
 
 class Phases:
     """The phases that go on."""
 
     def __init__(self, watcher: SweepWatcher, slots: Callable[[], int]) -> None:
-        """`slots`: the number of trials that run at a time; it is asked when one is to run."""
+        """`slots`: the number of workers that run at a time; it is asked when one is to run."""
         self._watcher, self._slots = watcher, slots
         self._running: list[Phase] = []
         self._new: list[Phase] = []
@@ -134,7 +136,8 @@ class Phases:
     def _announce(self, title: str, phases: list[Phase]) -> None:
         to_run, stored = _left(phases), sum(each.stored for each in phases)
         # Without a trial to run, Ray need not start.
-        slots = 0 if to_run == 0 else self._slots()
+        workers = max(each.workers for each in phases)
+        slots = 0 if to_run == 0 else max(1, self._slots() // workers)
         self._watcher.round(RoundPlan(title, to_run, stored, slots))
 
     def _tell(self) -> None:

@@ -101,6 +101,10 @@ class GpuShares:
         """The smallest share that a trial may get; 0: trials run on CPUs."""
         return round(1 / MOST_TOGETHER, 4) if self.wanted == "auto" else self.wanted
 
+    def least_of(self, job: Job) -> float:
+        """The smallest number of GPUs for each worker of a job."""
+        return 1.0 if self.wanted and job.workers > 1 else self.least
+
     @property
     def waiting(self) -> bool:
         """Whether every GPU has a trial that is being measured, so that no further one can start.

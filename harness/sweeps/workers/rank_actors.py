@@ -4,15 +4,15 @@ Ray reserves the group as a whole or not at all. Rank 0 is the worker that has t
 """
 
 import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import ray
-from ray.util import get_current_placement_group, get_node_ip_address
+from ray.util import get_current_placement_group, get_node_ip_address, placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from torch._C._distributed_c10d import TCPStore
 
 from harness.errors import WorkerLost
 from harness.ranks import is_lost
@@ -46,14 +46,19 @@ class Rank:
 class _Actors:
     """The ranks that are actors, as rank 0 sees them."""
 
-    def __init__(self, actors: list[Any], places: list[Place], begun: list[Any]) -> None:
-        """`begun`: the answers of `ready`."""
+    def __init__(
+        self, actors: list[Any], places: list[Place], begun: list[Any], group: Any
+    ) -> None:
+        """`begun`: the answers of `ready`. `group`: the placement group of all ranks."""
         self._actors, self._places, self._waiting = actors, places, begun
-        self._follow = False
+        self._group, self._follow = group, False
 
     def ready(self) -> bool:
         if why := self._ended(0):
             raise WorkerLost(why)
+        # A place whose machine was lost between two trials may never come back.
+        if placement_group_table(self._group)["state"] != "CREATED":
+            raise WorkerLost("another worker has lost its place: its machine was lost")
         if not self._follow and self._done(0) == len(self._waiting):
             pairs = zip(self._actors, self._places, strict=True)
             self._waiting = [actor.follow.remote(place) for actor, place in pairs]
@@ -116,7 +121,7 @@ def in_this_group(store: str, cpus: float, gpus: float, files: dict[str, str] | 
             with _meeting() as address:
                 places = [Place(number, count, address, threads) for number in range(count)]
                 begun = [actor.ready.remote(plain, store, files) for actor in actors]
-                yield _Actors(actors, places[1:], begun), places[0]
+                yield _Actors(actors, places[1:], begun, group), places[0]
         finally:
             for actor in actors:
                 ray.kill(actor)
@@ -131,7 +136,7 @@ def _meeting() -> Iterator[str]:
         with on_loopback() as address:
             yield address
         return
-    with socket.socket() as free:
-        free.bind(("", 0))
-        port = free.getsockname()[1]
-    yield f"tcp://{get_node_ip_address()}:{port}"
+    # It takes a free port and keeps it until the ranks have ended.
+    host = get_node_ip_address()
+    meeting = TCPStore(host, 0, is_master=True, wait_for_workers=False)
+    yield f"tcp://{host}:{meeting.port}"

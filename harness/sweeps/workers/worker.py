@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from ray import tune
 
-from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError, WorkerLost
+from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
 from harness.sweeps.machines import Limits
 from harness.sweeps.pool import POSTPONED, Job, report_of, unstored_report
@@ -52,8 +52,7 @@ def settings_of(job: Job, gpus: float, files: LocalFiles | None) -> dict[str, An
         sent = trial_settings(job.trial, files)
     except UserError:  # the trial itself says in its record which file is missing
         sent = trial_settings(job.trial, None)
-    workers = 1 if job.part else job.trial.workers
-    return {"key": job.key, "part": part, "gpus": gpus, "workers": workers, **sent}
+    return {"key": job.key, "part": part, "gpus": gpus, "workers": job.workers, **sent}
 
 
 def run_one(
@@ -90,7 +89,11 @@ def _report_of(
     sweep: str,
     limits: Limits,
 ) -> dict[str, Any]:
-    """Do a job, if it can be done now; the report of its end, or of why it is put off."""
+    """Do a job, if it can be done now; the report of its end, or of why it is put off.
+
+    Raises WorkerLost, which ends this worker: the place of the other one may be gone for ever, and
+    the next attempt gets a place for all of them.
+    """
     try:
         if settings["files"]:
             arrive(settings)
@@ -100,8 +103,6 @@ def _report_of(
             return do(settings, store, sweep, limits)
     except (Postponed, Interrupted) as why:
         return {"status": POSTPONED, "reason": str(why), "dev": None}
-    except WorkerLost as why:
-        return {"status": POSTPONED, "reason": str(why), "dev": None, "lost": True}
     except torch.OutOfMemoryError:
         if not limits.shares_gpu:
             raise

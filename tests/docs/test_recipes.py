@@ -1,0 +1,190 @@
+"""The recipes for schedulers: SLURM's script runs with stand-ins, KubeRay's file has its shape."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+# SLURM
+
+STAND_INS = {
+    "scontrol": 'printf "one\\ntwo\\nthree\\n"',
+    # The words behind its options are the program of a step; a signal to it goes to that.
+    "srun": 'while [[ $1 == -* ]]; do echo "srun $1" >> "$LOG"; shift; done; exec "$@"',
+    "ray": 'echo "ray $* | $GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME $RAY_AUTH_MODE" >> "$LOG"\n'
+    '[[ $1 == start ]] || exit 0\ntrap "echo ray-ended >> $LOG; exit" TERM\n'
+    "while true; do sleep 0.05; done",
+    "harness": 'echo "harness $*" >> "$LOG"\ntrap "sleep 0.3; echo saved >> $LOG; exit 130" TERM\n'
+    'while [[ ! -e "$HOME/ends" ]]; do sleep 0.05; done; exit 3',
+}
+"""Program -> what stands in for it"""
+
+
+@contextmanager
+def slurm_job(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """The script as a batch job of three machines, and the log of what it has called."""
+    programs, log = folder / "bin", folder / "log"
+    programs.mkdir()
+    for name, script in STAND_INS.items():
+        (programs / name).write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    environment = {
+        "PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(folder), "LOG": str(log),
+        "SLURM_JOB_NODELIST": "node[1-3]", "SLURM_NNODES": "3", "SLURM_CPUS_PER_TASK": "8",
+        "INTERFACE": "eth7",
+    }  # fmt: skip
+    command = ["bash", DOCS / "slurm.sh", "d2cse", "unsup", "--store", folder / "a store"]
+    job = subprocess.Popen(command, env=environment, start_new_session=True)
+    try:
+        until = time.monotonic() + 60
+        while not (log.exists() and log.read_text().count("ray start") == 2 and
+                   "harness" in log.read_text()) and time.monotonic() < until:  # fmt: skip
+            time.sleep(0.05)
+        yield job, log
+    finally:
+        os.killpg(job.pid, signal.SIGKILL) if job.poll() is None else None
+        job.wait()
+
+
+@pytest.mark.process
+def test_the_signal_of_slurm_reaches_the_sweep(tmp_path: Path) -> None:
+    with slurm_job(tmp_path) as (job, log):
+        os.kill(job.pid, signal.SIGTERM)  # as `--signal=B:TERM@300` does: the script alone
+        assert job.wait(60) == 130
+        lines = log.read_text(encoding="utf-8").splitlines()
+    assert lines.index("saved") < lines.index("ray-ended"), "Ray is there until the end"
+    assert lines.count("ray-ended") == 2
+    starts = [line for line in lines if line.startswith("ray start")]
+    assert all("--num-cpus=8" in line and line.endswith("| eth7 eth7 token") for line in starts)
+    assert any("--head --port=6379" in line for line in starts)
+    assert any("--address=one:6379" in line for line in starts)
+    store = f"--store {tmp_path}/a store"
+    assert f"harness sweep d2cse unsup {store} --address one:6379" in lines
+    assert {"srun --nodelist=one", "srun --nodes=2", "srun --exclude=one"} <= set(lines)
+    assert "#SBATCH --signal=B:TERM@300" in (DOCS / "slurm.sh").read_text(encoding="utf-8")
+
+
+@pytest.mark.process
+def test_a_sweep_that_ends_ends_the_job(tmp_path: Path) -> None:
+    with slurm_job(tmp_path) as (job, log):
+        (tmp_path / "ends").touch()
+        assert job.wait(60) == 3
+        assert log.read_text(encoding="utf-8").count("ray-ended") == 2
+
+
+# KubeRay. The CRD's own schema is generated, has 2 MB and is not ours, so what the file uses of it
+# is written down here, from the types of KubeRay's operator (ray.io/v1) and of Kubernetes.
+
+
+class Part(BaseModel):
+    """A part of the file, which has these fields and no other one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Variable(Part):
+    name: str
+    value: str
+
+
+class Limits(Part):
+    limits: dict[str, str]
+
+
+class Mount(Part):
+    name: str
+    mountPath: str
+
+
+class Container(Part):
+    name: str
+    image: str
+    env: list[Variable] = []
+    resources: Limits
+    volumeMounts: list[Mount]
+
+
+class Claim(Part):
+    claimName: str
+
+
+class Volume(Part):
+    name: str
+    persistentVolumeClaim: Claim
+
+
+class Pod(Part):
+    restartPolicy: Literal["Always", "OnFailure", "Never"]
+    containers: list[Container]
+    volumes: list[Volume]
+
+
+class Template(Part):
+    spec: Pod
+
+
+class Head(Part):
+    rayStartParams: dict[str, str]
+    template: Template
+
+
+class Workers(Head):
+    groupName: str
+    replicas: int
+    minReplicas: int
+    maxReplicas: int
+
+
+class Authentication(Part):
+    mode: Literal["disabled", "token"]
+
+
+class Autoscaler(Part):
+    version: Literal["v1", "v2"]
+    idleTimeoutSeconds: int
+
+
+class Spec(Part):
+    rayVersion: str
+    authOptions: Authentication
+    enableInTreeAutoscaling: bool
+    autoscalerOptions: Autoscaler
+    headGroupSpec: Head
+    workerGroupSpecs: list[Workers]
+
+
+class Named(Part):
+    name: str
+
+
+class RayCluster(Part):
+    apiVersion: Literal["ray.io/v1"]
+    kind: Literal["RayCluster"]
+    metadata: Named
+    spec: Spec
+
+
+def test_the_file_for_kuberay_has_the_shape_of_a_ray_cluster() -> None:
+    page = (DOCS / "cluster.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^    apiVersion: .*\n(?:^(?:    .*)?\n)+", page, re.MULTILINE)
+    read: Any = yaml.safe_load(block)
+    cluster = RayCluster.model_validate(read)
+    [group] = cluster.spec.workerGroupSpecs
+    assert group.minReplicas <= group.replicas <= group.maxReplicas
+    for part in (cluster.spec.headGroupSpec, group):
+        pod = part.template.spec
+        mounts = {mount.name for each in pod.containers for mount in each.volumeMounts}
+        assert mounts == {volume.name for volume in pod.volumes}
+        # Ray's container is the first one.
+        assert part.template.spec.containers[0].name == "ray"

@@ -1,0 +1,123 @@
+"""A cluster that begins with its head alone, and grows for a sweep: Ray's autoscaler is real.
+
+Its machines are simulated, as Ray's own tests do it: each is a further node of this machine.
+"""
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.trials.store import Store
+from tests.clusters import cluster, free_address
+from tests.sweeping import write_few_pairs
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
+SPACE = """\
+setting: unsup
+suite: SUITE
+select: {metric: few-dev}
+final: {seeds: [0]}
+encoders: [tiny-bert]
+set: {sentences: graded-sentences, max_steps: 5, batch_size: 8, precision: fp32}
+methods:
+  slowly:
+    ranges: {learning_rate: {low: 1.0e-3, high: 1.0e-1, log: true}}
+    sampler: {name: tpe, configurations: 8}
+"""
+TRIALS = 9
+HEAD = "f" * 51 + "00000"
+"""The node that Ray's simulated machines take for the head"""
+COUNTED = """\
+import gc
+import ray
+from ray.tune.experiment import Trial
+from harness.cli import main
+from harness.sweeps.cluster.ray_pool import RayPool
+
+leave = RayPool.__exit__
+
+
+def counted(self, *error):
+    if ray.is_initialized():
+        gc.collect()
+        kept = sum(isinstance(each, Trial) for each in gc.get_objects())
+        joined = sum("CPU" in node["Resources"] for node in ray.nodes())
+        print(f"machines that came: {joined}; trials in memory: {kept}")
+    leave(self, *error)
+
+
+RayPool.__exit__ = counted
+main()
+"""
+"""A command that says at its end how many machines there are, and what Tune keeps of its trials"""
+
+
+def autoscaling(folder: Path, address: str) -> Path:
+    """The configuration of an autoscaler that may add two machines of one CPU."""
+    machine = {"node_config": {}, "min_workers": 0}
+    module = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
+    path = folder / "cluster.json"
+    content = {
+        "cluster_name": "simulated",
+        "max_workers": 2,
+        "provider": {
+            "type": "external", "module": module, "head_node_id": HEAD,
+            "gcs_address": address, "launch_multiple": True,
+        },
+        "available_node_types": {
+            "head": {**machine, "resources": {"CPU": 0}, "max_workers": 0},
+            "one": {**machine, "resources": {"CPU": 1}, "max_workers": 2},
+        },
+        "head_node_type": "head",
+        "idle_timeout_minutes": 10,
+    }  # fmt: skip
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+# More than 20 s: three Rays start on one machine, two of them when they are asked for.
+def test_a_cluster_grows_from_its_head_for_a_sampler(
+    tmp_path: Path, environment: dict[str, str], write_plugin: Callable[..., Path]
+) -> None:
+    space, store = tmp_path / "space.yaml", tmp_path / "store"
+    space.write_text(SPACE.replace("SUITE", str(write_few_pairs(tmp_path))), encoding="utf-8")
+    plugin = write_plugin(tmp_path / "slowly.py", "trained", pause=1.0)
+    nodes = environment | {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2,
+        "HARNESS_TEST_MARK": uuid.uuid4().hex,
+        "RAY_worker_niceness": "0",
+        "RAY_FAKE_CLUSTER": "1",
+        "RAY_enable_autoscaler_v2": "1",
+        "RAY_CLOUD_INSTANCE_ID": HEAD,
+        "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+    }
+    head = {"RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD}
+    address = free_address()
+    config = autoscaling(tmp_path, address)
+
+    def sweep(cpus: str) -> subprocess.CompletedProcess[str]:
+        command = [
+            sys.executable, "-c", COUNTED, "sweep", "--no-local", plugin, space,
+            "--store", store, "--address", address, "--no-dashboard", "--cpus-per-trial", cpus,
+        ]  # fmt: skip
+        return subprocess.run(command, env=nodes, capture_output=True, text=True, timeout=900)
+
+    options = ("--num-cpus=0", f"--autoscaling-config={config}")
+    with cluster(nodes | head, *options, address=address):
+        refused, grown = sweep("5"), sweep("1")
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    assert "no machine has 5 CPUs and 0 GPUs for one trial" in refused.stderr
+    assert refused.stderr.endswith("the autoscaler has no kind of machine for it\n")
+    assert grown.returncode == 0, grown.stdout + grown.stderr
+    assert "Waiting for machines that the autoscaler of the cluster starts: no" in grown.stdout
+    assert "machines that came: 2; trials in memory: " in grown.stdout
+    kept = int(grown.stdout.partition("trials in memory: ")[2].split()[0])
+    assert kept <= 3, "those that may still run, and none of the others"
+    assert [record.status for record in Store(store).read().records()] == ["finished"] * TRIALS
