@@ -86,8 +86,8 @@ class Declared:
         float | None,
         typer.Option(
             metavar="GIB",
-            help="Host memory of one trial in GiB; a trial that takes more fails. Default: what "
-            "the machine has.",
+            help="Host memory of one trial in GiB (of several workers: of each of them); a trial "
+            "that takes more fails. Default: what the machine has.",
         ),
     ] = None
     trial_timeout: Annotated[

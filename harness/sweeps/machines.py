@@ -34,7 +34,8 @@ class Limits:
 
     seconds: float | None = None
     memory_bytes: float | None = None
-    """Host memory of the trial and the processes that it starts; what they share counts once"""
+    """Host memory of the trial and the processes that it starts; what they share counts once. Of a
+    trial with several workers, each has this limit"""
     gpus: float = 0
     """GPUs of the trial; of a part of one, it may use as large a part of the memory"""
 

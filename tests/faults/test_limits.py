@@ -24,7 +24,7 @@ from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.programs import run_module
-from tests.sweeping import BAG, ONE_AT_A_TIME, one_grid
+from tests.sweeping import BAG, ONE_AT_A_TIME, TRAINED, one_grid
 
 PLUGIN = f'''\
 import ctypes
@@ -198,6 +198,40 @@ def test_show_prints_the_reason_with_its_lines(
     out = capsys.readouterr().out
     assert "reason: it took longer than --trial-timeout (30 seconds)\n  The last lines" in out
     assert "\n  I search" in out
+
+
+# A trial with several workers
+
+TAKE = """
+        if rank_number() == 1:
+            self.taken = np.ones(2**30)  # 8 GiB
+"""
+
+
+# More than 20 s: a sweep with two workers, which begin again after the first attempt.
+@pytest.mark.slow
+@pytest.mark.process
+def test_each_worker_has_the_limit(tmp_path: Path) -> None:
+    """The second one takes too much; the trial does not begin a third time."""
+    begin = "    def losses(self, batch, stage):"
+    constants = f"PAUSE = 0.0\nREPAIRED = {str(tmp_path / 'no')!r}\n"
+    imports = "import numpy as np\nfrom harness.ranks import rank_number\n"
+    source = imports + constants + TRAINED.replace(begin, begin + TAKE)
+    (tmp_path / "taking.py").write_text(source, encoding="utf-8")
+    space = one_grid("taking", "width", [8])
+    space += "    set: {engine: ddp, workers: 2, sentences: graded-sentences, max_steps: 4}\n"
+    (tmp_path / "space.yaml").write_text(space, encoding="utf-8")
+    answer = run_module(
+        "harness", "sweep", "--no-local", tmp_path / "taking.py", tmp_path / "space.yaml",
+        "--store", tmp_path / "store", "--memory-per-trial", "3", "--seeds", "0",
+        environment={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
+        timeout=600,
+    )  # fmt: skip
+    assert answer.code == 1, answer.out + answer.err
+    [record] = Store(tmp_path / "store").read().records()
+    why = headline(record.reason)
+    assert why.startswith("worker 2 of 2 took "), why
+    assert why.endswith("GiB of memory, more than --memory-per-trial (3 GiB)")
 
 
 # The parts

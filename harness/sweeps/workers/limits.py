@@ -63,12 +63,15 @@ class Watchdog:
         os.close(read)
 
     @contextmanager
-    def watching(self, running: Path, log: Path, sweep: str, limits: Limits) -> Iterator[None]:
+    def watching(
+        self, running: Path, log: Path, sweep: str, limits: Limits, who: str = "it"
+    ) -> Iterator[None]:
         """Keep the trial of the block within its limits, and its output in the file `log`.
 
         `running`: its folder. `sweep`: identifies the sweep in the note of a trial that is stopped.
+        `who`: the subject of this note.
         """
-        told = {"seconds": limits.seconds, "memory_bytes": limits.memory_bytes}
+        told = {"seconds": limits.seconds, "memory_bytes": limits.memory_bytes, "who": who}
         trial = json.dumps({"folder": str(running), "log": str(log), "sweep": sweep, **told})
         while not self._tell(trial):
             os.close(self._pipe)
@@ -111,12 +114,17 @@ def limited(
 
 
 @contextmanager
-def watched(running: Path, log: Path, sweep: str, limits: Limits) -> Iterator[None]:
-    """In the block, this process keeps within the limits; its output goes into `log`."""
+def watched(
+    running: Path, log: Path, sweep: str, limits: Limits, who: str = "it"
+) -> Iterator[None]:
+    """In the block, this process keeps within the limits; its output goes into `log`.
+
+    The other arguments are those of `Watchdog.watching`.
+    """
     if limits.shares_gpu and torch.cuda.is_available():
         total = torch.cuda.get_device_properties().total_memory / 2**20
         torch.cuda.set_per_process_memory_fraction(allowed_fraction(limits.gpus, total))
-    with Watchdog.here().watching(running, log, sweep, limits):
+    with Watchdog.here().watching(running, log, sweep, limits, who):
         yield
 
 

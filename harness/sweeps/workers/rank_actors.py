@@ -5,8 +5,9 @@ Ray reserves the group as a whole or not at all. Rank 0 is the worker that has t
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -16,7 +17,9 @@ from torch._C._distributed_c10d import TCPStore
 
 from harness.errors import WorkerLost
 from harness.ranks import is_lost
+from harness.sweeps.machines import Limits
 from harness.sweeps.workers.files import receive
+from harness.sweeps.workers.limits import watched
 from harness.trials.follower import follow
 from harness.trials.lookup import provide_models
 from harness.trials.remote_store import store_at
@@ -25,21 +28,31 @@ from harness.trials.workers import END_SECONDS, Launch, Others, Place, on_loopba
 
 
 class Rank:
-    """A rank of a trial other than rank 0."""
+    """A rank of a trial other than rank 0, which keeps within the limits of each worker."""
+
+    def __init__(self, key: str, sweep: str, limits: Limits) -> None:
+        """`key`: that of the trial. `sweep`: identifier of this run of a sweep."""
+        self.key, self.sweep, self.limits = key, sweep, limits
 
     def ready(self, trial: dict[str, Any], store: str, files: dict[str, str] | None) -> None:
         """Get what the trial needs. Raises UserError when something is missing."""
         if files:
             receive(**files)
         self.trial = arrived(trial)
+        self.running = store_at(store).running(self.key)
         provide_models(store_at(store), self.trial)
 
     def follow(self, rank: Place) -> None:
-        """Be the rank until the trial ends. Raises whatever ends it before its time."""
-        if rank.address.startswith("file:"):
-            with on_loopback():
-                follow(self.trial, rank)
-        else:
+        """Be the rank until the trial ends. Raises whatever ends it before its time.
+
+        When it takes too much, its process ends, and the folder of the running trial has the note
+        with which the next attempt of the trial becomes a failure (harness.sweeps.workers.limits).
+        """
+        self.running.mkdir(parents=True, exist_ok=True)
+        name = worker_name(rank.number, rank.count)
+        log = self.running / f"output-{rank.number}.txt"
+        on_network = on_loopback() if rank.address.startswith("file:") else nullcontext()
+        with watched(self.running, log, self.sweep, self.limits, who=name), on_network:
             follow(self.trial, rank)
 
 
@@ -97,11 +110,15 @@ class _Actors:
         return worker_name(self._waiting.index(answer) + 1, len(self._waiting) + 1)
 
 
-def in_this_group(store: str, cpus: float, gpus: float, files: dict[str, str] | None) -> Launch:
+def in_this_group(
+    settings: Mapping[str, Any], store: str, sweep: str, cpus: float, limits: Limits
+) -> Launch:
     """A function that starts the other ranks in the placement group of this worker.
 
-    `store`: its address. `cpus`, `gpus`: of one rank. `files`: what travels to other machines.
+    `settings`: of the job. `store`: its address. `sweep`: identifier of this run of a sweep.
+    `cpus`: of one rank. `limits`: of one rank; rank 0 alone looks at the time.
     """
+    limits = replace(limits, seconds=None)
 
     @contextmanager
     def launch(trial: Trial, count: int) -> Iterator[tuple[Others, Place]]:
@@ -110,17 +127,17 @@ def in_this_group(store: str, cpus: float, gpus: float, files: dict[str, str] | 
             ray.remote(Rank)
             .options(
                 num_cpus=cpus,
-                num_gpus=gpus,
+                num_gpus=limits.gpus,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(group, number),
             )
-            .remote()
+            .remote(settings["key"], sweep, limits)
             for number in range(1, count)
         ]
         plain, threads = portable(trial), max(1, int(cpus))
         try:
             with _meeting() as address:
                 places = [Place(number, count, address, threads) for number in range(count)]
-                begun = [actor.ready.remote(plain, store, files) for actor in actors]
+                begun = [actor.ready.remote(plain, store, settings["files"]) for actor in actors]
                 yield _Actors(actors, places[1:], begun, group), places[0]
         finally:
             for actor in actors:

@@ -54,15 +54,17 @@ class Watch:
     """Identifier of the sweep"""
     seconds: float | None
     memory_bytes: float | None
+    who: str = "it"
+    """The subject of the sentence"""
     began: float = field(default_factory=time.monotonic)
 
     def excess(self) -> str | None:
         """A sentence with what the trial takes too much of; None: nothing."""
         if self.seconds and time.monotonic() - self.began > self.seconds:
-            return f"it took longer than --trial-timeout ({self.seconds:g} seconds)"
+            return f"{self.who} took longer than --trial-timeout ({self.seconds:g} seconds)"
         if self.memory_bytes and (used := self._used()) > self.memory_bytes:
             return (
-                f"it took {used / _GIB:.2f} GiB of memory, more than --memory-per-trial "
+                f"{self.who} took {used / _GIB:.2f} GiB of memory, more than --memory-per-trial "
                 f"({self.memory_bytes / _GIB:g} GiB)"
             )
         total, free = machine_memory()
@@ -70,8 +72,8 @@ class Watch:
             map(occupied, self._beside())
         ):
             return (
-                f"it took {used / _GIB:.1f} GiB of memory, more than any other trial, when only "
-                f"{free / _GIB:.1f} of the machine's {total / _GIB:.1f} GiB were left"
+                f"{self.who} took {used / _GIB:.1f} GiB of memory, more than any other trial, when "
+                f"only {free / _GIB:.1f} of the machine's {total / _GIB:.1f} GiB were left"
             )
         return None
 

@@ -72,7 +72,7 @@ def run_one(
     # By default torch uses all cores, also those of the trials that run at the same time.
     torch.set_num_threads(max(1, int(cpus)))
     limits = replace(limits, gpus=settings["gpus"])
-    launch = in_this_group(store, cpus, settings["gpus"], settings["files"])
+    launch = in_this_group(settings, store, sweep, cpus, limits)
     do = _make_part if settings["part"] else partial(_run_trial, commit=commit, launch=launch)
     report = _report_of(do, settings, store_at(store), sweep, limits)
     if report.get("needs_more"):
