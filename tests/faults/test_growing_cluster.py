@@ -105,9 +105,10 @@ def test_a_cluster_grows_from_its_head_for_a_sampler(
     def sweep(cpus: str) -> subprocess.CompletedProcess[str]:
         command = [
             sys.executable, "-c", COUNTED, "sweep", "--no-local", plugin, space,
-            "--store", store, "--address", address, "--no-dashboard", "--cpus-per-trial", cpus,
+            "--store", store, "--no-dashboard", "--cpus-per-trial", cpus,
         ]  # fmt: skip
-        return subprocess.run(command, env=nodes, capture_output=True, text=True, timeout=900)
+        there = nodes | {"RAY_ADDRESS": address}  # the command imports Ray before it has options
+        return subprocess.run(command, env=there, capture_output=True, text=True, timeout=900)
 
     options = ("--num-cpus=0", f"--autoscaling-config={config}")
     with cluster(nodes | head, *options, address=address):
