@@ -46,7 +46,7 @@ leave = RayPool.__exit__
 def counted(self, *error):
     if ray.is_initialized():
         gc.collect()
-        kept = sum(isinstance(each, Trial) for each in gc.get_objects())
+        kept = sum(type(each) is Trial for each in gc.get_objects())
         joined = sum("CPU" in node["Resources"] for node in ray.nodes())
         print(f"machines that came: {joined}; trials in memory: {kept}")
     leave(self, *error)
@@ -71,10 +71,10 @@ def autoscaling(folder: Path, address: str) -> Path:
             "gcs_address": address, "launch_multiple": True,
         },
         "available_node_types": {
-            "head": {**machine, "resources": {"CPU": 0}, "max_workers": 0},
+            "ray.head.default": {**machine, "resources": {"CPU": 0}, "max_workers": 0},
             "one": {**machine, "resources": {"CPU": 1}, "max_workers": 2},
         },
-        "head_node_type": "head",
+        "head_node_type": "ray.head.default",
         "idle_timeout_minutes": 10,
     }  # fmt: skip
     path.write_text(json.dumps(content), encoding="utf-8")
