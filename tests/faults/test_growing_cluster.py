@@ -77,7 +77,7 @@ def autoscaling(folder: Path, address: str) -> Path:
         "head_node_type": "ray.head.default",
         "idle_timeout_minutes": 10,
         # The configuration that Ray would add to this one is not in its wheel.
-        **dict.fromkeys(("auth", "file_mounts", "docker"), {}),
+        **{part: {} for part in ("auth", "file_mounts", "docker")},
         **{f"{part}setup_commands": [] for part in ("", "head_", "worker_")},
         **{f"{part}_start_ray_commands": [] for part in ("head", "worker")},
         "initialization_commands": [],
