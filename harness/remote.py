@@ -10,10 +10,9 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from harness import s3
@@ -25,12 +24,13 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 SCHEME = "s3://"
+T = TypeVar("T")
 AWAY_SECONDS = 60.0
 """Time for which a bucket that has failed is not asked again"""
 _NAME = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 """Names of objects that become names of files here"""
 _OPTIONS = ("endpoint_override", "region", "scheme")
-_CHUNK, _AT_A_TIME, _PARTS = 8 * 2**20, 2, 9000
+_PART, _AT_A_TIME, _PARTS = 8 * 2**20, 2, 9000
 """Bytes of a part; parts under way, sent by a slow line within s3.UPLOAD_SECONDS; and most parts
 of an object, of which S3 takes 10,000"""
 
@@ -105,17 +105,16 @@ class RemoteFolder:
         """
         probe = f".probe-{uuid.uuid4().hex}"
         try:
-            first = self.create(probe, b"first")
-            again = self.create(probe, b"second")
-            other = self.replace(probe, b"third", '"0"')
+            self.create(probe, b"first")
+            known = not self.create(probe, b"second") and not self.replace(probe, b"third", '"0"')
             self.remove(probe)
         except RemoteAway as why:
             raise UserError(str(why)) from None
-        if (first, again, other) != (True, False, False):
+        if not known:
             raise UserError(
-                f"{self.address} cannot be a store: its server does not know conditional writes "
-                f"(If-None-Match and If-Match), without which two machines would run one trial; "
-                f"use a server that does, such as Amazon S3 or a recent MinIO, or a shared folder"
+                f"{self.address} cannot be used: its server does not know conditional writes "
+                "(If-None-Match and If-Match), without which two machines would run one trial; "
+                "take a server that does, such as Amazon S3 or a new MinIO, or a shared folder"
             )
 
     def names(self, folder: str = "") -> dict[str, RemoteObject]:
@@ -124,8 +123,7 @@ class RemoteFolder:
         Hidden ones are left out, and, with a warning, those whose names no file here could have.
         """
         key = self._key(folder).rstrip("/")
-        with self._asking():
-            listed = self._store.list_with_delimiter(key)["objects"]
+        listed = self._ask(lambda: self._store.list_with_delimiter(key)["objects"])
         found, foreign = {}, set()
         for each in listed:
             name = each["path"].removeprefix(f"{key}/")
@@ -146,11 +144,10 @@ class RemoteFolder:
 
     def has(self, name: str) -> bool:
         """Whether there is an object of this name."""
-        with self._asking():
-            try:
-                self._store.head(self._key(name))
-            except FileNotFoundError:
-                return False
+        try:
+            self._ask(lambda: self._store.head(self._key(name)))
+        except FileNotFoundError:
+            return False
         return True
 
     def get(self, name: str) -> bytes | None:
@@ -163,17 +160,19 @@ class RemoteFolder:
 
         None when there is no such object.
         """
-        with self._asking():
-            try:
-                found = self._store.get(self._key(name))
-                return bytes(found.bytes()), found.meta["e_tag"] or ""
-            except FileNotFoundError:
-                return None
+
+        def read() -> tuple[bytes, str]:
+            found = self._store.get(self._key(name))
+            return bytes(found.bytes()), found.meta["e_tag"] or ""
+
+        try:
+            return self._ask(read)
+        except FileNotFoundError:
+            return None
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object in place of the one that may be there."""
-        with self._asking():
-            self._store.put(self._key(name), content, use_multipart=False)
+        self._ask(lambda: self._store.put(self._key(name), content, use_multipart=False))
 
     def create(self, name: str, content: bytes) -> bool:
         """Write an object where there is none; returns whether there was none.
@@ -192,37 +191,44 @@ class RemoteFolder:
     def _put_if(self, name: str, content: bytes, mode: Any) -> bool:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        with self._asking():
+        def write() -> bool:
             try:
                 self._store.put(self._key(name), content, mode=mode)
             except (AlreadyExistsError, PreconditionError):
                 return False
-        return True
+            return True
+
+        return self._ask(write)
 
     def upload(self, path: Path, name: str) -> None:
         """Write a file as an object. Raises FileNotFoundError when there is no such file."""
-        chunk = max(_CHUNK, path.stat().st_size // _PARTS)
-        with self._asking():
-            store = self._connected(s3.UPLOAD_SECONDS)
-            store.put(self._key(name), path, chunk_size=chunk, max_concurrency=_AT_A_TIME)
+        part = max(_PART, path.stat().st_size // _PARTS)
+        self._ask(
+            lambda: self._connected(s3.UPLOAD_SECONDS).put(
+                self._key(name), path, chunk_size=part, max_concurrency=_AT_A_TIME
+            )
+        )
 
     def download(self, name: str, path: Path) -> str:
         """Write an object into a file, whole or not at all, and return its SHA-256.
 
         Raises FileNotFoundError when there is no such object.
         """
-        sha256 = hashlib.sha256()
-        with written_whole(path) as temporary, temporary.open("wb") as file, self._asking():
-            for chunk in self._store.get(self._key(name)).stream(_CHUNK):
-                sha256.update(chunk)
-                file.write(chunk)
-        return sha256.hexdigest()
+
+        def write() -> str:
+            sha256 = hashlib.sha256()
+            with written_whole(path) as temporary, temporary.open("wb") as file:
+                for chunk in self._store.get(self._key(name)).stream(_PART):
+                    sha256.update(chunk)
+                    file.write(chunk)
+            return sha256.hexdigest()
+
+        return self._ask(write)
 
     def remove(self, *names: str) -> None:
         """Remove those of the objects that are there, in one request for each 1,000."""
         if names:
-            with self._asking():
-                self._store.delete([self._key(name) for name in names])
+            self._ask(lambda: self._store.delete([self._key(name) for name in names]))
 
     def _key(self, name: str) -> str:
         return f"{self._folder}/{name}"
@@ -237,17 +243,19 @@ class RemoteFolder:
             self.bucket, self.endpoint, options("region"), options("scheme"), answer
         )
 
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """In the block, an error of the bucket is a RemoteAway with a sentence."""
+    def _ask(self, call: Callable[[], T]) -> T:
+        """What a call answers; an error of the bucket is a RemoteAway with a sentence."""
         from obstore.exceptions import BaseError
 
         if self._away is not None and time.monotonic() < self._until:
             raise RemoteAway(str(self._away))
         try:
-            yield
-        except RemoteAway:
-            raise
+            try:
+                answer = call()
+            except BaseError as error:
+                if not s3.broken_off(error):
+                    raise
+                answer = call()
         except (OSError, BaseError) as error:
             if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
                 raise
@@ -255,3 +263,4 @@ class RemoteFolder:
             self._until = time.monotonic() + AWAY_SECONDS
             raise self._away from None
         self._away = None
+        return answer

@@ -58,6 +58,11 @@ def reason(error: Exception) -> str:
     return " ".join(said.rpartition(" - ")[2].split())
 
 
+def broken_off(error: Exception) -> bool:
+    """Whether an answer broke off in a listing or a refusal; obstore does not repeat these."""
+    return "HTTP error: request or response body error" in str(error)
+
+
 def endpoint_of_environment() -> str | None:
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
 

@@ -38,6 +38,8 @@ class Proxy:
         """What happens to all requests"""
         self.pattern = b""
         """Only requests with this in their first line meet a fault"""
+        self.forgets = b""
+        """A header that the server does not get to know"""
         self.requests: list[bytes] = []
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
@@ -64,7 +66,7 @@ class Proxy:
                         if fault[0] in ANSWERS:
                             client.sendall(ANSWERS[fault[0]])
                             return
-                    server.sendall(data)
+                    server.sendall(data.replace(self.forgets, b"x-other") if self.forgets else data)
         except OSError:
             return
 
@@ -86,7 +88,7 @@ def _answer(server: socket.socket, client: socket.socket, fault: list[str]) -> N
             if fault[0] == "half":
                 client.sendall(data[: len(data) // 2])
                 return
-            if fault[0] == "flip":
+            if fault[0] == "flip" and not data.endswith(b"\r\n\r\n"):  # a head is not all
                 data, fault[0] = data[:-1] + bytes([data[-1] ^ 1]), "pass"
             client.sendall(data)
     except OSError:
@@ -118,8 +120,9 @@ def server(moto: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     folder = tmp_path_factory.mktemp("server")
+    program = Path(__file__).with_name("server.py")
     with (folder / "log").open("wb") as log:
-        command = [str(moto), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        command = [str(moto), str(program), str(port)]
         running = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     until = time.monotonic() + START_SECONDS
     while socket.socket().connect_ex(("127.0.0.1", port)):
