@@ -29,8 +29,8 @@ CLAIMS, BEATS, NOTES = ".running", ".beats", ".notes"
 """The folders of the claims, named by the trials; of the signs of life, named by the processes; and
 of the notes that drivers leave for running trials, which begin with the token of the claim"""
 
-_sightings: dict[str, tuple[bytes | None, float]] = {}
-"""Token of a claim, or name of a sign of life -> the last one that was seen, and since when"""
+_sightings: dict[str, tuple[str | None, float]] = {}
+"""Token of a claim, or name of a sign of life -> the last one seen (its digest), and since when"""
 
 
 class RemoteClaim:
@@ -217,15 +217,14 @@ def _is_alive(remote: RemoteFolder, owner: Owner) -> bool:
 def _stands_still(name: str, beat: bytes | None) -> bool:
     """Whether nothing new was seen for REMOTE_GONE_SECONDS; that there is nothing is not new."""
     seen, since = _sightings.get(name, (None, 0.0))
-    if name in _sightings and beat in (None, seen):
+    if name in _sightings and (beat is None or digest(beat) == seen):
         return time.monotonic() - since > REMOTE_GONE_SECONDS
-    _sightings[name] = (beat, time.monotonic())
+    _sightings[name] = (digest(beat) if beat else None, time.monotonic())
     return False
 
 
 def _forget(remote: RemoteFolder, gone: Owner) -> None:
     """Remove what a process that is gone has left beside a claim that was taken over."""
-    _sightings.pop(gone.token, None)
     remote.remove(f"{BEATS}/{_beat_name(gone)}")
     _remove_notes(remote, gone)
 

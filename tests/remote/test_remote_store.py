@@ -30,7 +30,7 @@ from harness.trials.remote_copy import RemoteCopy
 from harness.trials.remote_store import RemoteStore
 from harness.trials.running import noted, running_trials
 from harness.trials.store import Store
-from tests.remote.conftest import Proxy, straight
+from tests.remote.buckets import Proxy, straight
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 Machine = Callable[[str], RemoteStore]
