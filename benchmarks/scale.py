@@ -93,12 +93,16 @@ def in_a_bucket(claimants: int, running: int) -> None:
                 store.finished_or_run(record.key, "a trial", lambda: logged(store, record))
             with counted("a claim and its end", proxy):
                 hold(store, 0.0)
-            with counted(f"{claimants} claims, {AT_A_TIME} at a time", proxy):
-                with ThreadPoolExecutor(AT_A_TIME) as pool:
-                    list(pool.map(hold, [store] * claimants, [0.0] * claimants))
-            with counted(f"{running} trials of a process for {HELD_SECONDS:.0f} s", proxy):
-                with ThreadPoolExecutor(running) as pool:
-                    list(pool.map(hold, [store] * running, [HELD_SECONDS] * running))
+            with (
+                counted(f"{claimants} claims, {AT_A_TIME} at a time", proxy),
+                ThreadPoolExecutor(AT_A_TIME) as pool,
+            ):
+                list(pool.map(hold, [store] * claimants, [0.0] * claimants))
+            with (
+                counted(f"{running} trials of a process for {HELD_SECONDS:.0f} s", proxy),
+                ThreadPoolExecutor(running) as pool,
+            ):
+                list(pool.map(hold, [store] * running, [HELD_SECONDS] * running))
 
 
 def hold(store: Store, pause: float) -> None:

@@ -80,8 +80,9 @@ class RemoteCopy:
         for kept in (weights, *sorted(self.weights.glob(f"{key}.*.parquet"))):
             if kept.is_file() and not self.remote_weights.has(kept.name):
                 self.remote_weights.upload(kept, kept.name)
-        if not self.remote.has(path.name):  # of two equal results, the first one stays
-            self.remote.upload(path, path.name)
+        self.remote.create(
+            path.name, path.read_bytes()
+        )  # of two equal results, the first one stays
         self.remote.remove(f"{key}{UNFINISHED}")
 
     def send_folded(self, before: Mapping[str, int]) -> None:
