@@ -64,6 +64,7 @@ def broken_off(error: Exception) -> bool:
 
 
 def endpoint_of_environment() -> str | None:
+    """The server that the environment names, where it is not Amazon's."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
 
 

@@ -59,8 +59,8 @@ class RemoteClaim:
                 return there.owner
             elif self.remote.replace(self._name, content, there.version):
                 taken = True
-                if there.owner:
-                    _forget(self.remote, there.owner)
+                with suppress(RemoteAway):
+                    _remove_signs(self.remote, there.owner)
         _heart(self.remote.address, self.owner).add(self)
         return None
 
@@ -223,10 +223,11 @@ def _stands_still(name: str, beat: bytes | None) -> bool:
     return False
 
 
-def _forget(remote: RemoteFolder, gone: Owner) -> None:
+def _remove_signs(remote: RemoteFolder, gone: Owner | None) -> None:
     """Remove what a process that is gone has left beside a claim that was taken over."""
-    remote.remove(f"{BEATS}/{_beat_name(gone)}")
-    _remove_notes(remote, gone)
+    if gone is not None:
+        remote.remove(f"{BEATS}/{_beat_name(gone)}")
+        _remove_notes(remote, gone)
 
 
 def _remove_notes(remote: RemoteFolder, owner: Owner) -> None:

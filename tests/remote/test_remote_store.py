@@ -25,7 +25,7 @@ from harness.trials import compaction, remote_claims
 from harness.trials.merging import merge
 from harness.trials.output import BoundedLog
 from harness.trials.record import Record
-from harness.trials.remote_claims import RemoteClaim, owner_in, send_note
+from harness.trials.remote_claims import NOTES, RemoteClaim, owner_in, send_note
 from harness.trials.remote_copy import RemoteCopy
 from harness.trials.remote_store import RemoteStore
 from harness.trials.running import noted, running_trials
@@ -425,6 +425,31 @@ def test_a_trial_that_another_machine_runs_waits(
         assert (a.running(key) / "prune").exists()
     assert b.owner(key) is None
     assert not left_in(a.remote)
+
+
+def test_a_note_for_a_sweep_is_seen_by_all_machines(machine: Machine) -> None:
+    a, b = machine("a"), machine("b")
+    note = [store.running_folder / "stop-a-sweep" for store in (a, b)]
+    assert not b.has_note(note[1])
+    a.leave_note(note[0])
+    assert b.has_note(note[1])
+    a.remove_note(note[0])
+    assert not b.has_note(note[1])
+
+
+def test_a_note_for_an_attempt_is_not_for_the_next_one(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.1)
+    a, b, key = machine("a"), machine("b"), record(1).key
+    with a.claimed(key, "a trial"):
+        first = owner_in(b.remote, key)
+    assert first is not None
+    b.remote.put(f"{NOTES}/{first.token}.prune", b"")  # it comes after the end
+    b.leave_note(b.running(key) / "prune")
+    with a.claimed(key, "a trial"):
+        time.sleep(0.5)
+        assert not (a.running(key) / "prune").exists()
 
 
 def test_one_sign_of_life_keeps_all_trials_of_a_process(
