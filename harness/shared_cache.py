@@ -100,8 +100,8 @@ def send(manifest: Path) -> None:
             if sha256 not in there:
                 shared.upload(manifest.with_name(name), _name(manifest.with_name(sha256)))
         shared.put(_name(manifest), content)
-        for name in there.keys() - named.keys() - {manifest.name}:
-            shared.remove(_name(manifest.with_name(name)))
+        gone = there.keys() - named.keys() - {manifest.name}
+        shared.remove(*(_name(manifest.with_name(name)) for name in gone))
     except (OSError, ValueError) as why:
         _logger.warning("%s is not in the shared cache: %s", manifest.parent, why)
 

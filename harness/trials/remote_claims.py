@@ -1,13 +1,10 @@
 """Claims in a bucket: which process of any machine works on a trial.
 
-A claim is an object of its process. Who claims writes first and looks then, and has the claim only
-when no other one is there. Of two processes that write at the same time, each sees the other one,
-since a bucket shows at once what was written; so at most one of them goes on. The owner writes its
-object anew every few seconds. One that does not change any more is of a machine that is gone.
-Nothing here compares two clocks.
-
-A conditional write (`If-None-Match: *`) would be one request, but pyarrow 26 has none: it drops the
-header (apache/arrow#44281), and servers that do not know it would let both processes go on.
+A claim is one object for each trial, which is written only where there is none (`If-None-Match`),
+so of any number of processes one has it. A process gives signs of life for all of its claims at
+once: it writes one object anew every few seconds, with the progress of its trials. A process whose
+object does not change any more is gone, and its claims are replaced by others, each only where it
+is still the same (`If-Match`). Nothing here compares two clocks.
 """
 
 import json
@@ -15,25 +12,25 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.files import digest
 from harness.owners import Owner
-from harness.remote import RemoteAway, RemoteFolder, RemoteObject
+from harness.remote import RemoteAway, RemoteFolder
 from harness.trials.store_folders import PROGRESS
 
 REMOTE_BEAT_SECONDS = 10.0
-"""Time between two signs of life of an owner"""
+"""Time between two signs of life of a process"""
 REMOTE_GONE_SECONDS = 60.0
-"""An owner that gave no sign of life for so long is gone"""
-YIELD_SECONDS = 2.0
-"""Time in which the second of two processes that claim at the same time has withdrawn"""
-RUNNING_OBJECTS = ".running"
-"""The folder of the claims, and of the notes that drivers leave for running trials"""
+"""A process that gave no sign of life for so long is gone"""
+CLAIMS, BEATS, NOTES = ".running", ".beats", ".notes"
+"""The folders of the claims, named by the trials; of the signs of life, named by the processes; and
+of the notes that drivers leave for running trials, which begin with the token of the claim"""
 
-_sightings: dict[str, tuple[RemoteObject, float]] = {}
-"""Claim -> what was seen of it, and when this was seen first, by our own clock"""
+_sightings: dict[str, tuple[str | None, float]] = {}
+"""Token of a claim, or name of a sign of life -> the last one seen (its digest), and since when"""
 
 
 class RemoteClaim:
@@ -43,101 +40,198 @@ class RemoteClaim:
         """`running`: the folder of the trial on this machine, into which notes are brought."""
         self.remote, self.key, self.running = remote, key, running
         self.owner = Owner()
-        self._name = f"{key}-{self.owner.token}"
-        self._released = threading.Event()
-        self._thread = threading.Thread(target=self._live, name=f"claim {key}", daemon=True)
+        self._name = f"{CLAIMS}/{key}"
 
     def take(self) -> Owner | None:
         """Take the claim and return None, or return the living owner when there is one.
 
         Raises RemoteAway when the bucket cannot be asked.
         """
-        if owner := living(self.remote, self.key, self._name):
-            return owner[1]
-        self._beat()
-        until = time.monotonic() + YIELD_SECONDS
-        while owner := living(self.remote, self.key, self._name):
-            # The later name withdraws; the earlier one waits for that, and not for ever, because
-            # the other one may have looked before this one has written.
-            if self._name > owner[0] or time.monotonic() > until:
-                self.remote.remove(f"{RUNNING_OBJECTS}/{self._name}")
-                return owner[1]
-            time.sleep(0.2)
-        for note in self._notes():  # for a process that has died
-            self.remote.remove(f"{RUNNING_OBJECTS}/{note}")
-        self._thread.start()
+        content = json.dumps(asdict(self.owner)).encode()
+        taken = self.remote.create(self._name, content)
+        while not taken:
+            there = _claim(self.remote, self.key)
+            if there is None:  # it was given back this moment
+                taken = self.remote.create(self._name, content)
+            elif there.owner == self.owner:  # only the answer was lost
+                taken = True
+            elif there.owner and _is_alive(self.remote, there.owner):
+                return there.owner
+            elif self.remote.replace(self._name, content, there.version):
+                taken = True
+                with suppress(RemoteAway):
+                    _remove_signs(self.remote, there.owner)
+        _heart(self.remote.address, self.owner).add(self)
         return None
 
     def release(self) -> None:
-        """Give the claim back, with the notes of the trial."""
-        self._released.set()
-        if self._thread.ident is None:
-            return
-        self._thread.join()
+        """Give the claim back, with the notes of the trial, unless another process has taken it."""
+        _heart(self.remote.address, self.owner).remove(self)
         with suppress(RemoteAway):  # without signs of life it ends by itself
-            for name in (self._name, *self._notes()):
-                self.remote.remove(f"{RUNNING_OBJECTS}/{name}")
+            there = _claim(self.remote, self.key)
+            if there and there.owner == self.owner:
+                self.remote.remove(self._name)
+            _remove_notes(self.remote, self.owner)
 
-    def _notes(self) -> list[str]:
-        """The names of the notes for the trial."""
-        names = self.remote.names(RUNNING_OBJECTS)
-        return [name for name in names if name.startswith(f"{self.key}.")]
+    @property
+    def progress(self) -> str | None:
+        """The content of the file PROGRESS; None when the trial has not begun."""
+        with suppress(OSError):
+            return (self.running / PROGRESS).read_text(encoding="utf-8")
+        return None
+
+
+class _Heart:
+    """The signs of life of a process in a bucket, while it has a claim there."""
+
+    def __init__(self, remote: RemoteFolder, name: str) -> None:
+        self._remote, self._name = remote, f"{BEATS}/{name}"
+        self._claims: dict[str, RemoteClaim] = {}
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._beats = 0
+
+    def add(self, claim: RemoteClaim) -> None:
+        """Give signs of life for a claim as well. The first one comes after some seconds."""
+        with self._lock:
+            self._claims[claim.owner.token] = claim
+            if self._thread is None:
+                self._stopped.clear()
+                self._thread = threading.Thread(target=self._live, name=self._name, daemon=True)
+                self._thread.start()
+
+    def remove(self, claim: RemoteClaim) -> None:
+        """Give no more signs of life for a claim; after the last one, none are left."""
+        with self._lock:
+            self._claims.pop(claim.owner.token, None)
+            if self._claims or self._thread is None:
+                return
+            self._stopped.set()
+            self._thread.join()
+            self._thread = None
+            if self._beats:
+                with suppress(RemoteAway):
+                    self._remote.remove(self._name)
 
     def _live(self) -> None:
-        """Give signs of life, and bring notes to the trial, until the claim is given back."""
-        while not self._released.wait(REMOTE_BEAT_SECONDS):
-            with suppress(RemoteAway, OSError):
-                for note in self._notes():
-                    (self.running / note.removeprefix(f"{self.key}.")).touch()
+        while not self._stopped.wait(REMOTE_BEAT_SECONDS):
+            with suppress(RemoteAway):
                 self._beat()
 
     def _beat(self) -> None:
-        """Write the claim anew; the server's time of the object is the sign of life."""
-        content: dict[str, Any] = {"owner": asdict(self.owner), "progress": None}
-        with suppress(OSError):  # it has not begun
-            content["progress"] = (self.running / PROGRESS).read_text(encoding="utf-8")
-        self.remote.put(f"{RUNNING_OBJECTS}/{self._name}", json.dumps(content).encode())
+        """Write how far the trials are, and bring them their notes."""
+        claims = self._claims.copy()
+        self._beats += 1  # so no two are equal
+        progress = {claim.key: claim.progress for claim in claims.values()}
+        content = json.dumps({"beat": self._beats, "progress": progress})
+        self._remote.put(self._name, content.encode())
+        for name in self._remote.names(NOTES):
+            token, _, note = name.partition(".")
+            if note and token in claims:
+                with suppress(OSError):  # the trial has ended
+                    (claims[token].running / note).touch()
 
 
-def living(remote: RemoteFolder, key: str, own: str = "") -> tuple[str, Owner] | None:
-    """The name and the owner of a living claim of a trial, other than `own`; None without one.
+_hearts: dict[tuple[str, str], _Heart] = {}
+"""Address of a bucket's folder and name of a process -> its signs of life there"""
 
-    The claim of an owner that is gone is removed. Whether a process of another machine is gone
-    shows only when it is asked for repeatedly, for `REMOTE_GONE_SECONDS`. Raises RemoteAway.
+
+def _heart(address: str, owner: Owner) -> _Heart:
+    name = _beat_name(owner)
+    return _hearts.setdefault((address, name), _Heart(RemoteFolder(address), name))
+
+
+def owner_in(remote: RemoteFolder, key: str) -> Owner | None:
+    """The living process that has the claim of a trial; None without one.
+
+    Whether a process of another machine is gone shows only when it is asked for repeatedly, for
+    `REMOTE_GONE_SECONDS`. Raises RemoteAway.
     """
-    for name, seen in remote.names(RUNNING_OBJECTS).items():
-        if name == own or not name.startswith(f"{key}-"):
-            continue
-        before, since = _sightings.get(name, (None, 0.0))
-        if before != seen:
-            _sightings[name] = (seen, time.monotonic())
-        if before != seen or time.monotonic() - since <= REMOTE_GONE_SECONDS:
-            with suppress(ValueError):  # it has been given back this moment, or names nobody
-                owner = Owner.of(_content(remote, name).get("owner"))
-                if not owner.has_ended:
-                    return name, owner
-        remote.remove(f"{RUNNING_OBJECTS}/{name}")
-        _sightings.pop(name, None)
-    return None
+    there = _claim(remote, key)
+    return there.owner if there and there.owner and _is_alive(remote, there.owner) else None
+
+
+def send_note(remote: RemoteFolder, key: str, name: str) -> None:
+    """Leave a note for the process that runs a trial, if there is one. Raises RemoteAway."""
+    there = _claim(remote, key)
+    if there and there.owner:
+        remote.put(f"{NOTES}/{there.owner.token}.{name}", b"")
 
 
 def progress_of_others(remote: RemoteFolder, here: Collection[str]) -> Iterator[str]:
     """The notes of running trials (PROGRESS) without those with the keys in `here`.
 
-    They are as old as the last sign of life. Raises RemoteAway.
+    They are as old as the last sign of life. What a process left behind that is gone is removed
+    when this is asked for repeatedly. Raises RemoteAway.
     """
-    for name in remote.names(RUNNING_OBJECTS):
-        key, dash, _ = name.partition("-")
-        if dash and key not in here:
-            note = _content(remote, name).get("progress")
-            if isinstance(note, str):
+    for name in remote.names(BEATS):
+        content = remote.get(f"{BEATS}/{name}")
+        if _stands_still(name, content):
+            remote.remove(f"{BEATS}/{name}")
+            continue
+        progress = _object(content).get("progress")
+        for key, note in progress.items() if isinstance(progress, dict) else ():
+            if key not in here and isinstance(note, str):
                 yield note
 
 
-def _content(remote: RemoteFolder, name: str) -> dict[str, Any]:
-    """The content of a claim; nothing when it is gone or is no claim."""
-    for _ in range(3):  # it may be replaced by a longer one while it is read
-        with suppress(ValueError, RecursionError):
-            content = json.loads(remote.get(f"{RUNNING_OBJECTS}/{name}") or b"{}")
-            return content if isinstance(content, dict) else {}
+@dataclass(frozen=True)
+class _Claimed:
+    """What a claim says. Without an owner, it is something that a stranger wrote."""
+
+    owner: Owner | None
+    version: str
+
+
+def _claim(remote: RemoteFolder, key: str) -> _Claimed | None:
+    found = remote.get_version(f"{CLAIMS}/{key}")
+    if found is None:
+        return None
+    content, version = found
+    with suppress(ValueError):
+        return _Claimed(Owner.of(_object(content)), version)
+    return _Claimed(None, version)
+
+
+def _object(content: bytes | None) -> dict[str, Any]:
+    """The JSON object in a content; an empty one when there is none."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(content or b"{}")
+        return found if isinstance(found, dict) else {}
     return {}
+
+
+def _beat_name(owner: Owner) -> str:
+    """The name of the signs of life of a process."""
+    return digest(f"{owner.place} {owner.process} {owner.began}")
+
+
+def _is_alive(remote: RemoteFolder, owner: Owner) -> bool:
+    if owner.has_ended:
+        return False
+    beat = remote.get(f"{BEATS}/{_beat_name(owner)}")
+    return not _stands_still(owner.token, beat)
+
+
+def _stands_still(name: str, beat: bytes | None) -> bool:
+    """Whether nothing new was seen for REMOTE_GONE_SECONDS; that there is nothing is not new."""
+    seen, since = _sightings.get(name, (None, 0.0))
+    if name in _sightings and (beat is None or digest(beat) == seen):
+        return time.monotonic() - since > REMOTE_GONE_SECONDS
+    _sightings[name] = (digest(beat) if beat else None, time.monotonic())
+    return False
+
+
+def _remove_signs(remote: RemoteFolder, gone: Owner | None) -> None:
+    """Remove what a process that is gone has left beside a claim that was taken over."""
+    if gone is not None:
+        remote.remove(f"{BEATS}/{_beat_name(gone)}")
+        _remove_notes(remote, gone)
+
+
+def _remove_notes(remote: RemoteFolder, owner: Owner) -> None:
+    """Remove the notes for a claim."""
+    names = remote.names(NOTES)
+    notes = [name for name in names if name.startswith(f"{owner.token}.")]
+    remote.remove(*(f"{NOTES}/{name}" for name in notes))

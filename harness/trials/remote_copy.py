@@ -19,7 +19,7 @@ from harness.remote import RemoteFolder, RemoteObject
 from harness.trials.record_files import COMPACTED, READ_ERRORS, UNFINISHED, read_rows
 
 AT_A_TIME = 16
-"""Records that are fetched or removed at a time"""
+"""Records that are fetched at a time"""
 KEYS = ".keys"
 """The folder with the keys of each compacted file, under the name of the file"""
 SUFFIX = ".parquet"
@@ -80,8 +80,9 @@ class RemoteCopy:
         for kept in (weights, *sorted(self.weights.glob(f"{key}.*.parquet"))):
             if kept.is_file() and not self.remote_weights.has(kept.name):
                 self.remote_weights.upload(kept, kept.name)
-        if not self.remote.has(path.name):  # of two equal results, the first one stays
-            self.remote.upload(path, path.name)
+        self.remote.create(
+            path.name, path.read_bytes()
+        )  # of two equal results, the first one stays
         self.remote.remove(f"{key}{UNFINISHED}")
 
     def send_folded(self, before: Mapping[str, int]) -> None:
@@ -103,9 +104,8 @@ class RemoteCopy:
             name for name in old & there.keys() if not _differs(name, before[name], there[name])
         ]
         # The keys go last: without them, the whole file would be fetched.
-        for names in (gone, [f"{KEYS}/{name}" for name in gone if name.startswith(COMPACTED)]):
-            with ThreadPoolExecutor(AT_A_TIME) as pool:
-                list(pool.map(self.remote.remove, names))
+        self.remote.remove(*gone)
+        self.remote.remove(*(f"{KEYS}/{name}" for name in gone if name.startswith(COMPACTED)))
 
     def receive_key(self, key: str) -> None:
         """Fetch what may have this key."""

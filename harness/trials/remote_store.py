@@ -25,7 +25,13 @@ from harness.owners import Owner
 from harness.remote import SCHEME, RemoteAway, RemoteFolder
 from harness.trials.record import SCHEMA, Record
 from harness.trials.record_files import UNFINISHED, KeyRange, Reading
-from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living, progress_of_others
+from harness.trials.remote_claims import (
+    NOTES,
+    RemoteClaim,
+    owner_in,
+    progress_of_others,
+    send_note,
+)
 from harness.trials.remote_copy import RemoteCopy
 from harness.trials.store import SMALL_FILES, Store
 from harness.trials.store_folders import DEFAULT_STORE, PROGRESS, StoreFolders, logged_keys
@@ -67,9 +73,11 @@ class RemoteStore(Store):
     def check_writable(self) -> None:
         """Raises UserError when a record could not be written into the bucket or into the copy.
 
-        What an earlier process could not send is sent.
+        Claims need conditional writes, so a server without them is refused as well. What an earlier
+        process could not send is sent.
         """
-        self.remote.check(write=True)
+        self.remote.check()
+        self.remote.check_conditions()
         super().check_writable()
         self.send()
 
@@ -204,8 +212,7 @@ class RemoteStore(Store):
         here = super().owner(key)
         if here is None:
             with self._going_on("only this machine is asked"):
-                found = living(self.remote, key)
-                return found[1] if found else None
+                return owner_in(self.remote, key)
         return here
 
     def progress_elsewhere(self) -> list[str]:
@@ -217,21 +224,20 @@ class RemoteStore(Store):
     def leave_note(self, note: Path) -> None:
         super().leave_note(note)
         with self._going_on("other machines are not told"):
-            self.remote.put(self._name_of(note), b"")
+            if note.parent == self.running_folder:  # it is for the workers of a sweep
+                self.remote.put(f"{NOTES}/{note.name}", b"")
+            else:
+                send_note(self.remote, note.parent.name, note.name)
 
     def has_note(self, note: Path) -> bool:
         with self._going_on("other machines are not heard"):
-            return super().has_note(note) or self.remote.has(self._name_of(note))
+            return super().has_note(note) or self.remote.has(f"{NOTES}/{note.name}")
         return False
 
     def remove_note(self, note: Path) -> None:
         super().remove_note(note)
         with self._going_on("a note stays there"):
-            self.remote.remove(self._name_of(note))
-
-    def _name_of(self, note: Path) -> str:
-        parts = note.relative_to(self.running_folder).parts
-        return f"{RUNNING_OBJECTS}/{'.'.join(parts)}"
+            self.remote.remove(f"{NOTES}/{note.name}")
 
     @contextmanager
     def _going_on(self, how: str) -> Iterator[None]:

@@ -17,7 +17,7 @@ from tests.cli.conftest import REPOSITORY, Swept
 
 pytestmark = pytest.mark.process
 HEAVY = {
-    "datasets", "deepspeed", "matplotlib", "mteb", "optuna", "pandas", "ray", "scipy",
+    "datasets", "deepspeed", "matplotlib", "mteb", "obstore", "optuna", "pandas", "ray", "scipy",
     "sentence_transformers", "sklearn", "tokenizers", "torch", "transformers",
 }  # fmt: skip
 PROGRAM = """

@@ -1,134 +1,22 @@
-"""A bucket on moto's server, which runs in an environment of its own, and faults on the way."""
+"""A bucket on moto's server, behind a proxy that knows faults."""
 
-import socket
-import subprocess
-import sys
-import threading
-import time
 import uuid
-import venv
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
-from pyarrow.fs import S3FileSystem
 
 from harness.trials.remote_store import RemoteStore
-
-REQUIREMENTS = Path(__file__).with_name("moto-server.txt")
-START_SECONDS = 120.0
-METHODS = (b"GET ", b"PUT ", b"HEAD ", b"POST ", b"DELETE ")
-ANSWERS = {
-    "busy": b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-    "denied": b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-}
-
-
-class Proxy:
-    """Passes requests on to a server, except those that meet a fault."""
-
-    def __init__(self, server: int) -> None:
-        self.server = server
-        self.faults: deque[str] = deque()
-        """What happens to the next requests: a key of ANSWERS, or `pass`, `drop`, `half`, `flip`"""
-        self.always: str | None = None
-        """What happens to all requests"""
-        self.pattern = b""
-        """Only requests with this in their first line meet a fault"""
-        self.requests: list[bytes] = []
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        fault = ["pass"]
-        try:
-            with client, socket.create_connection(("127.0.0.1", self.server)) as server:
-                threading.Thread(target=_answer, args=(server, client, fault), daemon=True).start()
-                while data := client.recv(2**20):
-                    if data.startswith(METHODS):
-                        fault[0] = self._fault(data.partition(b"\r\n")[0])
-                        if fault[0] == "drop":
-                            return
-                        if fault[0] in ANSWERS:
-                            client.sendall(ANSWERS[fault[0]])
-                            return
-                    server.sendall(data)
-        except OSError:
-            return
-
-    def _fault(self, request: bytes) -> str:
-        self.requests.append(request)
-        if self.pattern not in request:
-            return "pass"
-        return self.always or (self.faults.popleft() if self.faults else "pass")
-
-    def close(self) -> None:
-        """End."""
-        self._socket.close()
-
-
-def _answer(server: socket.socket, client: socket.socket, fault: list[str]) -> None:
-    """Pass the answers of the server on; `half` ends in the middle, `flip` changes the last bit."""
-    try:
-        while data := server.recv(2**20):
-            if fault[0] == "half":
-                client.sendall(data[: len(data) // 2])
-                return
-            if fault[0] == "flip":
-                data, fault[0] = data[:-1] + bytes([data[-1] ^ 1]), "pass"
-            client.sendall(data)
-    except OSError:
-        return
-    finally:
-        with suppress(OSError):  # it has ended
-            client.shutdown(socket.SHUT_RDWR)
+from tests.remote.buckets import Proxy, installed, serving, straight
 
 
 @pytest.fixture(scope="session")
-def moto(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment that has moto's server."""
-    # The processes of pytest-xdist share the parent of their folders.
-    folder = tmp_path_factory.getbasetemp().parent / "moto"
-    python, installed = folder / "bin" / "python", folder / "installed"
-    with FileLock(folder.with_suffix(".lock")):
-        if not installed.exists():
-            venv.create(folder, with_pip=False, symlinks=True)
-            pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
-            options = ["--no-deps", "--no-compile", "--disable-pip-version-check"]
-            subprocess.run([*pip, *options, "-r", str(REQUIREMENTS)], check=True, timeout=600)
-            installed.touch()
-    return python
-
-
-@pytest.fixture(scope="session")
-def server(moto: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of moto's server."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    folder = tmp_path_factory.mktemp("server")
-    with (folder / "log").open("wb") as log:
-        command = [str(moto), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        running = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-    until = time.monotonic() + START_SECONDS
-    while socket.socket().connect_ex(("127.0.0.1", port)):
-        assert running.poll() is None, (folder / "log").read_text()
-        assert time.monotonic() < until, "moto's server does not start"
-        time.sleep(0.1)
-    yield port
-    running.terminate()
-    running.wait(30)
+    # The processes of pytest-xdist share the parent of their folders.
+    python = installed(tmp_path_factory.getbasetemp().parent / "moto")
+    with serving(python, tmp_path_factory.mktemp("server")) as port:
+        yield port
 
 
 @pytest.fixture
@@ -148,15 +36,6 @@ def bucket(server: int, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> str:
     name = f"bucket-{uuid.uuid4().hex}"
     straight(server).create_dir(name)
     return name
-
-
-def straight(server: int) -> S3FileSystem:
-    """The buckets of the server, without the proxy."""
-    return S3FileSystem(
-        endpoint_override=f"http://127.0.0.1:{server}",
-        region="us-east-1",
-        allow_bucket_creation=True,
-    )
 
 
 @pytest.fixture

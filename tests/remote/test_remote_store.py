@@ -4,15 +4,20 @@ import http.client
 import json
 import logging
 import os
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from harness.errors import UserError
 from harness.files import content_digest, written_whole
 from harness.owners import Owner
 from harness.remote import RemoteFolder
@@ -20,15 +25,16 @@ from harness.trials import compaction, remote_claims
 from harness.trials.merging import merge
 from harness.trials.output import BoundedLog
 from harness.trials.record import Record
-from harness.trials.remote_claims import RUNNING_OBJECTS, RemoteClaim, living
+from harness.trials.remote_claims import NOTES, RemoteClaim, owner_in, send_note
 from harness.trials.remote_copy import RemoteCopy
 from harness.trials.remote_store import RemoteStore
 from harness.trials.running import noted, running_trials
 from harness.trials.store import Store
-from tests.remote.conftest import Proxy, straight
+from tests.remote.buckets import Proxy, straight
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 Machine = Callable[[str], RemoteStore]
+Answer = TypeVar("Answer")
 LARGE = 12 * 2**20
 """Bytes of weights that are sent in two parts"""
 
@@ -175,7 +181,7 @@ def test_a_key_is_looked_up_without_the_other_records(machine: Machine, proxy: P
             if name == "before":
                 assert driver.compact(2) == 20
     # Two look-ups are two listings, and the keys of the one compacted file, once.
-    assert requests == [2, 4, 4, 4]
+    assert requests == [2, 3, 3, 3]
     assert driver.compact(2) == 0
     for number in (7, 30):
         found = machine(f"worker {number}").get(record(number).key)
@@ -230,30 +236,47 @@ def test_names_in_a_bucket_lead_nowhere(
     machine: Machine, bucket: str, server: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A stranger who may write into the bucket names no file outside of the copy."""
-    key, other = record(1).key, record(2).key
+    key = record(1).key
     machine("a").write(record(1))
     content = (machine("a").folder / f"{key}.parquet").read_bytes()
-    claim = json.dumps({"owner": {"host": "../x", "process": "\x1b[2J"}, "progress": 5}).encode()
+    claim = json.dumps({"host": "../x", "process": "\x1b[2J"}).encode()
+    junk = {claim: record(3).key, b"[" * 100_000: record(4).key, b"5": record(5).key}
     for name, data in {
-        "trials/../x.parquet": content, "trials/..": content, "trials//x.parquet": content,
-        "trials/.x.parquet": content, "trials/..parquet": content,
+        "trials/": b"", "trials/.x.parquet": content, "trials/..parquet": content,
         "trials/a%20b.parquet": content, f"trials/{'x' * 230}.parquet": content,
-        "trials-logs/../x.txt": b"a log", "trials-logs/..txt": b"a log", "trials-logs/x.txt": b"",
-        f"trials/.running/{other}-x": claim, f"trials/.running/{other}-y": b"[" * 100_000,
-        f"trials/.running/{other}-z": b"5",
+        "trials-logs/..txt": b"a log", "trials-logs/x.txt": b"",
+        "trials/.beats/x": b"[" * 100_000, "trials/.beats/y": b'{"progress": {"x": 5}}',
+        "trials/.beats/z": b'{"progress": 5}',
+        **{f"trials/.running/{each}": data for data, each in junk.items()},
     }.items():  # fmt: skip
-        # pyarrow would send some of these names in another form.
-        sent = http.client.HTTPConnection("127.0.0.1", server)
-        sent.request("PUT", f"/{bucket}/results/{name}", data)
-        assert (name, sent.getresponse().status) == (name, 200)
+        put_as_it_is(server, f"{bucket}/results/{name}", data)
     b = machine("b")
     assert numbers(b) == [1]
     assert b.logged() == set()
-    assert b.owner(other) is None
     assert b.progress_elsewhere() == []
+    for each in junk.values():
+        assert b.owner(each) is None
+        with b.claimed(each, "a trial"):
+            assert b.owner(each) is not None
     outside = {path.name for path in (tmp_path / "b").rglob("*") if path.is_file()}
     assert outside <= {f"{key}.parquet", ".copy.lock"}
     assert "is left out: harness has no such name" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["..", "../x.parquet", "/x.parquet", "./x.parquet"])
+def test_a_name_that_is_no_path_is_refused(
+    name: str, machine: Machine, bucket: str, server: int
+) -> None:
+    put_as_it_is(server, f"{bucket}/results/trials/{name}", b"content")
+    with pytest.raises(UserError, match="remove the object whose name is no path: "):
+        machine("a").check_writable()
+
+
+def put_as_it_is(server: int, place: str, data: bytes) -> None:
+    """Write an object; a client of S3 would send some names in another form."""
+    sent = http.client.HTTPConnection("127.0.0.1", server)
+    sent.request("PUT", f"/{place}", data)
+    assert (place, sent.getresponse().status) == (place, 200)
 
 
 @pytest.mark.parametrize("fault", ["drop", "busy", "half"])
@@ -318,25 +341,67 @@ def test_without_the_bucket_a_machine_goes_on_alone(
     assert numbers(b) == [1, 2]
 
 
-def test_of_two_that_claim_at_once_one_goes_on(machine: Machine, tmp_path: Path) -> None:
-    remotes = [machine(name).remote for name in "ab"]
-    for number in range(8):
-        claims = [RemoteClaim(remote, f"{number:032x}", tmp_path) for remote in remotes]
-        start, owners = threading.Barrier(2), dict[int, Owner | None]()
+def claim_of(remote: RemoteFolder, number: int, machine: str, running: Path) -> RemoteClaim:
+    """The claim of a trial by the only process of a machine that is not this one."""
+    claim = RemoteClaim(remote, record(number).key, running)
+    claim.owner = Owner(place=machine)
+    return claim
 
-        def take(place: int, claims=claims, start=start, owners=owners) -> None:
-            start.wait()
-            owners[place] = claims[place].take()
 
-        threads = [threading.Thread(target=take, args=(place,)) for place in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert list(owners.values()).count(None) == 1
-        for claim in claims:
-            claim.release()
-        assert living(remotes[0], f"{number:032x}") is None
+def all_at_once(calls: list[Callable[[], Answer]]) -> list[Answer]:
+    """What the calls answer, each in a thread of its own."""
+    start = threading.Barrier(len(calls))
+
+    def begin(call: Callable[[], Answer]) -> Answer:
+        start.wait()
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(begin, calls))
+
+
+def test_of_fifty_that_claim_at_once_each_trial_has_one(machine: Machine, tmp_path: Path) -> None:
+    remote, numbers = machine("a").remote, range(6)
+
+    def taken(name: str) -> list[RemoteClaim]:
+        claims = [claim_of(remote, number, name, tmp_path) for number in numbers]
+        random.Random(name).shuffle(claims)
+        return [claim for claim in claims if claim.take() is None]
+
+    found = all_at_once([partial(taken, f"machine {number}") for number in range(50)])
+    claims = [claim for each in found for claim in each]
+    assert sorted(claim.key for claim in claims) == [record(number).key for number in numbers]
+    for claim in claims:
+        assert owner_in(remote, claim.key) == claim.owner
+        claim.release()
+        assert owner_in(remote, claim.key) is None
+    assert claim_of(remote, 0, "another machine", tmp_path).take() is None
+
+
+@pytest.mark.parametrize("fault", ["drop", "busy", "half"])
+def test_a_claim_whose_answer_is_lost_is_taken(
+    machine: Machine, proxy: Proxy, tmp_path: Path, fault: str
+) -> None:
+    remote = machine("a").remote
+    proxy.pattern = b"PUT "
+    proxy.faults.append(fault)
+    claim = claim_of(remote, 1, "a machine", tmp_path)
+    assert claim.take() is None
+    assert claim_of(remote, 1, "another machine", tmp_path).take() == claim.owner
+
+
+@pytest.mark.parametrize("header", [b"if-none-match", b"if-match"])
+def test_a_server_without_conditional_writes_is_refused(
+    machine: Machine, proxy: Proxy, header: bytes
+) -> None:
+    a = machine("a")
+    a.write(record(1))
+    proxy.forgets = header
+    with pytest.raises(UserError, match="its server does not know conditional writes"):
+        a.check_writable()
+    assert numbers(machine("b")) == [1]
+    proxy.forgets = b""
+    a.check_writable()
 
 
 def test_a_trial_that_another_machine_runs_waits(
@@ -359,21 +424,88 @@ def test_a_trial_that_another_machine_runs_waits(
                 break
         assert (a.running(key) / "prune").exists()
     assert b.owner(key) is None
-    assert not a.remote.names(RUNNING_OBJECTS)
+    assert not left_in(a.remote)
 
 
-def test_the_claim_of_a_machine_that_is_gone_is_taken_over(
+def test_a_note_for_a_sweep_is_seen_by_all_machines(machine: Machine) -> None:
+    a, b = machine("a"), machine("b")
+    note = [store.running_folder / "stop-a-sweep" for store in (a, b)]
+    assert not b.has_note(note[1])
+    a.leave_note(note[0])
+    assert b.has_note(note[1])
+    a.remove_note(note[0])
+    assert not b.has_note(note[1])
+
+
+def test_a_note_for_an_attempt_is_not_for_the_next_one(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.1)
+    a, b, key = machine("a"), machine("b"), record(1).key
+    with a.claimed(key, "a trial"):
+        first = owner_in(b.remote, key)
+    assert first is not None
+    b.remote.put(f"{NOTES}/{first.token}.prune", b"")  # it comes after the end
+    b.leave_note(b.running(key) / "prune")
+    with a.claimed(key, "a trial"):
+        time.sleep(0.5)
+        assert not (a.running(key) / "prune").exists()
+
+
+def test_one_sign_of_life_keeps_all_trials_of_a_process(
+    machine: Machine, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(remote_claims, "REMOTE_GONE_SECONDS", 1.5)
+    remote = machine("a").remote
+    claims = [claim_of(remote, number, "one machine", tmp_path) for number in range(30)]
+    for claim in claims:
+        assert claim.take() is None
+    until = time.monotonic() + 4
+    while time.monotonic() < until:
+        for claim in claims[::10]:
+            assert owner_in(remote, claim.key) == claim.owner
+    written = {request.split()[1] for request in proxy.requests if b".beats/" in request}
+    assert len(written) == 1
+    for claim in claims:
+        claim.release()
+    assert not left_in(remote)
+
+
+def test_of_many_that_take_over_one_has_the_claim(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_claims, "REMOTE_GONE_SECONDS", 0.3)
-    found: RemoteFolder = machine("a").remote
-    gone = RemoteClaim(found, record(1).key, tmp_path)
-    gone.owner = Owner(place="another machine")
-    monkeypatch.setattr(gone, "_live", lambda: None)  # it gives no sign of life
-    assert gone.take() is None
-    assert asdict(gone.owner)["place"] == "another machine"
-    ours = RemoteClaim(found, record(1).key, tmp_path)
-    assert ours.take() is not None
-    threading.Event().wait(0.5)
+    monkeypatch.setattr(remote_claims, "REMOTE_GONE_SECONDS", 0.5)
+    remote = machine("a").remote
+    for number in range(5):
+        gone = claim_of(remote, number, "a lost machine", tmp_path)
+        assert gone.take() is None
+        send_note(remote, gone.key, "prune")
+        takers = [claim_of(remote, number, f"machine {each}", tmp_path) for each in range(20)]
+        assert takers[0].take() == gone.owner
+        time.sleep(0.7)
+        owners = all_at_once([taker.take for taker in takers])
+        [ours] = [taker for taker, owner in zip(takers, owners, strict=True) if owner is None]
+        assert set(owners) == {None, ours.owner}
+        gone.release()  # it was not gone, only slow
+        assert owner_in(remote, ours.key) == ours.owner
+        ours.release()
+    assert not left_in(remote)
+
+
+def test_the_claim_of_an_ended_process_of_this_machine_is_taken_at_once(
+    machine: Machine, tmp_path: Path
+) -> None:
+    remote = machine("a").remote
+    ended = RemoteClaim(remote, record(1).key, tmp_path)
+    ended.owner = Owner(began="long ago")
+    assert ended.take() is None
+    assert owner_in(remote, ended.key) is None
+    ours = RemoteClaim(remote, record(1).key, tmp_path)
     assert ours.take() is None
-    ours.release()
+    assert owner_in(remote, ended.key) == ours.owner
+
+
+def left_in(remote: RemoteFolder) -> list[str]:
+    """What is left of claims, signs of life and notes."""
+    return [name for folder in (".running", ".beats", ".notes") for name in remote.names(folder)]

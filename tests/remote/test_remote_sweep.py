@@ -12,7 +12,7 @@ import pytest
 from harness import cli
 from harness.trials.remote_store import RemoteStore
 from tests.programs import run_module
-from tests.remote.conftest import Proxy
+from tests.remote.buckets import Proxy
 from tests.sweeping import ONE_AT_A_TIME
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]

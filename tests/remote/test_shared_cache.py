@@ -14,7 +14,7 @@ from harness.errors import UserError
 from harness.files import cache_folder, sealed_json
 from harness.training.saved_state import SavedState
 from harness.training.shared_stages import StageStates
-from tests.remote.conftest import Proxy, straight
+from tests.remote.buckets import Proxy, straight
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 GoTo = Callable[[str], None]

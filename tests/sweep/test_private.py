@@ -16,10 +16,11 @@ from pyarrow.fs import FileSelector
 from harness.processes import python_command
 from harness.trials.store import Store
 from tests.planted import PLANTED, SECRETS, leaks
-from tests.remote.conftest import bucket, moto, proxy, server, straight
+from tests.remote.buckets import straight
+from tests.remote.conftest import bucket, proxy, server
 from tests.sweeping import write_few_pairs
 
-__all__ = ["bucket", "moto", "proxy", "server"]  # fixtures
+__all__ = ["bucket", "proxy", "server"]  # fixtures
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 SHADOWS = ("types", "typing", "random", "torch", "datasets", "harness", "ray")
