@@ -64,7 +64,7 @@ def compare(
         check_model(a)
         check_model(b)
     results, console = opened(store), Screen()
-    rows = None if pooling or method else _rows(a, b, results)
+    rows = None if pooling or method else _rows(a, b, results, suite)
     if rows is not None:
         for at, (one, two) in enumerate(rows):
             console.print("\n" * (at > 0), end="")
@@ -81,13 +81,13 @@ def _may_have_rows(store: str | None) -> bool:
     return "://" in str(location) or kind_of(Path(location)) != "nothing"
 
 
-def _rows(a: str, b: str, store: "Store") -> "list[tuple[Row, Row]] | None":
+def _rows(a: str, b: str, store: "Store", suite: str | None) -> "list[tuple[Row, Row]] | None":
     """The rows of the store that are meant; None where one of the two names no row."""
     from harness.report.comparison import rows_named
     from harness.report.groups import comparable_groups
     from harness.report.measured_trials import TABLE_COLUMNS
 
-    return rows_named((a, b), comparable_groups(store.read(TABLE_COLUMNS).table))
+    return rows_named((a, b), comparable_groups(store.read(TABLE_COLUMNS).table), suite)
 
 
 def _compare_rows(
@@ -104,9 +104,12 @@ def _compare_rows(
     if chosen not in shared:
         if single:
             return False
-        there = f"both have {', '.join(shared)}" if shared else "they have no suite in common"
+        have = "; ".join(
+            f"{name} has {', '.join(suites)}"
+            for (name, _), suites in zip((one, two), measured, strict=True)
+        )
         raise UserError(
-            f"{one[0]} and {two[0]} have no scores of the suite {chosen or ''} ({there}); "
+            f"{one[0]} and {two[0]} have no scores of {chosen or 'one suite'} in common ({have}); "
             f"`harness eval KEY --suite {chosen or 'SUITE'}` measures a trial"
         )
     for name, group in (one, two):

@@ -35,10 +35,14 @@ Row = tuple[str, Group]
 """The name of a row, and its trials"""
 
 
-def rows_named(words: tuple[str, str], groups: Sequence[Group]) -> list[tuple[Row, Row]] | None:
+def rows_named(
+    words: tuple[str, str], groups: Sequence[Group], suite: str | None = None
+) -> list[tuple[Row, Row]] | None:
     """The two rows that the words name; several pairs where methods were run in several ways.
 
-    groups: those of the store, in the order of its table. None: a word names no row. Raises
+    groups: those of the store, in the order of its table. suite: the one that is compared; None:
+    any. Of pairs of methods those are left out that have no such suite in common, unless all are
+    without. None: a word names no row. Raises
     UserError for a number that no row has, for a row beside a word that names none, and for two
     methods that have nothing in common.
     """
@@ -63,13 +67,24 @@ def rows_named(words: tuple[str, str], groups: Sequence[Group]) -> list[tuple[Ro
             f"{words[0]} and {words[1]} have no setting and encoder in common; name two rows of "
             f"`harness table` by their numbers"
         )
-    return [_with_names(pair) for pair in pairs]
+    alike = [pair for pair in pairs if _share(pair, suite)]
+    return [_with_names(pair) for pair in alike or pairs]
+
+
+def _share(pair: tuple[Group, Group], suite: str | None) -> bool:
+    """Whether both have been measured by the suite; None: by any."""
+    one, two = map(_suites, pair)
+    return suite in one & two if suite else bool(one & two)
+
+
+def _suites(group: Group) -> frozenset[str]:
+    return frozenset(str(part.suite) for part in group.parts)
 
 
 def _groups_named(word: str, groups: Sequence[Group]) -> list[Group]:
     """The groups that a word names; none where it is no row, no method and no trial of the store.
 
-    Of a method, the best on dev for each setting and encoder.
+    Of a method, the best on dev for each setting and encoder, and for the suites that measured it.
     """
     of_trial = [
         replace(group, trials=(trial,))
@@ -84,9 +99,10 @@ def _groups_named(word: str, groups: Sequence[Group]) -> list[Group]:
         return [groups[int(word) - 1]]
     if of_trial:
         return of_trial[:1]
-    ways = dict.fromkeys(_way(group) for group in groups if group.method == word)
+    of_method = [group for group in groups if group.method == word]
+    ways = dict.fromkeys((_way(group), _suites(group)) for group in of_method)
     return [
-        best_on_dev(group for group in groups if group.method == word and _way(group) == way)
+        best_on_dev(group for group in of_method if (_way(group), _suites(group)) == way)
         for way in ways
     ]
 

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.data.revisions import without_revision
+from harness.document import read_document
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import STSB_DEV
+from harness.files import shipped
 from harness.plugin import registry
 from harness.plugin.located import is_path, plain_name
 from harness.report.groups import Group
@@ -248,6 +250,12 @@ def published_values(target: Wanted) -> Mapping[str, Any]:
     return config.deciding()
 
 
+@cache
+def _methods_of_space(setting: str) -> frozenset[str]:
+    """The methods of the shipped search space of a setting."""
+    return frozenset(read_document(shipped("search_spaces") / f"{setting}.yaml").content["methods"])
+
+
 @dataclass(frozen=True)
 class Commands:
     """Makes commands for one store. `methods`: the names of the methods that can be run here."""
@@ -264,6 +272,16 @@ class Commands:
             words += ["--set", f"{name}={yaml_text(value)}"]
             if name == "label_fraction":
                 words += ["--subsets", SUBSETS]
+        return shlex.join([*words, *store_option(self.store)])
+
+    def cell(self, target: Wanted, paper: str, number: str) -> str:
+        """The command that runs the trials for a number of a published table.
+
+        A method that is in no shipped space is run for the whole table.
+        """
+        if target.method in _methods_of_space(target.setting) and not target.path:
+            return self.sweep(target)
+        words = ["harness", "sweep", target.locator, "--paper", paper, "--table", number]
         return shlex.join([*words, *store_option(self.store)])
 
     def space(self, space: str) -> str:

@@ -94,6 +94,7 @@ def own_paper(name: str, file: Path) -> OwnPaper:
     paper = _with_paths(paper, document)
     if not paper.tables:
         raise document.error(("tables",), "a paper has at least one table, called table1")
+    _check_systems(paper, document)
     _check_facts(paper, document)
     _check_released(paper, document)
     for table_name, table in paper.tables.items():
@@ -132,6 +133,33 @@ def _with_path(run: ReportedRun, document: Document, where: Location) -> Reporte
             where, f"harness has a method {name}, and a plugin needs another name; rename its file"
         )
     return run.model_copy(update={"method": locator})
+
+
+def _check_systems(paper: OwnPaper, document: Document) -> None:
+    """Raise UserError for values that only a space takes, and for a variant that is like no other.
+
+    Trials of a variant would fill the row without one, too, when they are better on dev.
+    """
+    for name, run in paper.systems.items():
+        if run is None:
+            continue
+        where: Location = ("systems", name)
+        for part, values in (("configuration", run.configuration), ("defaults", run.defaults)):
+            for key, value in values.items():
+                if isinstance(value, Mapping) and "trained_by" in value:
+                    raise document.error(
+                        (*where, part, key),
+                        "trained_by is for search spaces; name the trained encoder here, as "
+                        "ENCODER@KEY with the key of its trial",
+                    )
+        for variant, values in run.variants.items():
+            for key in values:
+                if key not in run.configuration and key not in run.defaults:
+                    raise document.error(
+                        (*where, "variants", variant, key),
+                        f"the rows of {name} without a variant need a {key}, too; give it under "
+                        f"configuration, or, where it is the default of the method, under defaults",
+                    )
 
 
 def _check_facts(paper: OwnPaper, document: Document) -> None:

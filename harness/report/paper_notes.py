@@ -144,7 +144,7 @@ def filling_notes(compared: PaperTable, commands: Commands, encoder: str | None)
         if cell.group:
             continue
         if wanted is None and published.value is not None:
-            reasons["Quoted only, no method here"][published.row.label] = None
+            reasons["Quoted only, nothing is run for them"][published.row.label] = None
         elif obstacle:
             reasons[f"Not run by the command: {obstacle}"][published.row.label] = None
     command = commands.table(compared.paper.paper, compared.number, encoder)

@@ -178,7 +178,9 @@ def _records(
             "paper": compared.paper.paper,
             "table": compared.name,
             **published_record(cell, ranked=ranked),
-            "command": commands.sweep(cell.wanted) if cell.wanted else None,
+            "command": commands.cell(cell.wanted, compared.paper.paper, compared.number)
+            if cell.wanted
+            else None,
             "obstacle": commands.obstacle(cell.wanted) if cell.wanted else "quoted only",
             "ours": text or None,
         }

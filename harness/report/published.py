@@ -141,9 +141,9 @@ class ReportedTable(ReportedPart):
     def printed_decimals(self, index: int) -> int:
         """Digits after the point of the numbers in a column, as many as the longest has.
 
-        Two where no row has published values.
+        Two where no row has a published value there.
         """
-        texts = [row.text(index) for row in self.rows if not row.alone]
+        texts = [row.text(index) for row in self.rows if row.value(index) is not None]
         return max((len(text.partition(".")[2]) for text in texts), default=2)
 
     @model_validator(mode="after")

@@ -120,11 +120,11 @@ def measure(
     readable = _readable({name for suites in lacking.values() for name in suites}, notice)
     asked: list[Asked] = []
     complete = True
-    for (name, pooling), lacked in lacking.items():
+    for (name, pooling, method), lacked in lacking.items():
         if not (suites := {name: tests for name, tests in lacked.items() if name in readable}):
             continue
         try:
-            asked.append(Asked(model(name, store, pooling=pooling, method=None), suites))
+            asked.append(Asked(model(name, store, pooling=pooling, method=method), suites))
         except UserError as error:
             notice(f"Not measured: {error}")
             complete = False

@@ -140,6 +140,8 @@ class Model(NamedTuple):
     name: str
     pooling: str | None
     """Pooling of a plain encoder; None: of a method"""
+    method: str | None = None
+    """The path of the method of a trial, where a paper of one's own names it so"""
 
 
 Suites = Mapping[str, bool]
@@ -153,7 +155,8 @@ def lacking_suites(tables: Iterable[PaperTable]) -> dict[Model, Suites]:
         if cell.group is None or cell.metric is None:
             continue
         for trial in cell.unmeasured:
-            model, group = Model(trial.key, None), cell.group
+            group, path = cell.group, cell.wanted.path if cell.wanted else ""
+            model = Model(trial.key, None, path or None)
             if trial.own is None and group.method == "pooling":
                 model = Model(group.encoder, str(group.configuration["pooling"]))
             suites, name = models[model], cell.metric.suite

@@ -132,6 +132,20 @@ def test_methods_are_compared_where_they_ran_alike(
     assert "A: diffcse semisup" in across or "A: simcse sup" in across
 
 
+def test_methods_are_compared_by_a_suite_that_both_have(
+    harness: Harness, store: Store, add: Add
+) -> None:
+    """Also where the better trials of one of them have been measured by another suite alone."""
+    add("simcse", 0.3, 2)
+    sts = {"suite": "sts", "configuration": {"suite": "sts"}, "selected_by": "stsb-dev"}
+    add("d2cse", 0.5, 2)
+    add("simcse", 0.3, 2, 80.0, False, **sts)
+    for words in ((), ("--suite", "graded")):
+        shown = compared(harness, store, "simcse", "d2cse", *words)
+        assert shown.count("A: simcse, 2 seeds, tiny-bert, unsup") == 1
+        assert "on graded" in shown
+
+
 def test_a_wrong_name_gets_one_sentence(harness: Harness, store: Store, add: Add) -> None:
     add("simcse", 0.3, 2)
     add("d2cse", 0.3, 2)
@@ -139,7 +153,7 @@ def test_a_wrong_name_gets_one_sentence(harness: Harness, store: Store, add: Add
     for words, parts in (
         (("3", "9"), ("there is no row 9", "1 to 3")),
         (("0", "1"), ("there is no row 0",)),
-        (("1", "2", "--suite", "sts"), ("no scores of the suite sts", "both have graded")),
+        (("1", "2", "--suite", "sts"), ("no scores of sts in common", "has graded; ")),
         (("1", "simcsee"), ('"simcsee" names no row', 'did you mean "simcse"?')),
     ):
         answer = harness("compare", *words, "--store", store.folder)

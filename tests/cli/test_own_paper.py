@@ -1,6 +1,7 @@
 """A paper of one's own: its folder stands where the five papers have a name."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,10 @@ from safetensors.torch import load_file
 
 from harness.data.hub import EMBEDDED
 from harness.report.papers import load_paper
+from harness.report.published import ReportedTable
 from harness.trials.store import Store
 from tests.cli.conftest import REPOSITORY
+from tests.sweeping import write_few_pairs
 
 PAPER = """\
 title: Mine
@@ -130,7 +133,7 @@ def test_published_rows_stand_beside_a_row_of_ours_alone(
     assert ["1", "A", "[1]", "published", "27", "33.10"] in lines  # with every digit
     assert ["3", "Ours", "[3]", "ours", "0"] in lines
     assert "To fill: harness sweep --paper mine --table 1" in answer.out
-    assert "Quoted only, no method here: A\n" in answer.out
+    assert "Quoted only, nothing is run for them: A\n" in answer.out
     assert lines[lines.index(["1", "A", "[1]", "published", "27", "33.10"]) + 1][1] == "SimCSE"
     by_file = harness("table", "--paper", "mine/paper.yaml", "--table", 1)
     assert "To fill: harness sweep --paper mine/paper.yaml --table 1" in by_file.out
@@ -178,6 +181,77 @@ def test_a_table_of_ones_own_is_filled(
     verdict = harness("reproduce", "mine", "--table", 1, "--seeds", "0,1", "--local")
     assert "Of 4 published numbers:" in verdict.out
     assert "not published" in verdict.out
+
+
+@pytest.mark.slow
+def test_a_row_without_its_variant_has_the_value_of_its_own(
+    harness: Any, paper: Callable[..., Path]
+) -> None:
+    """Though trials of the variant are better on dev, or were run first."""
+    path = paper("learning_rate: 1.0e-3}}", "learning_rate: 1.0e-6}, variants: {quick: "
+                 "{learning_rate: 1.0e-3}}}")  # fmt: skip
+    row = "{label: Ours, system: ours, "
+    text = path.read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if row in line)
+    variant = line.replace(row, "{label: Quick, system: ours, variant: quick, ")
+    path.write_text(text.replace(line, f"{line}\n{variant}"), encoding="utf-8")
+    swept = harness("sweep", "mine/own.py", "--paper", "mine", "--table", 1, "--seeds", 0,
+                    "--local")  # fmt: skip
+    assert swept.code == 0, swept.err
+    rates = {
+        each.configuration["learning_rate"]: each.test["graded"]
+        for each in Store("results/trials").read().records()
+    }
+    found = records(harness, "--paper", "mine")
+    assert found["Ours", "graded"]["mean"] == rates[1e-6]
+    assert found["Quick", "graded"]["mean"] == rates[1e-3]
+    assert rates[1e-6] != rates[1e-3]
+
+
+@pytest.mark.slow
+def test_a_trial_of_ones_own_method_is_measured_by_the_suite_of_a_column(
+    harness: Any, paper: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The row names no suite, so a trial of another one fills it; the file has the method's path.
+
+    The columns without a published number have two decimals.
+    """
+    paper("ours: {method: ./own.py, configuration: {<<: *short, learning_rate: 1.0e-3}}",
+          "ours: {method: ./own.py, configuration: {max_steps: 2}}")  # fmt: skip
+    shared = ["--set", f"suite={write_few_pairs(tmp_path)}", "--set", "max_steps=2"]
+    ran = harness("run", "mine/own.py", "--seed", 0, "--encoder", "tiny-bert", *shared,
+                  "--set", "sentences=graded-sentences")  # fmt: skip
+    assert ran.code == 0, ran.err
+    swept = harness("sweep", "mine/own.py", "--paper", "mine", "--table", 1, "--seeds", 0,
+                    "--local")  # fmt: skip
+    assert swept.code == 0, swept.err
+    assert "Trials of the store to measure: 1 with graded" in swept.out
+    mean = records(harness, "--paper", "mine")["Ours", "graded"]["mean"]
+    assert mean is not None
+    assert f"{mean:.2f}" in harness("table", "--paper", "mine").out
+
+
+def test_a_column_that_nobody_has_published_has_two_decimals() -> None:
+    rows = [{"label": "A", "values": [None, 80.1]}, {"label": "B", "values": []}]
+    table = ReportedTable.model_validate({
+        "about": "a", "metric": "spearman x100 on test", "columns": ["STS12", "Avg."],
+        "groups": [{"name": "g", "rows": [
+            {"setting": "unsup", "encoder": "e", "origin": "o", **row} for row in rows
+        ]}],
+    })  # fmt: skip
+    assert [table.printed_decimals(index) for index in (0, 1)] == [2, 1]
+
+
+def test_the_command_of_a_number_runs(harness: Any, paper: Callable[..., Path]) -> None:
+    """Of a method that no shipped space has, it is that of the table."""
+    paper()
+    commands = records(harness, "--paper", "mine")
+    assert "search_spaces/unsup.yaml" in commands["SimCSE", "graded"]["command"]
+    words = shlex.split(commands["Ours", "graded"]["command"])
+    assert words[3:] == ["--paper", "mine", "--table", "1"]
+    planned = harness("plan", *words[2:], "--encoder", "tiny-bert")
+    assert planned.code == 0, planned.err
+    assert "trials to run" in planned.out
 
 
 RELEASED = """\
@@ -300,6 +374,13 @@ def test_a_value_of_the_command_line_reaches_ones_own_method(
          "{temperature: 1}}, graded: {configuration: {temperature: 2}}}\n"
          "figures: {figure1: {about: a, table: table1, axis: temperature}}",
          "figures.figure1: all columns of the table of a figure show one score"),
+        ("learning_rate: 1.0e-3}}", "learning_rate: 1.0e-3}, variants: {hot: {temperature: 1}}}",
+         "systems.ours.variants.hot.temperature: the rows of ours without a variant need a "
+         "temperature, too; give it under configuration, or, where it is the default of the "
+         "method, under defaults"),
+        ("learning_rate: 1.0e-3", "encoder_dropout: {trained_by: simcse}",
+         "systems.ours.configuration.encoder_dropout: trained_by is for search spaces; name the "
+         "trained encoder here, as ENCODER@KEY with the key of its trial"),
         ("system: ours", "system: ours, variant: big", 'the system ours does not list the variant '
          '"big"'),
     ],
@@ -396,4 +477,4 @@ def test_the_paper_of_the_page_is_one(harness: Any, paper: Callable[..., Path]) 
     path.write_text(page.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
     answer = harness("table", "--paper", "mine")
     assert answer.code == 0, answer.err
-    assert "Quoted only, no method here: Someone's method\n" in answer.out
+    assert "Quoted only, nothing is run for them: Someone's method\n" in answer.out
