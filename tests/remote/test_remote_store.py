@@ -494,8 +494,12 @@ def beats(proxy: Proxy) -> list[bytes]:
 
 
 def test_of_many_that_take_over_one_has_the_claim(
-    machine: Machine, clock: SimpleNamespace, tmp_path: Path
+    machine: Machine,
+    clock: SimpleNamespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 3600.0)
     remote = machine("a").remote
     for number in range(5):
         gone = claim_of(remote, number, "a lost machine", tmp_path)
