@@ -56,7 +56,7 @@ def server() -> Iterator[Server]:
     """The server; it ends with the test."""
     with Server(("127.0.0.1", 0), Answer) as found:
         found.seen = []
-        threading.Thread(target=found.serve_forever, daemon=True).start()
+        threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
         yield found
         found.shutdown()
 

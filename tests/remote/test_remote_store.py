@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TypeVar
 
 import pytest
@@ -452,30 +453,53 @@ def test_a_note_for_an_attempt_is_not_for_the_next_one(
         assert not (a.running(key) / "prune").exists()
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The clock by which the living and the gone are told apart; a test sets its `now`."""
+    found = SimpleNamespace(now=0.0)
+    found.monotonic = lambda: found.now
+    monkeypatch.setattr(remote_claims, "time", found)
+    return found
+
+
 def test_one_sign_of_life_keeps_all_trials_of_a_process(
-    machine: Machine, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine,
+    proxy: Proxy,
+    clock: SimpleNamespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.2)
-    monkeypatch.setattr(remote_claims, "REMOTE_GONE_SECONDS", 1.5)
+    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.1)
     remote = machine("a").remote
     claims = [claim_of(remote, number, "one machine", tmp_path) for number in range(30)]
     for claim in claims:
         assert claim.take() is None
-    until = time.monotonic() + 4
-    while time.monotonic() < until:
+    for _ in range(4):
+        before, until = len(beats(proxy)), time.monotonic() + 60
+        while len(beats(proxy)) < before + 2 and time.monotonic() < until:
+            time.sleep(0.05)
         for claim in claims[::10]:
-            assert owner_in(remote, claim.key) == claim.owner
-    written = {request.split()[1] for request in proxy.requests if b".beats/" in request}
-    assert len(written) == 1
+            assert claim_of(remote, int(claim.key, 16), "b", tmp_path).take() == claim.owner
+        clock.now += 59
+    assert len(set(beats(proxy))) == 1
     for claim in claims:
         claim.release()
     assert not left_in(remote)
 
 
+def beats(proxy: Proxy) -> list[bytes]:
+    """The names of the signs of life that were written."""
+    puts = [each.split()[1] for each in proxy.requests if each.startswith(b"PUT ")]
+    return [name for name in puts if b"/.beats/" in name]
+
+
 def test_of_many_that_take_over_one_has_the_claim(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine,
+    clock: SimpleNamespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(remote_claims, "REMOTE_GONE_SECONDS", 0.5)
+    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 3600.0)
     remote = machine("a").remote
     for number in range(5):
         gone = claim_of(remote, number, "a lost machine", tmp_path)
@@ -483,7 +507,9 @@ def test_of_many_that_take_over_one_has_the_claim(
         send_note(remote, gone.key, "prune")
         takers = [claim_of(remote, number, f"machine {each}", tmp_path) for each in range(20)]
         assert takers[0].take() == gone.owner
-        time.sleep(0.7)
+        clock.now += 59
+        assert takers[1].take() == gone.owner
+        clock.now += 2
         owners = all_at_once([taker.take for taker in takers])
         [ours] = [taker for taker, owner in zip(takers, owners, strict=True) if owner is None]
         assert set(owners) == {None, ours.owner}
