@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.claims import Claim
+from harness.errors import SweepStopped
 from harness.sweeps.cluster import tune_run
 from harness.sweeps.cluster.tune_run import NextInLine, Stopping
 from harness.trials.run import GIVE_WAY
@@ -71,6 +72,18 @@ def test_a_second_signal_ends_it_at_once(store: Store) -> None:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_a_signal_that_ends_ray_as_well_is_an_interruption(store: Store) -> None:
+    """As `timeout` sends it, to all processes of a command."""
+    stop = of(store, {"runs"}, [])
+    with pytest.raises(KeyboardInterrupt), stop.heeded():
+        signal.raise_signal(signal.SIGTERM)
+        raise SweepStopped("Ray has stopped answering")
+    assert not stop.note.exists()
+    stop = of(store, {"runs"}, [])
+    with pytest.raises(SweepStopped), stop.heeded():
+        raise SweepStopped("Ray has stopped answering")
 
 
 # A free worker takes a trial for which no other worker is starting.

@@ -24,7 +24,7 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.trainable import wrap_function
 
-from harness.errors import UserError
+from harness.errors import SweepStopped, UserError
 from harness.sweeps.cluster.capacity import GROWTH_SECONDS, LOOK_SECONDS, Capacity, fitting
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
 from harness.sweeps.screen.watcher import SweepWatcher
@@ -266,6 +266,11 @@ class Stopping:
         try:
             with handled(self._signalled, signal.SIGINT, signal.SIGTERM):
                 yield
+        except SweepStopped:
+            # Who sends SIGTERM to all processes of a command, as `timeout` does, ends Ray, too.
+            if self.asked:
+                raise KeyboardInterrupt from None
+            raise
         finally:
             self.store.remove_note(self.note)
             with suppress(OSError):  # other sweeps run
