@@ -76,14 +76,19 @@ def test_a_second_signal_ends_it_at_once(store: Store) -> None:
 
 def test_a_signal_that_ends_ray_as_well_is_an_interruption(store: Store) -> None:
     """As `timeout` sends it, to all processes of a command."""
+
+    def lose_ray(stop: Stopping, *signals: int) -> None:
+        with stop.heeded():
+            for number in signals:
+                signal.raise_signal(number)
+            raise SweepStopped("Ray has stopped answering")
+
     stop = of(store, {"runs"}, [])
-    with pytest.raises(KeyboardInterrupt), stop.heeded():
-        signal.raise_signal(signal.SIGTERM)
-        raise SweepStopped("Ray has stopped answering")
+    with pytest.raises(SweepStopped):
+        lose_ray(stop)
+    with pytest.raises(KeyboardInterrupt):
+        lose_ray(stop, signal.SIGTERM)
     assert not stop.note.exists()
-    stop = of(store, {"runs"}, [])
-    with pytest.raises(SweepStopped), stop.heeded():
-        raise SweepStopped("Ray has stopped answering")
 
 
 # A free worker takes a trial for which no other worker is starting.
