@@ -11,6 +11,7 @@ of ranks, so that the mean is the sum of the parts. Where vectors that were gath
 pass, `entering` adds the parts up at once.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from torch._C._distributed_c10d import TCPStore
 from torch.nn import functional
 
 Given = TypeVar("Given")
+LOCAL_RANK = "LOCAL_RANK"
+"""A variable of the environment that DeepSpeed reads (harness.training.engines.library)"""
 FILE_ADDRESS = "file://"
 """Beginning of an address that is the path of a file"""
 RANK_SECONDS = 3600
@@ -69,7 +72,7 @@ def joined(number: int, count: int, address: str) -> Iterator[None]:
     others through gloo. Raises NotMet when the others do not come. Afterwards the process computes
     as before, whatever an engine has changed in torch.
     """
-    linear = functional.linear
+    linear, local_rank = functional.linear, os.environ.get(LOCAL_RANK)
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     wait = timedelta(seconds=RANK_SECONDS)
     try:
@@ -83,6 +86,10 @@ def joined(number: int, count: int, address: str) -> Iterator[None]:
         # ZeRO 3 puts a function in its place that rounds differently, and leaves it there.
         functional.linear = linear
         _forget_group()
+        # What else asks for it, such as accelerate, would look for the other ranks.
+        os.environ.pop(LOCAL_RANK, None)
+        if local_rank is not None:
+            os.environ[LOCAL_RANK] = local_rank
 
 
 def _meeting(address: str, count: int, wait: timedelta) -> Any:

@@ -24,7 +24,7 @@ from harness.plugin.deepspeed_settings import merge
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
-from harness.ranks import has_ranks
+from harness.ranks import LOCAL_RANK, has_ranks
 from harness.training import fully_sharded
 from harness.training.capture import CapturedOptimiser
 from harness.training.fully_sharded import FullyShardedOptimiser
@@ -213,7 +213,7 @@ def library() -> Any:
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     # It asks the environment which GPU of the machine is this process's.
     gpu = torch.cuda.current_device() if torch.cuda.is_available() else 0
-    os.environ["LOCAL_RANK"] = str(gpu)
+    os.environ[LOCAL_RANK] = str(gpu)
     # On a CPU it would compile a kernel for minutes, which serves processes of one machine alone.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     return deepspeed

@@ -122,7 +122,9 @@ def test_what_is_no_correlation_is_not_compared(
     senteval()
     monkeypatch.setattr(Measurement, "__init__", None)
     answer = harness("compare", "tiny-bert", "tiny-bert", "--suite", suite, "--store", store)
-    check_sentence(answer, f'"{suite}"', "graded or a table of scored pairs")
+    check_sentence(
+        answer, f'"{suite}"', "compared on sts, graded, a table of scored pairs, or a folder"
+    )
 
 
 def test_compare_without_the_archive(harness: Any, store: Path) -> None:

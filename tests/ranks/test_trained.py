@@ -1,5 +1,6 @@
 """All engines train alike: the weights after several steps are those of one process."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -155,8 +156,11 @@ def test_deepspeed_computes_in_the_precision_that_is_asked_for(
     bf16, fp32 = (
         computed(name, values | {"precision": precision}) for precision in ("bf16", "fp32")
     )
+    before = dict(os.environ)
     with joined(0, 1, f"file://{tmp_path / 'meeting'}"):
         found = computed(name, values | {"precision": "bf16", "engine": "deepspeed", "zero": zero})
+    # A variable that stays would let accelerate look for other ranks in the next trial.
+    assert os.environ.get("LOCAL_RANK") == before.get("LOCAL_RANK")
     for loss in ("contrastive 0 contrastive", "contrastive 1 contrastive"):
         # The linear layers of ZeRO 3 round once more, before they add the bias.
         torch.testing.assert_close(

@@ -87,7 +87,8 @@ def test_a_local_ray_has_it_where_trials_share_gpus(
         found.append(os.environ.get(PIPES))
         return ""
 
-    monkeypatch.setattr(sessions, "_begin", begin)
+    for name in ("_start", "_join"):
+        monkeypatch.setattr(sessions, name, begin)
     with sessions.ray_session(shares_gpus=shares_gpus) as (folder, _):
         assert found == [str(folder / "mps") if starts else None]
     assert bool(notes.read_text()) == starts

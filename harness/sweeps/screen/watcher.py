@@ -122,11 +122,12 @@ class Phases:
         self._running.append(phase)
         self._new.append(phase)
         await asyncio.sleep(0)  # the other searches come here meanwhile
+        if phase not in self._new:
+            return  # another search has announced it
         new, self._new = self._new, []
         for title in dict.fromkeys(each.title for each in new if each.title):
             self._announce(title, [each for each in new if each.title == title])
-        if new:
-            self._tell()
+        self._tell()
 
     def end(self, phase: Phase) -> None:
         """A phase is over."""
