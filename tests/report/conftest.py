@@ -135,7 +135,7 @@ class PaperTable:
         """The models and suites that `harness sweep --paper P --table N` measures."""
         return [
             " ".join(filter(None, [name[:24], pooling, *printed_suites(suites)]))
-            for (name, pooling), suites in lacking_suites([self.compared]).items()
+            for (name, pooling, _), suites in lacking_suites([self.compared]).items()
         ]
 
 
