@@ -42,9 +42,8 @@ def rows_named(
 
     groups: those of the store, in the order of its table. suite: the one that is compared; None:
     any. Of pairs of methods those are left out that have no such suite in common, unless all are
-    without. None: a word names no row. Raises
-    UserError for a number that no row has, for a row beside a word that names none, and for two
-    methods that have nothing in common.
+    without. None: a word names no row. Raises UserError for a number that no row has, for a row
+    beside a word that names none, and for two methods that have nothing in common.
     """
     named = [_groups_named(word, groups) for word in words]
     for word, of_word, other in zip(words, named, words[::-1], strict=True):

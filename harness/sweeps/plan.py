@@ -204,6 +204,8 @@ class _Planner:
         self.pruned = {(row["key"], row["search"]) for row in pruned.to_pylist()}
         finished = store.read((), pc.field("status") == "finished").table
         self.keys = set(finished["key"].to_pylist())
+        self.absent: set[tuple[str | None, ...]] = set()
+        """Models and data of trials, of which some are not here; most trials share theirs"""
         self.planned: set[str] = set()
         """The identities of the trials in the lines so far, of which each runs once"""
 
@@ -371,11 +373,17 @@ class _Planner:
         )  # fmt: skip
 
     def _has(self, trial: Trial) -> bool:
+        declared = trial.declared
+        files = map(str, (*declared.corpora.values(), *declared.files))
+        needs = (*declared.models, *files, declared.config.suite, declared.config.selected_by)
+        if needs in self.absent:
+            return False
         try:
             name = key(trial, download=False)
             return name in self.keys or (name, trial.search) in self.pruned
-        except NotHere:
-            return False  # without the model or the data file there is no key to look for
+        except NotHere:  # without the model or the data file there is no key to look for
+            self.absent.add(needs)
+            return False
 
 
 def _repeats_text(trials: list[Trial]) -> dict[str, str]:
