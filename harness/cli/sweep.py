@@ -163,10 +163,10 @@ def prepare(options: SweepOptions) -> None:
 
 def _print_papers(options: SweepOptions, device: str | None, gpus: int | None) -> None:
     """Print what all tables of the papers cost."""
+    store, console = opened(options.store), Screen()
     from harness.targets.paper_costs import paper_costs
 
-    console = Screen()
-    for line in paper_costs(options, device, gpus):
+    for line in paper_costs(options, store, device, gpus):
         console.print(line, soft_wrap=True)
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from harness.data.hub import once
 from harness.data.hub_tables import is_hub_name
 from harness.data.readers import (
     read_entailments,
@@ -153,6 +154,7 @@ def published_sizes() -> Iterator[None]:
         _as_published.reset(before)
 
 
+@once
 def at_hand(name: str) -> tuple[Stamp, ...] | None:
     """The files of a corpus as they are now; None: one is not at hand.
 

@@ -5,15 +5,16 @@ They are searched in this order. A mirror has the layout of the Hub
 the same in all three. `HARNESS_HUB` names the folder of the mirror.
 """
 
+import functools
 import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from harness.data.revisions import (
     RepositoryKind,
@@ -29,6 +30,8 @@ from harness.files import digest, digest_files
 from harness.inputs import is_file, is_folder, kind_of, read_text, regular_file
 from harness.relocation import here
 
+Lookup = ParamSpec("Lookup")
+Found = TypeVar("Found")
 MODULES_FILE = "modules.json"
 """The file that every sentence-transformers folder has"""
 _POINTER = b"version https://git-lfs"
@@ -184,6 +187,45 @@ def hub_asked(download: bool) -> Iterator[None]:
         _asked.reset(token)
 
 
+_looked_up: ContextVar[dict[object, Any] | None] = ContextVar("looked_up", default=None)
+
+
+@contextmanager
+def looked_up_once() -> Iterator[None]:
+    """In the block, functions that are `once` look a name up once: a plan asks thousands of times.
+
+    What appears on this machine meanwhile is not seen in the block.
+    """
+    before = _looked_up.get()
+    token = _looked_up.set({} if before is None else before)
+    try:
+        yield
+    finally:
+        _looked_up.reset(token)
+
+
+def once(look: Callable[Lookup, Found]) -> Callable[Lookup, Found]:
+    """Keep what `look` returns, or that it raises NotHere, in a block of `looked_up_once`."""
+
+    @functools.wraps(look)
+    def looked(*arguments: Lookup.args, **options: Lookup.kwargs) -> Found:
+        table = _looked_up.get()
+        if table is None:
+            return look(*arguments, **options)
+        asked = look, arguments, tuple(options.items())
+        if asked not in table:
+            try:
+                table[asked] = look(*arguments, **options)
+            except NotHere as error:
+                table[asked] = error
+        if isinstance(table[asked], NotHere):
+            raise NotHere(str(table[asked]))
+        found: Found = table[asked]
+        return found
+
+    return looked
+
+
 def data_file(repository: str, name: str, *, download: bool = True) -> Path:
     """The path of the file `name` of a data set.
 
@@ -201,6 +243,7 @@ def data_file(repository: str, name: str, *, download: bool = True) -> Path:
     return _from_hub("datasets", repository, (name,), download and _asked.get()) / name
 
 
+@once
 def model_folder(name: str, *, download: bool = True, pickled: bool = False) -> Path:
     """The folder of a model, which is named by its path or by its name on the Hub.
 

@@ -150,23 +150,20 @@ def stage_lengths(declared: Declared, stage: Stage) -> dict[str, Lengths]:
     lengths = {}
     for stream, items in stage.streams.items():
         columns = corpus_lengths(declared.corpora[stream])
-        cut = [[min(pieces, limit) for pieces in column] for column in columns]
-        texts = items * len(columns)
-        longest = min(limit, 2 * max(map(_mean, cut)) + 4)
-        lengths[stream] = Lengths(
-            tuple(map(_mean, cut)),
-            tuple(_mean([n * n for n in column]) for column in cut),
-            longest,
-            min(texts, longest) * 0.9,
-        )
+        means, squares = zip(*(_means(column, limit) for column in columns), strict=True)
+        longest = min(limit, 2 * max(means) + 4)
+        lengths[stream] = Lengths(means, squares, longest, min(items * len(columns), longest) * 0.9)
     return lengths
 
 
-def _mean(numbers: Sequence[float]) -> float:
-    return sum(numbers) / len(numbers)
+@functools.cache  # a plan asks for every configuration
+def _means(column: tuple[float, ...], limit: int) -> tuple[float, float]:
+    """The mean of the lengths, each cut to a limit, and the mean of their squares."""
+    cut = [min(pieces, limit) for pieces in column]
+    return sum(cut) / len(cut), sum(pieces * pieces for pieces in cut) / len(cut)
 
 
-def corpus_lengths(corpus: str) -> list[list[float]]:
+def corpus_lengths(corpus: str) -> list[tuple[float, ...]]:
     """About the word pieces of some texts of each column of a corpus, uncut."""
     if (found := at_hand(corpus)) is not None:
         return _sampled(corpus, *found)
@@ -175,20 +172,19 @@ def corpus_lengths(corpus: str) -> list[list[float]]:
     except NotHere:
         kind = "sentences"
     means = PIECES.get(kind, PIECES["pairs"])
-    return [[share * mean for share in SPREAD] for mean in means]
+    return [tuple(share * mean for share in SPREAD) for mean in means]
 
 
-@functools.cache  # a plan asks for every configuration
-def _sampled(corpus: str, *files: Stamp) -> list[list[float]]:
+@functools.cache
+def _sampled(corpus: str, *files: Stamp) -> list[tuple[float, ...]]:
     read = source(corpus).corpus([Path(file.path) for file in files])
     numbers = range(len(read))
-    chosen = random.Random(0).sample(numbers, min(SAMPLE, len(numbers)))
-    columns: list[list[float]] = [[] for _ in read.columns]
-    for number in chosen:
-        for column, texts in zip(columns, read.columns, strict=True):
-            words = re.findall(r"\w+|[^\w\s]", texts[number])
-            column.append(PIECES_OF_A_WORD * len(words))
-    return columns
+    # In their order, because a large corpus lies on disk and is read in parts.
+    chosen = sorted(random.Random(0).sample(numbers, min(SAMPLE, len(numbers))))
+    return [
+        tuple(PIECES_OF_A_WORD * len(re.findall(r"\w+|[^\w\s]", texts[n])) for n in chosen)
+        for texts in read.columns
+    ]
 
 
 def batch_operations(passes: Passes[Any], stage: Stage, lengths: Mapping[str, Lengths]) -> float:

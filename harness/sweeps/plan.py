@@ -8,7 +8,7 @@ from html import escape
 import pyarrow.compute as pc
 
 from harness.data.corpora import fewer_than_published
-from harness.data.hub import model_shape
+from harness.data.hub import looked_up_once, model_shape
 from harness.errors import NotHere, UserError
 from harness.files import digest_of
 from harness.sweeps.devices import (
@@ -148,6 +148,7 @@ def _between(span: Bounds) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
+@looked_up_once()
 def plan_sweep(
     searches: Iterable[Search],
     store: Store,

@@ -175,10 +175,11 @@ class SweepOptions:
 
     def compared(self) -> "list[PaperTable]":
         """The published table with the trials of the store, once for each encoder that is asked."""
+        from harness.report.quantities import PAPER_COLUMNS
         from harness.targets.published import compared_tables
 
-        overrides = self.overrides()
-        return compared_tables(str(self.paper), int(self.table or 0), overrides, opened(self.store))
+        trials = opened(self.store).read(PAPER_COLUMNS).table
+        return compared_tables(str(self.paper), int(self.table or 0), self.overrides(), trials)
 
     def measured(self) -> "list[PaperTable]":
         """The published table whose trials get the suites that it needs.

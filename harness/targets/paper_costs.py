@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from harness.data.corpora import published_sizes
+from harness.data.hub import looked_up_once
 from harness.errors import UserError
 from harness.report.papers import load_paper, papers
+from harness.report.quantities import PAPER_COLUMNS
 from harness.sweeps.plan import Plan, plan_sweep
 from harness.sweeps.spaces.search import Search
 from harness.targets.options import SweepOptions
-from harness.targets.stores import opened
+from harness.targets.published import compared_tables, table_searches
+from harness.trials.store import Store
 
 
 @dataclass(frozen=True)
@@ -22,45 +25,51 @@ class PaperCost:
 
 
 def paper_plans(
-    options: SweepOptions, device: str | None = None, gpus: int | None = None
+    options: SweepOptions, store: Store, device: str | None = None, gpus: int | None = None
 ) -> Iterator[PaperCost]:
     """The plan of each paper, whose trials run once, and at last of all of them ("").
 
-    A trial that two papers need counts for both, and once in all. The store and what narrows the
-    tables are those of the options; the corpora count with their published sizes, also where
-    smaller ones stand in for them.
+    A trial that two papers need counts for both, and once in all. What narrows the tables are the
+    options; the corpora count with their published sizes, also where smaller ones stand in for
+    them.
     """
     if options.space is not None or options.of_table:
         raise UserError("--papers prices all tables, so no space and no table is named beside it")
+    trials = store.read(PAPER_COLUMNS).table
     together, tables = dict[str, Search](), 0
-    with published_sizes():
+    with published_sizes(), looked_up_once():
         for paper in papers():
             own, numbers = dict[str, Search](), load_paper(paper).fillable
             for number in numbers:
-                found = replace(options, paper=paper, table=number).searches(lambda _: None)
+                overrides = replace(options, paper=paper, table=number).overrides()
+                compared = compared_tables(paper, number, overrides, trials)
+                found = table_searches(compared, overrides, lambda _: None)
                 own |= {repr((each.method, each.config, each.rounds)): each for each in found}
-            yield PaperCost(paper, len(numbers), _plan(own, options, device, gpus))
+            yield PaperCost(paper, len(numbers), _plan(own, options, store, device, gpus))
             together |= own
             tables += len(numbers)
-        yield PaperCost("", tables, _plan(together, options, device, gpus))
+        yield PaperCost("", tables, _plan(together, options, store, device, gpus))
 
 
 def _plan(
-    searches: dict[str, Search], options: SweepOptions, device: str | None, gpus: int | None
+    searches: dict[str, Search],
+    options: SweepOptions,
+    store: Store,
+    device: str | None,
+    gpus: int | None,
 ) -> Plan:
     return plan_sweep(
-        searches.values(), opened(options.store), device=device, gpus=gpus,
-        cpus_per_trial=options.cpus_per_trial,
-    )  # fmt: skip
+        searches.values(), store, device=device, gpus=gpus, cpus_per_trial=options.cpus_per_trial
+    )
 
 
 def paper_costs(
-    options: SweepOptions, device: str | None = None, gpus: int | None = None
+    options: SweepOptions, store: Store, device: str | None = None, gpus: int | None = None
 ) -> Iterator[str]:
     """A line for each paper and one for all, for people."""
     from harness.sweeps.printed_plan import time_line
 
     yield "All tables at the full size of their corpora, the papers' values on the final seeds:"
-    for cost in paper_plans(options, device, gpus):
+    for cost in paper_plans(options, store, device, gpus):
         name = f"{cost.paper}, {cost.tables} tables" if cost.paper else "in all"
         yield f"{name}: {cost.plan.to_run} trials to run. {time_line(cost.plan)}"

@@ -4,13 +4,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.report.coverage import lacking
 from harness.report.matching import ANY, Wanted, yaml_text
 from harness.report.paper_cells import Comparer, PaperTable
 from harness.report.papers import load_paper
-from harness.report.quantities import PAPER_COLUMNS
 from harness.sweeps.spaces.overrides import (
     FINAL_SEEDS,
     FINAL_SUBSETS,
@@ -20,17 +21,16 @@ from harness.sweeps.spaces.overrides import (
 )
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.values import check_command_line
-from harness.trials.store import Store
 
 Notice = Callable[[str], None]
 """Prints or logs a sentence for the user"""
 
 
 def compared_tables(
-    paper: str, number: int, overrides: Overrides, store: Store
+    paper: str, number: int, overrides: Overrides, trials: pa.Table
 ) -> list[PaperTable]:
-    """The table with the store's trials; with other encoders, one for each of them."""
-    trials, tables = store.read(PAPER_COLUMNS).table, load_paper(paper)
+    """The table with trials (columns `PAPER_COLUMNS`); with other encoders, one for each."""
+    tables = load_paper(paper)
     return [
         Comparer(trials, encoder, values=overrides.values, plugins=tables.plugins).table(
             tables, tables.numbers[str(number)]

@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from harness.data import hub
-from harness.data.hub import data_file, known, model_digest, model_folder, model_shape
-from harness.errors import UserError
+from harness.data.hub import (
+    data_file,
+    known,
+    looked_up_once,
+    model_digest,
+    model_folder,
+    model_shape,
+)
+from harness.errors import NotHere, UserError
 from harness.files import digest_files
 
 
@@ -69,6 +76,16 @@ def test_a_missing_model_is_named_with_the_nearest_name(mirror: Path) -> None:
 
 
 @pytest.mark.usefixtures("mirror")
+def test_within_a_block_a_model_is_looked_up_once(mirror: Path) -> None:
+    with looked_up_once():
+        with pytest.raises(NotHere, match="the Hub was not asked"):
+            model_folder("of/mine", download=False)
+        put(mirror / "models/of/mine/config.json")
+        with looked_up_once(), pytest.raises(NotHere, match="the Hub was not asked"):
+            model_folder("of/mine", download=False)
+    assert model_folder("of/mine", download=False) == mirror / "models/of/mine"
+
+
 def test_a_model_is_not_downloaded_unasked() -> None:
     with pytest.raises(UserError, match="the Hub was not asked"):
         model_folder("roberta-base", download=False)

@@ -338,6 +338,7 @@ def test_a_head_that_ends_while_it_starts_is_one_sentence(
 ) -> None:
     """Ray waits for it long after; the process is a zombie, because nobody waits for it."""
     program = shutil.copy(shutil.which("sleep") or "", tmp_path / "gcs_server")
+    earlier = subprocess.Popen([program, "0"])  # a head that was lost, for which nobody waits
     heads: list[subprocess.Popen[bytes]] = []
 
     def start(*_: object, **__: object) -> None:
@@ -351,7 +352,8 @@ def test_a_head_that_ends_while_it_starts_is_one_sentence(
     monkeypatch.setattr(sessions, "LOST_SECONDS", 0.1)
     with pytest.raises(SweepStopped, match=r"or its head was lost on the way$"):
         begin("")
-    heads[0].wait()  # its code is unknown where the end of Ray has waited for it before
+    assert [head.wait() for head in heads] == [-signal.SIGKILL]
+    earlier.wait()
 
 
 @pytest.mark.process
