@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.bad_input.conftest import Refused, SpaceFile
+from tests.cli.conftest import Refused, SpaceFile
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@
 
 import pytest
 
-from tests.cli.bad_input.conftest import LineOf, Refused, SpaceFile
+from tests.cli.conftest import LineOf, Refused, SpaceFile
 
 GRID = "    grid:\n      learning_rate: [1e-4, 5e-4]\n"
 VALUES = "[1e-4, 5e-4]"
