@@ -2,7 +2,6 @@
 
 import random
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from harness.trials.record import Record, four_digits
 from harness.trials.run_again import run_command
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe
+from tests.cli.conftest import Shown
 
 # The command that a record prints runs the same trial again.
 
@@ -151,7 +151,7 @@ def test_the_first_command_shows_the_scores_of_the_sweep(
     test: dict[str, float],
     options: list[str],
     tmp_path: Path,
-    harness: Callable[..., Any],
+    shown: Shown,
 ) -> None:
     store = Store(tmp_path / "store")
     for seed in (0, 1):
@@ -162,6 +162,5 @@ def test_the_first_command_shows_the_scores_of_the_sweep(
     first = next_commands(groups, trials, known, store.place)[0]
     _, *words = shlex.split(first.command)
     assert [word for word in words if word in ("--paper", "--encoder")] == options
-    answer = harness(*words)
-    assert answer.code == 0, answer.err
-    assert "43.21" in answer.out
+    out = shown(*words)
+    assert "43.21" in out

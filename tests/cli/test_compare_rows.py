@@ -18,7 +18,7 @@ from harness.report.groups import comparable_groups
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.store_folders import pairs_file
-from tests.cli.conftest import Harness, Swept
+from tests.cli.conftest import Harness, Shown, Swept
 
 GOLD = np.linspace(0, 5, 150)
 Add = Callable[..., list[str]]
@@ -246,21 +246,19 @@ def test_as_many_seeds_as_are_needed_settle_it(store: Store, add: Add) -> None:
 
 
 def test_two_models_on_four_pairs_have_a_difference_without_an_interval(
-    harness: Harness, store: Store, tmp_path: Path
+    shown: Shown, store: Store, tmp_path: Path
 ) -> None:
     rows = ["one,two,1", "a dog,a cat,3", "red,blue,2", "hello you,hello there,5"]
     pairs = tmp_path / "few.csv"
     pairs.write_text("\n".join(["sentence1,sentence2,score", *rows]), encoding="utf-8")
-    answer = harness("compare", "tiny-bert", "tiny-bert", "--suite", pairs, "--store", store.folder)
-    assert answer.code == 0, answer.err
-    assert "not known" in answer.out
-    measured = harness("eval", "tiny-bert", "--suite", pairs, "--store", store.folder)
-    assert measured.code == 0, measured.out + measured.err
-    assert "missing in" not in measured.out
+    out = shown("compare", "tiny-bert", "tiny-bert", "--suite", pairs, "--store", store.folder)
+    assert "not known" in out
+    measured = shown("eval", "tiny-bert", "--suite", pairs, "--store", store.folder)
+    assert "missing in" not in measured
 
 
 def test_a_table_in_a_pipe_is_as_wide_as_columns_says(
-    harness: Harness, store: Store, add: Add, monkeypatch: pytest.MonkeyPatch
+    shown: Shown, store: Store, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Notes break between words, and a command at their end keeps a line of its own."""
     add("simcse", 0.3, 2)
@@ -268,9 +266,8 @@ def test_a_table_in_a_pipe_is_as_wide_as_columns_says(
     lines = {}
     for width in ("70", "140"):
         monkeypatch.setenv("COLUMNS", width)
-        answer = harness("table", "--store", store.folder)
-        assert answer.code == 0, answer.err
-        lines[width] = answer.out.splitlines()
+        out = shown("table", "--store", store.folder)
+        lines[width] = out.splitlines()
         said = [line for line in lines[width] if "harness show" not in line]
         assert max(map(len, said)) <= int(width)
     assert len(lines["70"]) > len(lines["140"])

@@ -11,6 +11,7 @@ import pytest
 from harness.trials.output import BoundedLog
 from harness.trials.record import Record
 from harness.trials.store import Store
+from tests.cli.conftest import Shown
 
 KEY, OTHER = "ab12" + "0" * 28, "ab13" + "0" * 28
 RUN = ("--encoder", "tiny-bert", "--set", "suite=graded", "--set", "sentences=graded-sentences",
@@ -37,7 +38,7 @@ def log(store: Store, key: str, *attempts: bytes) -> Path:
 
 @pytest.mark.slow
 def test_log_of_a_run_has_all_attempts(
-    harness: Any, process: Any, write_plugin: Any, tmp_path: Path
+    harness: Any, shown: Shown, process: Any, write_plugin: Any, tmp_path: Path
 ) -> None:
     plugin, store = write_plugin(tmp_path / "faulty.py", "trained"), Store(tmp_path / "trials")
     for number, command in ((1, harness), (2, process)):
@@ -46,14 +47,13 @@ def test_log_of_a_run_has_all_attempts(
         (key,) = store.logged()
         see = f"what it printed: harness logs {key[:10]} --store {store.folder}"
         assert see in answer.out
-        printed = harness("logs", key[:4], "--store", store.folder)
-        assert printed.code == 0
-        assert printed.out.count("== an attempt on ") == number
+        printed = shown("logs", key[:4], "--store", store.folder)
+        assert printed.count("== an attempt on ") == number
         # What `print` has shown is in it, and was shown as before.
-        assert printed.out.count("faulty unsup tiny-bert seed 0: ") == number
+        assert printed.count("faulty unsup tiny-bert seed 0: ") == number
         assert "faulty unsup tiny-bert seed 0: " in answer.out
-    assert printed.out.count("ValueError: a planted fault") == 1  # pytest itself heeds `logging`
-    assert "Traceback" in printed.out
+    assert printed.count("ValueError: a planted fault") == 1  # pytest itself heeds `logging`
+    assert "Traceback" in printed
     assert "a planted fault" in answer.err
 
 

@@ -14,6 +14,7 @@ from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.trials.record import Record
 from harness.trials.store import Store
+from tests.cli.conftest import Shown
 
 Planned = Callable[..., str]
 
@@ -167,7 +168,7 @@ def test_a_row_without_its_files_is_left_out(serially: Any, tmp_path: Path) -> N
 @pytest.mark.process
 @pytest.mark.slow
 def test_further_suites_are_measured_on_workers(
-    process: Any, harness: Any, short_hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    process: Any, shown: Shown, short_hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D2CSE's Table 5 has alignment and uniformity beside the average of the STS tests.
 
@@ -177,19 +178,17 @@ def test_further_suites_are_measured_on_workers(
     words = ["simcse", "--paper", "d2cse", "--table", "5", "--store", store, "--seeds", "0"]
     short = ["--encoder", "tiny-bert", "--set", "max_steps=2", "--set", "batch_size=8"]
     monkeypatch.setenv("HARNESS_HUB", str(short_hub))
-    first = harness("sweep", *words, *short, "--local")
-    assert first.code == 0, first.err
-    assert "Trials of the store to measure: 2 with geometry" in first.out
-    assert "[2/2]" in first.out
+    first = shown("sweep", *words, *short, "--local")
+    assert "Trials of the store to measure: 2 with geometry" in first
+    assert "[2/2]" in first
     records = Store(store).read().records()
     finals = {record.key for record in records if record.role == "final"}
     measured = [record for record in records if record.role == "evaluation"]
     assert {record.evaluates for record in measured} == finals
     assert all(record.finished and record.test["alignment"] > 0 for record in measured)
-    second = harness("sweep", *words, *short, "--dry-run")
-    assert second.code == 0, second.err
-    assert "0 trials to run" in second.out
-    assert "to measure" not in second.out
+    second = shown("sweep", *words, *short, "--dry-run")
+    assert "0 trials to run" in second
+    assert "to measure" not in second
     for record in measured:
         (store / f"{record.key}.parquet").unlink()
     data = {"HARNESS_HUB": str(short_hub)}
