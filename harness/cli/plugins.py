@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
-from harness.cli import completion, options
+from harness.cli import options
 from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError
@@ -18,14 +18,7 @@ from harness.shared_cache import check_caches
 
 def check(
     method: options.MethodArgument,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            "--encoder",
-            help="An encoder to use instead of the embedded tiny one.",
-            autocompletion=completion.encoders,
-        ),
-    ] = None,
+    encoder: options.EncoderOption = None,
 ) -> None:
     """Run everything that a plugin declares on a tiny model, and print what is wrong.
 

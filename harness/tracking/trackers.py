@@ -21,7 +21,6 @@ from harness.locks import locked
 if TYPE_CHECKING:
     import wandb
     from mlflow import MlflowClient
-    from mlflow.entities import Metric
 
 Scalar = bool | int | float | str
 PROJECT = "harness"
@@ -48,11 +47,11 @@ class TrackedRun(Protocol):
     identity: str
     """Identity by which the tracker finds the run again"""
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Keep values of metrics at a step of the trial. The steps never go back."""
+    def log(self, steps: Mapping[int, Mapping[str, float]]) -> None:
+        """Write values of metrics at steps of the trial, which never go back.
 
-    def flush(self) -> None:
-        """Write what was logged, as far as the library lets us ask for it."""
+        Some libraries write them by a process or a thread of their own, a moment later.
+        """
 
     def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
         """Keep what the record has at the end, and close the run.
@@ -104,11 +103,10 @@ class _EventFiles:
         shown = json.dumps(about.configuration, indent=1)
         self._writer.add_text("configuration", f"```json\n{shown}\n```", 0)
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
-
-    def flush(self) -> None:
+    def log(self, steps: Mapping[int, Mapping[str, float]]) -> None:
+        for step, values in steps.items():
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
@@ -167,11 +165,9 @@ class _WandbRun:
     def __init__(self, run: "wandb.Run") -> None:
         self._run, self.identity = run, str(run.id)
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log({_free(name): value for name, value in values.items()}, step=step)
-
-    def flush(self) -> None:
-        """Nothing: the process of the library writes at once."""
+    def log(self, steps: Mapping[int, Mapping[str, float]]) -> None:
+        for step, values in steps.items():
+            self._run.log({_free(name): value for name, value in values.items()}, step=step)
 
     def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
         self._run.summary.update({**scores, "status": status})
@@ -259,25 +255,21 @@ class _MlflowRun:
 
     def __init__(self, client: "MlflowClient", identity: str) -> None:
         self._client, self.identity = client, identity
-        self._waiting: list[Metric] = []
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
+    def log(self, steps: Mapping[int, Mapping[str, float]]) -> None:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        self._waiting += [
-            Metric(valid_name(name), value, now, step) for name, value in values.items()
+        metrics = [
+            Metric(valid_name(name), value, now, step)
+            for step, values in steps.items()
+            for name, value in values.items()
         ]
-
-    def flush(self) -> None:
-        most = 1000  # what a server takes at once
-        while self._waiting:
-            batch, self._waiting = self._waiting[:most], self._waiting[most:]
-            self._client.log_batch(self.identity, metrics=batch)
+        for first in range(0, len(metrics), 1000):  # what a server takes at once
+            self._client.log_batch(self.identity, metrics=metrics[first : first + 1000])
 
     def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
-        self.log(step, scores)
-        self.flush()
+        self.log({step: scores})
         self._client.set_terminated(self.identity, STATES[status])
 
     def leave(self) -> None:
@@ -313,11 +305,9 @@ class _TrackioRun:
             config=dict(about.configuration),
         )
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log(dict(values), step=step)
-
-    def flush(self) -> None:
-        """Nothing: a thread of the library writes twice a second."""
+    def log(self, steps: Mapping[int, Mapping[str, float]]) -> None:
+        for step, values in steps.items():
+            self._run.log(dict(values), step=step)
 
     def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
         self._run.log({**scores, "status": status}, step=step)
@@ -327,7 +317,7 @@ class _TrackioRun:
         self._run.finish()
 
 
-TRACKERS: Mapping[str, Callable[[Path], Tracker]] = {
+TRACKERS: dict[str, Callable[[Path], Tracker]] = {
     "tensorboard": TensorBoard, "wandb": WeightsAndBiases, "mlflow": Mlflow, "trackio": Trackio,
 }  # fmt: skip
 """Name of a tracker, which is that of the module that it needs -> its class"""
@@ -342,8 +332,3 @@ def check(name: str) -> None:
             f"--track {name} needs {name}, which is not installed: pip install "
             f"'harness-embeddings[tracking]'"
         )
-
-
-def tracker(name: str, folder: Path) -> Tracker:
-    """The tracker of this name, which keeps its files in a folder."""
-    return TRACKERS[name](folder)

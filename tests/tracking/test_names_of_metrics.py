@@ -68,7 +68,7 @@ def test_event_files_stay_in_the_folder_of_the_tracking(group: str, tmp_path: Pa
     first = TensorBoard(folder).begin(about, None)
     identities = [first.identity, f"../{group}", f"{folder}/../../{group}"]
     for run in [first, *(TensorBoard(folder).begin(about, each) for each in identities)]:
-        run.log(1, {"dev": 1.0})
+        run.log({1: {"dev": 1.0}})
         run.leave()
     files = [path.relative_to(tmp_path) for path in tmp_path.rglob("events.*")]
     assert len(files) == 4
@@ -88,8 +88,7 @@ def test_wandb_keeps_names_with_an_underscore_in_front(
     monkeypatch.delenv("WANDB_MODE", raising=False)
     run = WeightsAndBiases(tmp_path).begin(About("0" * 32, "a", "b", "final", {}), None)
     names = ("_step", "_timestamp", "_x", "plain_name")
-    for step in (1, 2):
-        run.log(step, dict.fromkeys(names, 7.5 + step))
+    run.log({step: dict.fromkeys(names, 7.5 + step) for step in (1, 2)})
     run.end(3, {}, "finished")
     until = time.monotonic() + 60  # the library's own process may still write
     while not (runs := READERS["wandb"](tmp_path)) or runs[0].status != "finished":

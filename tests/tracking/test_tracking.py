@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.tracking.trackers import About, check
+from harness.tracking.trackers import TRACKERS, About, check
 from harness.tracking.tracking import Tracking
 from harness.training.progress import Point
 from harness.trials.store import Store
@@ -96,12 +96,12 @@ class Broken:
     identity = "broken"
 
     def __init__(self, *_: Any) -> None:
-        self.steps: list[int] = []
+        """It takes what a tracker takes."""
 
     def begin(self, about: About, identity: str | None) -> "Broken":
         return self
 
-    def log(self, step: int, values: dict[str, float]) -> None:
+    def log(self, steps: dict[int, dict[str, float]]) -> None:
         raise ConnectionError("the server is away")
 
     def __getattr__(self, name: str) -> Any:
@@ -111,7 +111,7 @@ class Broken:
 def test_tracker_that_fails_says_so_once(
     trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.tracking.tracking.tracker", Broken)
+    monkeypatch.setitem(TRACKERS, "wandb", Broken)
     monkeypatch.setattr("harness.tracking.tracking.check", lambda _: None)
     said = attempt("wandb", Store(tmp_path), trial, points(1, 3), points(4, 6), ends=True)
     (sentence,) = said
