@@ -454,20 +454,6 @@ def test_what_is_missing_is_tried_again(
     assert set(again.test) == {"short", "long"}
 
 
-def test_what_failed_is_tried_again(
-    harness: Harness, evaluated: Shown, ran: Any, plugin: Plugin, flag: Path, store: Path
-) -> None:
-    path = plugin("return vectors * float('nan')")
-    trial = ran(path)
-    flag.touch()
-    command = ["eval", trial.key, *GRADED_EVAL, "--method", path, "--store", store]
-    assert harness(*command).code == 1
-    assert evaluation(store).status == "failed"
-    flag.unlink()
-    evaluated(trial.key, "--method", path)
-    check_scores(evaluation(store), trial)
-
-
 @pytest.mark.parametrize(
     ("ends", "code"),
     [("raise KeyboardInterrupt", 130), ("os.kill(os.getpid(), signal.SIGKILL)", -9)],
@@ -533,11 +519,7 @@ def test_a_suite_that_raises_costs_its_task_alone(
 # Bad data of one task: the other tasks are scored
 
 
-STSB, SICK, YEAR = (
-    "STS/STSBenchmark/sts-test.csv",
-    "SICK/SICK_test_annotated.txt",
-    "STS/STS14-en-test/STS.{}.OnWN.txt",
-)
+STSB, SICK = "STS/STSBenchmark/sts-test.csv", "SICK/SICK_test_annotated.txt"
 
 
 def second_line(change: Callable[[list[str]], list[str]]) -> Callable[[str], str]:
@@ -555,12 +537,10 @@ def second_line(change: Callable[[list[str]], list[str]]) -> Callable[[str], str
     ("member", "change", "task", "part"),
     [
         (STSB, None, "stsb", "has no member"),
-        (YEAR.format("input"), second_line(lambda fields: fields[:1]), "sts14",
-         "line 2: 2 tab-separated fields"),
         (SICK, second_line(lambda fields: [*fields[:3], "high"]), "sickr",
          'line 2: the gold score "high"'),
     ],
-    ids=["member", "fields of a year", "score"],
+    ids=["member", "score"],
 )  # fmt: skip
 def test_a_damaged_file_is_named_and_the_other_tasks_are_scored(
     member: str, change: Any, task: str, part: str, harness: Harness, senteval: SentEval,
@@ -605,20 +585,9 @@ def test_all_suites_of_a_call_are_embedded_in_one_pass(
     assert len({row.evaluation_seconds for row in rows(store)}) == 1
 
 
-def test_a_cut_and_a_broken_archive(harness: Harness, senteval: SentEval, store: Path) -> None:
-    """The members before the damaged one have scores."""
+def test_a_broken_archive(harness: Harness, senteval: SentEval, store: Path) -> None:
     archive = senteval()
-    content = archive.read_bytes()
-    archive.write_bytes(content[: content.index(b"SICK/SICK_test_annotated.txt") + 700])
-    answer = harness("eval", "tiny-bert", "--suite", "sts", "--store", store)
-    assert (answer.code, answer.err) == (1, "")
-    row = evaluation(store, "sts")
-    assert row.status == "partial"
-    assert {"sts12", "stsb"} <= set(row.test)
-    assert not {"sickr", "avg"} & set(row.test)
-    for member in (SICK, "SICK/SICK_trial.txt"):
-        assert f"{archive}, {member}: cannot be read" in str(row.reason)
-    senteval().write_bytes(b"this is no archive")
+    archive.write_bytes(b"this is no archive")
     suites = "transfer-senteval,graded,retrieval"
     answer = harness("eval", "tiny-bert", "--suite", suites, "--store", store)
     assert (answer.code, answer.err) == (1, "")
@@ -677,25 +646,28 @@ def test_a_model_without_its_tokenizer(
     [
         ("return vectors * float('nan')", "graded-dev, graded: the embeddings are not finite"),
         ("return vectors * 0 + 1", "the embedding is constant"),
-        ("return vectors[:, : batch.input_ids.shape[1]]", "embed() gave the shape"),
         ("return vectors[:-1]", "embed() gave the shape"),
-        ("return vectors[:, 0]", "embed() gave the shape"),
         ("raise ValueError('odd')", "graded-dev, graded: ValueError: odd"),
     ],
-    ids=["nan", "constant", "width", "rows", "dimensions", "raises"],
+    ids=["nan", "constant", "rows", "raises"],
 )
 def test_a_broken_embedding_is_never_a_score(
     broken: str, reason: str, harness: Harness, ran: Any, plugin: Plugin, flag: Path, store: Path
 ) -> None:
+    """What has failed is tried again."""
     path = plugin(broken)
     trial = ran(path)
     flag.touch()
-    answer = harness("eval", trial.key, *GRADED_EVAL, "--method", path, "--store", store)
+    command = ["eval", trial.key, *GRADED_EVAL, "--method", path, "--store", store]
+    answer = harness(*command)
     assert (answer.code, answer.err) == (1, "")
     row = evaluation(store)
     assert (row.status, row.dev, row.test, row.details) == ("failed", {}, {}, {})
     assert reason in str(row.reason)
     assert row.reason in answer.out
+    flag.unlink()
+    assert harness(*command).code == 0
+    check_scores(evaluation(store), trial)
 
 
 # Sentences are tokenised once and embedded once
@@ -798,7 +770,7 @@ def test_kept_embeddings_serve_later_suites(
     assert len(vectors) == len(texts) == len(set(texts)) == first
 
 
-@pytest.mark.parametrize("damage", ["none", "no vectors", "a bit", "half written"])
+@pytest.mark.parametrize("damage", ["none", "a bit", "half written"])
 def test_all_that_is_kept_needs_no_model_pass_and_damaged_ones_are_made_again(
     damage: str, shown: Shown, store: Path, kept: Path, tmp_path: Path, caplog: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -807,9 +779,7 @@ def test_all_that_is_kept_needs_no_model_pass_and_damaged_ones_are_made_again(
     shown(*command, store)
     [array] = kept.rglob("*.npy")
     content = bytearray(array.read_bytes())
-    if damage == "no vectors":
-        array.unlink()
-    elif damage == "a bit":
+    if damage == "a bit":
         content[-3] ^= 1
         array.write_bytes(content)
     elif damage == "half written":
@@ -822,7 +792,7 @@ def test_all_that_is_kept_needs_no_model_pass_and_damaged_ones_are_made_again(
     assert "embeddings were kept" in shown(*command, tmp_path / "third")
     check_scores(evaluation(tmp_path / "third"), evaluation(store))
     named = [str(array) in line for line in caplog.messages]
-    assert named == ([True] if damage in ("no vectors", "a bit") else [])
+    assert named == ([True] if damage == "a bit" else [])
 
 
 def test_kept_vectors_are_those_of_the_same_weights(

@@ -1,6 +1,5 @@
 """`harness logs` prints what a trial has printed, in all of its attempts."""
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -9,22 +8,13 @@ from typing import Any
 import pytest
 
 from harness.trials.output import BoundedLog
-from harness.trials.record import Record
 from harness.trials.store import Store
 from tests.cli.conftest import Shown
+from tests.trials.test_store import record
 
 KEY, OTHER = "ab12" + "0" * 28, "ab13" + "0" * 28
 RUN = ("--encoder", "tiny-bert", "--set", "suite=graded", "--set", "sentences=graded-sentences",
        "--set", "max_steps=2", "--set", "batch_size=8", "--set", "fault=raise")  # fmt: skip
-
-
-@pytest.fixture
-def record() -> Any:
-    """record(key, status): a record."""
-    return lambda key, status: Record(
-        key=key, status=status, role="final", method="simcse", setting="unsup",
-        encoder="tiny-bert", seed=0, configuration={},
-    )  # fmt: skip
 
 
 def log(store: Store, key: str, *attempts: bytes) -> Path:
@@ -64,7 +54,7 @@ def test_controls_are_not_heeded(harness: Any, tmp_path: Path) -> None:
     assert answer.out.endswith("?[2J 5 %\n100 %\n\ufffd\tend\n")
 
 
-def test_key_is_a_unique_prefix(harness: Any, tmp_path: Path, record: Any) -> None:
+def test_key_is_a_unique_prefix(harness: Any, tmp_path: Path) -> None:
     store = Store(tmp_path / "trials")
     log(store, KEY, b"one\n")
     log(store, OTHER, b"two\n")
@@ -72,7 +62,7 @@ def test_key_is_a_unique_prefix(harness: Any, tmp_path: Path, record: Any) -> No
     assert several.code == 2
     assert 'keys that start with "ab1": ab12000, ab13000; give more' in several.err
     assert harness("logs", "ab13", "--store", store.folder).out.endswith("two\n")
-    store.write(record("c" * 32, "finished"))
+    store.write(record(1, key="c" * 32))
     without = harness("logs", "cccc", "--store", store.folder)
     assert without.code == 2
     assert "the trial cccccccccc has no log" in without.err
@@ -102,24 +92,9 @@ def test_follow_goes_on_until_the_trial_ends(harness: Any, tmp_path: Path) -> No
     assert answer.out.endswith("first\n" + "".join(f"line {number}\n" for number in range(3)))
 
 
-def test_clean_removes_logs_of_no_trial(
-    harness: Any, tmp_path: Path, record: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+def test_publish_takes_no_log(harness: Any, tmp_path: Path) -> None:
     store = Store(tmp_path / "trials")
-    store.write(record(KEY, "failed"))
-    kept, lost, new = (log(store, key, b"x\n") for key in (KEY, OTHER, "e" * 32))
-    for path in (kept, lost):
-        os.utime(path, (1, 1))
-    assert harness("clean", "--yes", "--store", store.folder).code == 0
-    assert kept.exists()
-    assert not lost.exists()
-    assert new.exists()  # its trial may run
-
-
-def test_publish_takes_no_log(harness: Any, tmp_path: Path, record: Any) -> None:
-    store = Store(tmp_path / "trials")
-    store.write(record(KEY, "finished"))
+    store.write(record(1, key=KEY))
     log(store, KEY, b"a secret path\n")
     assert harness("publish", store.folder, tmp_path / "out").code == 0
     published = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]

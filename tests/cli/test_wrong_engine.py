@@ -40,8 +40,8 @@ def trained(engine: dict[str, Any], accumulation: int, protocol: int | None, **m
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+def store(store: Path) -> Store:
+    return Store(store)
 
 
 @pytest.mark.slow
