@@ -11,9 +11,10 @@ from PIL import Image
 from harness.trials.record import Record, RecordRole
 from harness.trials.store import Store
 from tests.cli.conftest import Shown, check_sentence
+from tests.trials.test_store import record
 
 
-def record(number: int, role: RecordRole, rate: float) -> Record:
+def trial(number: int, role: RecordRole, rate: float) -> Record:
     """A trial of SimCSE whose dev score follows from the rate."""
     points = [
         {"step": step, "stage": "contrastive", "metric": metric, "value": value}
@@ -25,35 +26,22 @@ def record(number: int, role: RecordRole, rate: float) -> Record:
             ("dev", 70 + step + 1e4 * rate),
         )
     ]
-    return Record(
-        key=f"{number:032x}",
-        status="finished",
-        role=role,
-        search="abcdef0123",
-        method="simcse",
-        setting="unsup",
-        encoder="tiny-bert",
-        seed=number,
+    return record(
+        number, role=role, search="abcdef0123", history=points, training_seconds=5.0 + number,
         configuration={"learning_rate": rate, "pooling": ["cls", "mean"][number % 2]},
-        suite="graded",
-        selected_by="graded-dev",
-        dev={"graded-dev": 70 + 1e4 * rate},
+        suite="graded", dev={"graded-dev": 70 + 1e4 * rate}, device="cpu",
         test={"graded": 60 + number} if role == "final" else {},
-        history=points,
-        training_seconds=5.0 + number,
-        device="cpu",
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
+def store(store: Path) -> Path:
     """A store with a search of six configurations and three finals."""
-    found = Store(tmp_path / "store")
     for number, rate in enumerate((1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4)):
-        found.write(record(number, "search", rate))
+        Store(store).write(trial(number, "search", rate))
     for number in (6, 7, 8):
-        found.write(record(number, "final", 5e-4))
-    return tmp_path / "store"
+        Store(store).write(trial(number, "final", 5e-4))
+    return store
 
 
 @pytest.mark.slow
@@ -122,7 +110,7 @@ def test_what_the_store_lacks_of_a_paper(
 
 
 def test_a_store_without_sweeps(harness: Any, tmp_path: Path) -> None:
-    Store(tmp_path / "store").write(replace(record(1, "search", 1e-4), search=""))
+    Store(tmp_path / "store").write(replace(trial(1, "search", 1e-4), search=""))
     answer = harness("figure", "--sweep", "quickstart", "--store", tmp_path / "store")
     check_sentence(answer, "has no trial of a sweep: run harness sweep")
 

@@ -42,8 +42,11 @@ facts:
 """
 
 
+PaperFile = Callable[..., Path]
+
+
 @pytest.fixture
-def paper(harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def paper(harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PaperFile:
     """paper(old, new): the paper above in the folder `mine`, with one text replaced.
 
     Its folder is in the working directory.
@@ -100,7 +103,7 @@ def test_a_new_paper_works_at_once(
 
 
 def test_published_rows_stand_beside_a_row_of_ours_alone(
-    harness: Any, shown: Shown, paper: Callable[..., Path]
+    harness: Any, shown: Shown, paper: PaperFile
 ) -> None:
     paper()
     out = shown("table", "--paper", "mine", "--table", 1)
@@ -120,7 +123,7 @@ def test_published_rows_stand_beside_a_row_of_ours_alone(
 
 @pytest.mark.slow
 def test_a_table_of_ones_own_is_filled(
-    harness: Any, shown: Shown, paper: Callable[..., Path], tmp_path: Path
+    harness: Any, shown: Shown, paper: PaperFile, tmp_path: Path
 ) -> None:
     """Its differences are those of the store's scores, and a second sweep runs nothing."""
     paper()
@@ -158,7 +161,7 @@ def test_a_table_of_ones_own_is_filled(
 
 @pytest.mark.slow
 def test_a_row_without_its_variant_has_the_value_of_its_own(
-    harness: Any, shown: Shown, paper: Callable[..., Path]
+    harness: Any, shown: Shown, paper: PaperFile
 ) -> None:
     """Though trials of the variant are better on dev, or were run first."""
     path = paper("learning_rate: 1.0e-3}}", "learning_rate: 1.0e-6}, variants: {quick: "
@@ -182,7 +185,7 @@ def test_a_row_without_its_variant_has_the_value_of_its_own(
 
 @pytest.mark.slow
 def test_a_trial_of_ones_own_method_is_measured_by_the_suite_of_a_column(
-    harness: Any, shown: Shown, paper: Callable[..., Path], tmp_path: Path
+    harness: Any, shown: Shown, paper: PaperFile, tmp_path: Path
 ) -> None:
     """The row names no suite, so a trial of another one fills it; the file has the method's path.
 
@@ -201,9 +204,7 @@ def test_a_trial_of_ones_own_method_is_measured_by_the_suite_of_a_column(
     assert f"{mean:.2f}" in harness("table", "--paper", "mine").out
 
 
-def test_the_command_of_a_number_runs(
-    harness: Any, shown: Shown, paper: Callable[..., Path]
-) -> None:
+def test_the_command_of_a_number_runs(harness: Any, shown: Shown, paper: PaperFile) -> None:
     """Of a method that no shipped space has, it is that of the table."""
     paper()
     commands = records(harness, "--paper", "mine")
@@ -224,7 +225,7 @@ released:
 def test_a_released_checkpoint_is_evaluated_as_it_is(
     harness: Any,
     shown: Shown,
-    paper: Callable[..., Path],
+    paper: PaperFile,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -260,7 +261,7 @@ def test_a_released_checkpoint_is_evaluated_as_it_is(
 
 
 def test_a_value_of_the_command_line_reaches_ones_own_method(
-    shown: Shown, paper: Callable[..., Path]
+    shown: Shown, paper: PaperFile
 ) -> None:
     paper()
     words = ["--paper", "mine", "--table", 1, "--dry-run", "--set", "temperature=0.1"]
@@ -338,7 +339,7 @@ def test_a_value_of_the_command_line_reaches_ones_own_method(
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_line(
-    old: str, new: str, sentence: str, harness: Any, paper: Callable[..., Path]
+    old: str, new: str, sentence: str, harness: Any, paper: PaperFile
 ) -> None:
     paper(old, new)
     for verb in (("table", "--paper", "mine"), ("sweep", "--paper", "mine", "--table", 1)):
@@ -361,15 +362,13 @@ def test_a_mistake_is_told_with_its_line(
     ],
 )
 def test_an_empty_table_is_refused(
-    tables: str, sentence: str, harness: Any, paper: Callable[..., Path]
+    tables: str, sentence: str, harness: Any, paper: PaperFile
 ) -> None:
     paper().write_text(f"title: Mine\ntables: {tables}\n", encoding="utf-8")
     check_sentence(harness("table", "--paper", "mine"), sentence)
 
 
-def test_a_plugin_cannot_have_the_name_of_a_shipped_method(
-    harness: Any, paper: Callable[..., Path]
-) -> None:
+def test_a_plugin_cannot_have_the_name_of_a_shipped_method(harness: Any, paper: PaperFile) -> None:
     Path("mine/own.py").rename("mine/simcse.py")
     paper("./own.py", "./simcse.py")
     answer = harness("table", "--paper", "mine")
@@ -396,14 +395,14 @@ def test_a_plugin_cannot_have_the_name_of_a_shipped_method(
     ],
 )
 def test_what_is_not_there_is_told(
-    words: tuple[str, ...], sentence: str, harness: Any, paper: Callable[..., Path]
+    words: tuple[str, ...], sentence: str, harness: Any, paper: PaperFile
 ) -> None:
     paper()
     Path("empty").mkdir()
     check_sentence(harness(*words), sentence)
 
 
-def test_a_name_of_the_five_papers_means_them(paper: Callable[..., Path]) -> None:
+def test_a_name_of_the_five_papers_means_them(paper: PaperFile) -> None:
     """A folder with such a name has a path: ./diffaug."""
     path = paper()
     Path("diffaug").mkdir()
@@ -413,7 +412,7 @@ def test_a_name_of_the_five_papers_means_them(paper: Callable[..., Path]) -> Non
     assert load_paper("./diffaug").title == "Mine"
 
 
-def test_the_paper_of_the_page_is_one(shown: Shown, paper: Callable[..., Path]) -> None:
+def test_the_paper_of_the_page_is_one(shown: Shown, paper: PaperFile) -> None:
     page = (REPOSITORY / "docs" / "own-paper.md").read_text(encoding="utf-8")
     path = paper()
     Path("mine/own.py").rename("mine/mine.py")
