@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.errors import UserError, explained
 from harness.files import written_whole
-from harness.tracking.trackers import TRACKERS, About, Scalar, TrackedRun, Tracker, check
+from harness.tracking.trackers import TRACKERS, About, Begin, Scalar, TrackedRun, check
 from harness.training.progress import Point
 from harness.trials.record import Record
 from harness.trials.store import Store
@@ -55,7 +55,7 @@ class Tracking:
         """
         check(name)
         self._name, self._store, self._group, self._warn = name, store, group, warn
-        self._tracker: Tracker | None = None
+        self._begin_run: Begin | None = None
         self._open: dict[str, _Open] = {}
         self._said: set[str] = set()
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -113,9 +113,9 @@ class Tracking:
         if note.exists():
             known = json.loads(note.read_text(encoding="utf-8"))
             identity, step = known["run"], known["step"]
-        if self._tracker is None:
-            self._tracker = TRACKERS[self._name](self._store.tracking_folder)
-        open_run = _Open(self._tracker.begin(about, identity), step, step)
+        if self._begin_run is None:
+            self._begin_run = TRACKERS[self._name](self._store.tracking_folder)
+        open_run = _Open(self._begin_run(about, identity), step, step)
         self._open[about.key] = open_run
         self._keep(about.key, open_run)
 

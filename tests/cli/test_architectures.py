@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.architectures import ARCHITECTURES, save
-from tests.cli.conftest import Shown
+from tests.cli.conftest import Shown, SpaceFile
 
 pytestmark = pytest.mark.slow
 
@@ -48,9 +48,7 @@ def test_one_update(name: str, run: Run, tmp_path: Path) -> None:
 
 
 @ALL
-def test_plan_knows_the_size(
-    name: str, shown: Shown, space: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_plan_knows_the_size(name: str, shown: Shown, space: SpaceFile, tmp_path: Path) -> None:
     folder = save(name, tmp_path / "tiny")
     out = shown("plan", space(), "--encoder", folder, "--store", tmp_path / "store")
     assert "4 trials to run" in out

@@ -100,11 +100,7 @@ def test_the_average_is_the_last_row(
 
 @pytest.mark.parametrize("suite", ["transfer-senteval", "retrieval", "geometry"])
 def test_what_is_no_correlation_is_not_compared(
-    suite: str,
-    harness: Any,
-    senteval: SentEval,
-    store: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    suite: str, harness: Any, senteval: SentEval, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mistake is reported before a model is loaded."""
     senteval()
@@ -243,12 +239,7 @@ def test_three_pictures(
 
 @pytest.mark.parametrize("output", ["file", "file/pictures"])
 def test_pictures_that_cannot_be_written(
-    output: str,
-    harness: Any,
-    senteval: SentEval,
-    store: Path,
-    tmp_path: Path,
-    monkeypatch: Any,
+    output: str, harness: Any, senteval: SentEval, store: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     """The mistake is reported before a model is loaded."""
     senteval()

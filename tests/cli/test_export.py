@@ -101,13 +101,9 @@ def test_what_cannot_leave(harness: Harness, store: Store, tmp_path: Path) -> No
     ]
     weights = store.weights(trial.key)
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    answers.append(
-        (harness("export", trial.key, tmp_path / "new", *place), "makes them again"),
-    )
+    answers.append((harness("export", trial.key, tmp_path / "new", *place), "makes them again"))
     weights.unlink()
-    answers.append(
-        (harness("export", trial.key, tmp_path / "new", *place), "makes them again"),
-    )
+    answers.append((harness("export", trial.key, tmp_path / "new", *place), "makes them again"))
     for answer, sentence in answers:
         assert answer.code == 2
         assert sentence in answer.err

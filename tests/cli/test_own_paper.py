@@ -223,11 +223,7 @@ released:
 
 @pytest.mark.slow
 def test_a_released_checkpoint_is_evaluated_as_it_is(
-    harness: Any,
-    shown: Shown,
-    paper: PaperFile,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    harness: Any, shown: Shown, paper: PaperFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those of 2021, it has pickled weights, which a verb makes safetensors of."""
     paper("systems:\n", RELEASED + "systems:\n")

@@ -249,10 +249,7 @@ def test_a_paper_on_another_encoder(
 
 @pytest.mark.parametrize(("options", "scheme"), [((), "dark"), (("--paper", "diffaug"), "light")])
 def test_it_conforms_to_wcag_aa(
-    report: Report,
-    opened: Opened,
-    options: tuple[str, ...],
-    scheme: str,
+    report: Report, opened: Opened, options: tuple[str, ...], scheme: str
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = opened(report(*options), color_scheme=scheme)

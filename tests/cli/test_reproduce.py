@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness.trials.store import Store
+from tests.cli.conftest import SentEval
 
 SMALL = (
     "--encoder", "tiny-bert", "--set", "sentences=graded-sentences", "--set", "max_steps=2",
@@ -19,11 +20,7 @@ SMALL = (
 
 
 @pytest.fixture
-def reproduce(
-    harness: Any,
-    senteval: Callable[..., Path],
-    tmp_path: Path,
-) -> Callable[..., Any]:
+def reproduce(harness: Any, senteval: SentEval, tmp_path: Path) -> Callable[..., Any]:
     """reproduce(argument, ..., paper=..., table=...): on the tiny encoder and a small archive."""
     senteval()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.tracking.trackers import TRACKERS, About, check
+from harness.tracking.trackers import TRACKERS, check
 from harness.tracking.tracking import Tracking
 from harness.training.progress import Point
 from harness.trials.store import Store
@@ -91,15 +91,9 @@ def test_trial_that_goes_on_is_one_run(name: str, trial: Trial, tmp_path: Path) 
 
 
 class Broken:
-    """A tracker whose runs fail after their first values."""
+    """A run of a tracker that fails with its first values."""
 
     identity = "broken"
-
-    def __init__(self, *_: Any) -> None:
-        """It takes what a tracker takes."""
-
-    def begin(self, about: About, identity: str | None) -> "Broken":
-        return self
 
     def log(self, steps: dict[int, dict[str, float]]) -> None:
         raise ConnectionError("the server is away")
@@ -111,7 +105,7 @@ class Broken:
 def test_tracker_that_fails_says_so_once(
     trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(TRACKERS, "wandb", Broken)
+    monkeypatch.setitem(TRACKERS, "wandb", lambda _: lambda *_: Broken())
     monkeypatch.setattr("harness.tracking.tracking.check", lambda _: None)
     said = attempt("wandb", Store(tmp_path), trial, points(1, 3), points(4, 6), ends=True)
     (sentence,) = said
