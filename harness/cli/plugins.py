@@ -95,12 +95,10 @@ def _write(path: Path, texts: Mapping[str, str]) -> None:
         )
     if kind_of(path) != "nothing":
         raise UserError(f"{path} exists already; choose another name")
-    try:
+    with options.writing(path):
         path.mkdir(parents=True)
         for name, text in texts.items():
             (path / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror})") from None
 
 
 def _new_paper(path: Path) -> None:

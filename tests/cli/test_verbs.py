@@ -270,7 +270,11 @@ FAULTS = [
     (LOSS, f"{LOSS} / 0", 'the loss "contrastive" is inf'),
     ('{"contrastive": info', '{"contrast": info', "losses() must return ['contrastive']"),
     (EMBED, f"{EMBED} / 0", "not finite"),
-    (EMBED, f"{EMBED[:-12]}.mean(0)", "embed() must return (rows, hidden)"),
+    (
+        EMBED,
+        f"{EMBED.replace('return ', 'return (')}).mean(0)",
+        "embed() must return (rows, hidden)",
+    ),
     (EMBED, "return batch.nothing", "AttributeError"),
     ("(kit.tokenizer), config.width)", "(kit.tokenizer), -1)", "__init__ raises RuntimeError"),
     ("        return [\n", "        raise ValueError('no')\n        return [\n", "ValueError: no"),
