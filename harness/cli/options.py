@@ -68,8 +68,8 @@ TrackOption = Annotated[
     typer.Option(
         "--track",
         metavar="TRACKER",
-        help="Show the trials in an experiment tracker as they run: tensorboard, wandb, mlflow or "
-        "trackio. Its files stay beside the store.",
+        help="Show the trials in an experiment tracker as they run: tensorboard, wandb or mlflow. "
+        "Its files stay beside the store.",
     ),
 ]
 

@@ -262,43 +262,10 @@ class _MlflowRun:
         self._client.set_terminated(self.identity, "KILLED")
 
 
-def trackio(folder: Path) -> Begin:
-    """Writes `trackio/harness.db` in the folder of the tracking."""
-    # The library reads the variable when it is imported.
-    os.environ.setdefault("TRACKIO_DIR", str(folder.resolve() / "trackio"))
-    return _TrackioRun
-
-
-class _TrackioRun:
-    """A trial as a run, whose id is its key."""
-
-    def __init__(self, about: About, identity: str | None) -> None:
-        # `trackio.init` ends the run before it and prints, so the runs are made without it.
-        from trackio import Run
-
-        self.identity = identity or about.key
-        self._run = Run(
-            url=None, project=PROJECT, client=None, name=about.label, run_id=self.identity,
-            group=about.group, config=dict(about.configuration),
-        )  # fmt: skip
-
-    def log(self, steps: Mapping[int, Mapping[str, float]]) -> None:
-        for step, values in steps.items():
-            self._run.log(dict(values), step=step)
-
-    def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
-        self._run.log({**scores, "status": status}, step=step)
-        self._run.finish()
-
-    def leave(self) -> None:
-        self._run.finish()
-
-
 TRACKERS: dict[str, Callable[[Path], Begin]] = {
     "tensorboard": lambda folder: partial(_EventFiles, folder / "tensorboard"),
     "wandb": weights_and_biases,
     "mlflow": Mlflow,
-    "trackio": trackio,
 }
 """Name of a tracker, which is that of the module that it needs -> what makes it in a folder"""
 

@@ -24,7 +24,7 @@ SETTINGS = {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sent
 @pytest.fixture(params=READERS)
 def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a tracker."""
-    for variable in ("WANDB_MODE", "WANDB_PROJECT", "MLFLOW_TRACKING_URI", "TRACKIO_DIR"):
+    for variable in ("WANDB_MODE", "WANDB_PROJECT", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(variable, raising=False)
     return str(request.param)
 
@@ -174,7 +174,7 @@ def test_sweep_is_tracked_as_its_records(process: Any, write_plugin: Any, tmp_pa
 def test_nothing_is_imported_when_tracking_is_off() -> None:
     code = (
         "import sys, harness.cli.run, harness.cli.sweep, harness.sweeps.run; "
-        "print([n for n in ('wandb', 'mlflow', 'tensorboard', 'trackio') if n in sys.modules])"
+        "print([n for n in ('wandb', 'mlflow', 'tensorboard') if n in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True
