@@ -109,7 +109,10 @@ def _new_paper(path: Path) -> None:
     name = path.name
     if name in (*papers(), *registry.names()):
         raise UserError(f'harness has a paper or a method "{name}"; choose another name')
-    written = {file: _template(file, path) for file in ("paper.yaml", "space.yaml")}
+    written = {
+        file: _template(file).replace("FOLDER", str(path)).replace("NAME", name)
+        for file in ("paper.yaml", "space.yaml")
+    }
     _write(path, {**written, f"{name}.py": skeleton("simcse", name)})
     word = shlex.quote(str(path))
     for line in (
@@ -124,15 +127,11 @@ def _new_paper(path: Path) -> None:
         echo(line)
 
 
-def _template(file: str, path: Path) -> str:
-    text = (files("harness") / "plugin" / "skeletons" / file).read_text(encoding="utf-8")
-    return text.replace("FOLDER", str(path)).replace("NAME", path.name)
+def _template(file: str) -> str:
+    path = files("harness") / "plugin" / "skeletons" / file
+    return path.read_text(encoding="utf-8")
 
 
 def skeleton(like: Skeleton, name: str) -> str:
-    """The source of a plugin called `name`.
-
-    like: as `harness new --like` names it.
-    """
-    file = files("harness") / "plugin" / "skeletons" / f"{like.replace('-', '_')}.py"
-    return file.read_text(encoding="utf-8").replace("NAME", name, 1)
+    """The source of a plugin called `name`. like: as `harness new --like` names it."""
+    return _template(f"{like.replace('-', '_')}.py").replace("NAME", name, 1)

@@ -123,10 +123,14 @@ def plan(
 
     Example: harness plan methods/d2cse search_spaces/unsup.yaml --device h100 --gpus 8
     """
-    if papers:
-        _print_papers(options, device, gpus)
-    else:
+    if not papers:
         _print_plan([options], device, gpus)
+        return
+    from harness.targets.paper_costs import paper_costs
+
+    console = Screen()
+    for line in paper_costs(options, device, gpus):
+        console.print(line, soft_wrap=True)
 
 
 @with_sweep_options(*SHOWN, "gpus_per_trial", "address")
@@ -151,15 +155,6 @@ def prepare(options: SweepOptions) -> None:
     if watcher.state.failed:
         raise typer.Exit(1)
     console.print(f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True)
-
-
-def _print_papers(options: SweepOptions, device: str | None, gpus: int | None) -> None:
-    """Print what all tables of the papers cost."""
-    from harness.targets.paper_costs import paper_costs
-
-    console = Screen()
-    for line in paper_costs(options, device, gpus):
-        console.print(line, soft_wrap=True)
 
 
 def _print_plan(

@@ -92,8 +92,8 @@ def table(
         paper=paper,
         number=number,
         encoder=encoder,
-        rows=_parts(rows),
-        columns=_parts(columns),
+        rows=rows.split(",") if rows is not None else (),
+        columns=columns.split(",") if columns is not None else (),
         ask=strict,
     )
     if output is None:
@@ -107,10 +107,6 @@ def table(
             ) from None
     if strict:
         _end_if_incomplete(made.sheets, tolerance)
-
-
-def _parts(text: str | None) -> list[str]:
-    return [] if text is None else text.split(",")
 
 
 def _read(store: str | Path | None, **options: Any) -> api.Table:

@@ -14,18 +14,12 @@ import pytest
 from harness.trials.record import Record
 from harness.trials.store import Store
 from tests.cli.conftest import Harness, Shown, SpaceFile, Swept, sets
+from tests.cli.test_shipped_spaces import CELLS
 
 SHIPPED_SPACES = (
     "decoders", "fractions", "large", "promcse", "quickstart", "semisup", "sup", "tpe", "transfer",
     "unsup",
 )  # fmt: skip
-ABLATIONS = (
-    "clsr-table2", "clsr-table4", "d2cse-table6", "dcpcse-figure2", "dcpcse-table2",
-    "dcpcse-table6", "diffaug-figure3", "diffaug-figure4", "diffaug-figure5", "diffaug-table3",
-    "diffaug-table4", "diffaug-table6", "diffaug-table8", "diffcse-table15", "diffcse-table3",
-    "diffcse-table4", "diffcse-table5", "diffcse-table6", "diffcse-table7", "diffcse-table8",
-)  # fmt: skip
-"""The ablation tables and figures of the five papers"""
 POOLING = ["pooling", "--encoder", "tiny-bert", "--set", "suite=graded"]
 SMALL = ["--encoder", "tiny-bert", *sets(suite="graded", max_steps=2, batch_size=8)]
 
@@ -76,7 +70,7 @@ def test_no_verb_shows_the_help(shown: Shown) -> None:
 
 def test_lists(shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of what is in the working folder; a shipped space is listed once in the checkout."""
-    assert first_words(shown("list", "spaces")) == [*SHIPPED_SPACES, *ABLATIONS]
+    assert first_words(shown("list", "spaces")) == [*SHIPPED_SPACES, *CELLS]
     papers = {"clsr", "d2cse", "dcpcse", "diffaug", "diffcse"}
     assert papers <= {*first_words(shown("list", "papers"))}
     monkeypatch.chdir(tmp_path)
@@ -90,7 +84,7 @@ def test_lists(shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "search_spaces").mkdir()
     (tmp_path / "search_spaces" / "small.yaml").write_text("# A small one.\nsetting: unsup\n")
     lines = dict(line.split(maxsplit=1) for line in shown("list", "spaces").splitlines())
-    assert [*lines] == [*SHIPPED_SPACES, *ABLATIONS, "search_spaces/small.yaml"]
+    assert [*lines] == [*SHIPPED_SPACES, *CELLS, "search_spaces/small.yaml"]
     assert lines["search_spaces/small.yaml"] == "A small one."
     assert lines["quickstart"].startswith("The embedded default")
     assert shown("list", "trials", "--store", tmp_path / "none") == ""
