@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,13 @@ from tests.cli.conftest import Swept
 from tests.cli.test_light_verbs import HEAVY, in_a_new_python
 
 
-@pytest.fixture
+@contextmanager
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
-    """terminal(): what stderr has shown since, a terminal in which the bar comes at once."""
+    """In the block, stderr is a terminal; gives what reads all that it has shown so far."""
     master, slave = os.openpty()
     os.set_blocking(master, False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(progress, "BAR_SECONDS", 0.0)
 
     def shown() -> str:
         found = b""
@@ -43,6 +43,11 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
         patch.setattr(sys, "stderr", stream)
         yield shown
     os.close(master)
+
+
+def show_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the bar come at once."""
+    monkeypatch.setattr(progress, "BAR_SECONDS", 0.0)
 
 
 def wait_for(words: str, shown: Callable[[], str]) -> str:
@@ -76,61 +81,66 @@ def test_elsewhere_each_step_is_one_line(capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
-def test_a_terminal_shows_how_many_and_what_remains(terminal: Callable[[], str]) -> None:
-    with working("evaluating a model on sts") as work:
-        wait_for("evaluating a model on sts", terminal)
-        for done in (0, 600, 1200):  # from two parts on, the rest can be estimated
-            work("embedding sentences", done, 2000)
-            time.sleep(0.01)
-        seen = wait_for(" left", terminal)
-        assert re.search(r"embedding sentences .* 1,200 of 2,000 0:00:\d\d left", seen)
-        work("writing")
-        seen = wait_for("writing", terminal)
-        assert "2,000" not in seen.rpartition("writing")[2]
-    terminal()
-    assert terminal() == ""
+def test_a_terminal_shows_how_many_and_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
+    show_now(monkeypatch)
+    with terminal(monkeypatch) as shown:
+        with working("evaluating a model on sts") as work:
+            wait_for("evaluating a model on sts", shown)
+            for done in (0, 600, 1200):  # from two parts on, the rest can be estimated
+                work("embedding sentences", done, 2000)
+                time.sleep(0.01)
+            seen = wait_for(" left", shown)
+            assert re.search(r"embedding sentences .* 1,200 of 2,000 0:00:\d\d left", seen)
+            work("writing")
+            seen = wait_for("writing", shown)
+            assert "2,000" not in seen.rpartition("writing")[2]
+        shown()
+        assert shown() == ""
 
 
-def test_what_is_done_soon_shows_no_bar(
-    terminal: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress, "BAR_SECONDS", 2.0)
-    with working("merging a into b") as work:
-        work("merging records of a", 3, 5)
-    assert terminal().split("\r\n") == ["merging a into b", ""]
+def test_what_is_done_soon_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(monkeypatch) as shown:
+        with working("merging a into b") as work:
+            work("merging records of a", 3, 5)
+        assert shown().split("\r\n") == ["merging a into b", ""]
 
 
 def test_stdout_is_printed_where_no_bar_is(
-    terminal: Callable[[], str], capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with working("evaluating") as work:
+    show_now(monkeypatch)
+    with terminal(monkeypatch) as shown, working("evaluating") as work:
         work("scoring", 1, 7)
-        wait_for("1 of 7", terminal)
+        wait_for("1 of 7", shown)
         with work.aside():
-            terminal()
+            shown()
             print("a table")
-            assert terminal() == ""
-        wait_for("1 of 7", terminal)
+            assert shown() == ""
+        wait_for("1 of 7", shown)
     assert capsys.readouterr().out == "a table\n"
 
 
-def test_a_mistake_takes_the_bar_away(terminal: Callable[[], str]) -> None:
-    def export() -> None:
-        with working("exporting") as work:
-            work("loading")
-            wait_for("loading", terminal)
-            raise UserError("no")
+def test_a_mistake_takes_the_bar_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    show_now(monkeypatch)
+    with terminal(monkeypatch) as shown:
 
-    with pytest.raises(UserError):
-        export()
-    terminal()
-    assert terminal() == ""
+        def export() -> None:
+            with working("exporting") as work:
+                work("loading")
+                wait_for("loading", shown)
+                raise UserError("no")
+
+        with pytest.raises(UserError):
+            export()
+        shown()
+        assert shown() == ""
 
 
-def test_names_give_no_orders_to_a_terminal(terminal: Callable[[], str]) -> None:
-    with working("checking \x1b]0;title\x07[red]x[/red]") as work:
+def test_names_give_no_orders_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    show_now(monkeypatch)
+    with terminal(monkeypatch) as shown, working("checking \x1b]0;title\x07[red]x[/red]") as work:
         work("of \x1b]0;title\x07[red]y[/red]")
-        seen = wait_for("[red]y[/red]", terminal)
+        seen = wait_for("[red]y[/red]", shown)
         assert "\x07" not in seen
         assert "[red]x[/red]" in seen
 
