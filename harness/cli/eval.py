@@ -16,7 +16,6 @@ from harness.cli.progress import Work, working
 from harness.data.hub import model_folder
 from harness.data.shapes import split_name
 from harness.errors import NotHere, UserError
-from harness.evaluation.scores import Uncertainty
 from harness.inputs import kind_of, names_in
 from harness.shared_cache import check_caches
 from harness.targets.stores import opened
@@ -137,11 +136,11 @@ def _pairs_are_kept(model: "MeasuredModel", suite: "Suite", store: "Store") -> b
 
 def _names(text: str) -> list[str]:
     """The names of suites in a text; a comma is a part of a name where a file is called so."""
-    return names_in(_COMMA.split(text), _is_there)
 
+    def is_there(name: str) -> bool:
+        return kind_of(Path(split_name(name)[0])) in ("a file", "a folder")
 
-def _is_there(name: str) -> bool:
-    return kind_of(Path(split_name(name)[0])) in ("a file", "a folder")
+    return names_in(_COMMA.split(text), is_there)
 
 
 def _measure(
@@ -229,22 +228,17 @@ def _print(console: Console, suite: "Suite", record: "Record", how: str) -> None
     # The values of geometry are about 1, and two decimals would not tell models apart.
     small = max((abs(value) for value in scores.values()), default=0) < 10
     for metric, value in scores.items():
-        shown = f"{value:.4f}" if small else f"{value:.2f}"
-        table.add_row(metric, shown, *_uncertain(record.uncertainty.get(metric)))
+        spread, shown = record.uncertainty.get(metric), f"{value:.4f}" if small else f"{value:.2f}"
+        error = f"{spread.standard_error:.2f}" if spread else ""
+        interval = f"{spread.low:.2f} to {spread.high:.2f}" if spread else ""
+        table.add_row(metric, shown, error, interval)
     console.print(f"\n{suite.name} ({how})", soft_wrap=True)
     if suite.code_digest and suite.card.protocol:  # that of a shipped suite is on its page
         console.print(suite.card.protocol, soft_wrap=True)
     if scores:
         console.print(table)
     if record.reason:
-        missing = f"missing in {suite.name}: {record.reason}"
-        console.print(missing, soft_wrap=True)
-
-
-def _uncertain(spread: Uncertainty | None) -> list[str]:
-    if spread is None:
-        return ["", ""]
-    return [f"{spread.standard_error:.2f}", f"{spread.low:.2f} to {spread.high:.2f}"]
+        console.print(f"missing in {suite.name}: {record.reason}", soft_wrap=True)
 
 
 def retrieve(

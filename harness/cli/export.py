@@ -1,9 +1,7 @@
-"""`harness export`: a trained encoder as a folder, or mteb's results; `harness push` sends it."""
+"""`harness export`: a trained encoder as a folder, or mteb's results; `harness convert`."""
 
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +13,6 @@ from harness.cli.progress import working
 from harness.errors import UserError, extra
 from harness.files import check_cache
 from harness.inputs import kind_of
-from harness.steps import Steps
 from harness.targets.stores import opened
 from harness.trials.run_again import run_command
 
@@ -24,19 +21,17 @@ if TYPE_CHECKING:
     from harness.report.groups import Group
     from harness.trials.store import Store
 
-TrialArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="KEY",
-        help="The key of a final trial, or a file of kept weights (.safetensors).",
-        autocompletion=completion.keys,
-        show_default=False,
-    ),
-]
-
 
 def export(
-    name: TrialArgument,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY",
+            help="The key of a final trial, or a file of kept weights (.safetensors).",
+            autocompletion=completion.keys,
+            show_default=False,
+        ),
+    ],
     folder: Annotated[
         Path,
         typer.Argument(
@@ -44,10 +39,6 @@ def export(
             help="The folder to write; it must not be there yet, unless results are added to it.",
         ),
     ],
-    onnx: Annotated[
-        bool,
-        typer.Option("--onnx", help="Add the model as ONNX, where its method needs no own code."),
-    ] = False,
     mteb: Annotated[
         bool,
         typer.Option(
@@ -65,17 +56,35 @@ def export(
     Example: harness export 4f2a my-model
     """
     if mteb:
-        _results(name, folder, method, opened(store), onnx=onnx)
+        _write_results(name, folder, method, opened(store))
         return
 
     options.check_new(folder)
     results = opened(store)
-    build = checked(name, results, method)
+    from harness.export.exportable import exportable
+
+    with extra("sentence-transformers", "an exported model"):
+        if find_spec("sentence_transformers") is None:  # its import takes seconds
+            raise ModuleNotFoundError(name="sentence_transformers")
+    check_cache()
+    build = exportable(name, results, method)
     with working(f"exporting {name} into {folder}") as work:
-        loaded_by = write(build, folder, method, results, work, onnx=onnx)
+        work("loading torch and sentence-transformers")
+        from harness.export.card import loaded_by, model_card
+        from harness.export.folder import write_folder
+
+        work("loading the model")
+        model = build()
+        group = _group(model, results)
+        again = None if model.record is None else run_command(model.record, method)
+        with options.writing(folder):
+            plain = write_folder(
+                model.method, model.kit, model.facts, folder,
+                lambda plain: model_card(model, group, plain=plain, command=again), steps=work,
+            )  # fmt: skip
     echo(f"{folder}: embeddings equal to those of the trial, to 1e-5.")
-    if loaded_by:
-        echo(f'SentenceTransformer("{folder}") loads it without harness. {loaded_by}.')
+    if plain:
+        echo(f'SentenceTransformer("{folder}") loads it without harness. {loaded_by(model)}.')
     else:
         echo(
             f'harness.encoder("{folder}") loads it; its method needs code of harness, which '
@@ -83,10 +92,8 @@ def export(
         )
 
 
-def _results(name: str, folder: Path, method: str | None, store: "Store", *, onnx: bool) -> None:
+def _write_results(name: str, folder: Path, method: str | None, store: "Store") -> None:
     """Write result files of mteb, and print their number."""
-    if onnx:
-        raise UserError("--onnx writes the encoder, and --mteb its scores; give one of them")
     if kind_of(folder) not in ("nothing", "a folder"):
         raise UserError(f"{folder} is no folder; results of mteb are files below one")
     with working(f"writing the results of {name} as files of mteb into {folder}"):
@@ -97,53 +104,6 @@ def _results(name: str, folder: Path, method: str | None, store: "Store", *, onn
     echo(f'mteb.ResultCache("{folder}").load_results() reads them.')
 
 
-def checked(name: str, store: "Store", method: str | None) -> "Callable[[], Exportable]":
-    """The function that builds the model to export, once it is known that there is one."""
-    from harness.export.exportable import exportable
-
-    with extra("sentence-transformers", "an exported model"):
-        if find_spec("sentence_transformers") is None:  # its import takes seconds
-            raise ModuleNotFoundError(name="sentence_transformers")
-    check_cache()
-    return exportable(name, store, method)
-
-
-def write(
-    build: "Callable[[], Exportable]",
-    folder: Path,
-    method: str | None,
-    store: "Store",
-    steps: Steps,
-    *,
-    onnx: bool = False,
-) -> str | None:
-    """Write the folder of a model with its card.
-
-    Returns a sentence about the versions of sentence-transformers that load it alone, if any do.
-    """
-    steps("loading torch and sentence-transformers")
-    from harness.export.card import loaded_by, model_card
-    from harness.export.folder import check_library, write_folder
-    from harness.export.formats import check_onnx
-
-    check_library()
-    if onnx:
-        check_onnx()
-    steps("loading the model")
-    model = build()
-    group = _group(model, store)
-    again = None if model.record is None else run_command(model.record, method)
-
-    def card(plain: bool) -> str:
-        return model_card(model, group, plain=plain, command=again)
-
-    with options.writing(folder):
-        plain = write_folder(
-            model.method, model.kit, model.facts, folder, card, onnx=onnx, steps=steps
-        )
-    return loaded_by(model) if plain else None
-
-
 def _group(model: "Exportable", store: "Store") -> "Group | None":
     """The trials that can be compared with a trial; None where the store does not have it."""
     from harness.report.groups import comparable_groups
@@ -151,42 +111,6 @@ def _group(model: "Exportable", store: "Store") -> "Group | None":
 
     groups = comparable_groups(store.read(TABLE_COLUMNS).table)
     return next((group for group in groups if model.facts["key"] in group.keys), None)
-
-
-def push(
-    name: TrialArgument,
-    repository: Annotated[
-        str,
-        typer.Argument(
-            metavar="ORGANISATION/NAME", help="The repository on the Hub.", show_default=False
-        ),
-    ],
-    public: Annotated[
-        bool, typer.Option("--public", help="Let everyone see a new repository. Default: private.")
-    ] = False,
-    method: MethodOption = None,
-    store: options.StoreOption = None,
-) -> None:
-    """Send a trained encoder to the Hugging Face Hub, as `harness export` writes it.
-
-    The Hub's own client sends it, with the token of `hf auth login` or HF_TOKEN.
-
-    Example: harness push 4f2a my-name/my-model
-    """
-    from harness.export.card import check_name
-    from harness.export.card import push as send
-
-    check_name(repository)
-    results = opened(store)
-    build = checked(name, results, method)
-    with TemporaryDirectory() as place, working(f"sending {name} to {repository}") as work:
-        folder = Path(place) / "model"
-        write(build, folder, method, results, work)
-        work("sending files")
-        address = send(
-            folder, repository, f"Trial {Path(name).name} of harness", private=not public
-        )
-    echo(address)
 
 
 def convert(

@@ -21,34 +21,20 @@ from harness.targets.stores import opened
 if TYPE_CHECKING:
     from harness.report.figures.specification import Figure
 
+Format = Literal["png", "svg", "pdf"]
+FormatOption = Annotated[Format, typer.Option("--format", help="The format of the files.")]
+
 
 def figure(
-    sweep: Annotated[
-        str | None,
-        typer.Option(
-            help="Draw a sweep: the name or file of its search space, or the identifier of a "
-            "search of the store."
-        ),
-    ] = None,
-    paper: Annotated[
-        str | None,
-        typer.Option(
-            help="Draw a figure of this paper: d2cse, dcpcse, diffaug, diffcse, or the folder of "
-            "one of your own.",
-            autocompletion=completion.papers,
-        ),
-    ] = None,
+    sweep: options.SweepOption = None,
+    paper: options.PaperOption = None,
     number: Annotated[
         int | None, typer.Option("--figure", min=1, help="With --paper: the number of the figure.")
     ] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="With --paper: an encoder instead of that of the paper.")
-    ] = None,
+    encoder: options.OursOnOption = None,
     store: options.StoreOption = None,
     output: Annotated[Path, typer.Option(help="The folder for the figures.")] = Path("figures"),
-    format: Annotated[
-        Literal["png", "svg", "pdf"], typer.Option(help="The format of the files.")
-    ] = "png",
+    format: FormatOption = "png",
     bare: Annotated[
         bool,
         typer.Option("--bare", help="Leave out titles and captions, for print; they are printed."),
@@ -103,9 +89,7 @@ def picture(
     pooling: PoolingOption = None,
     method: MethodOption = None,
     store: options.StoreOption = None,
-    format: Annotated[
-        Literal["png", "svg", "pdf"], typer.Option(help="The format of the pictures.")
-    ] = "png",
+    format: FormatOption = "png",
 ) -> None:
     """Draw the embeddings of STS-B test, with models side by side.
 
@@ -139,7 +123,7 @@ def _make(folder: Path) -> None:
 def _written(
     figures: "Sequence[Figure]",
     folder: Path,
-    format: Literal["png", "svg", "pdf"],
+    format: Format,
     steps: Steps,
     *,
     bare: bool = False,
@@ -160,22 +144,9 @@ def _written(
 
 def report(
     out: Annotated[Path, typer.Option(help="The folder of the report.")],
-    paper: Annotated[
-        str | None,
-        typer.Option(
-            help="Show the tables of this paper: clsr, d2cse, dcpcse, diffaug, diffcse, or the "
-            "folder of one of your own.",
-            autocompletion=completion.papers,
-        ),
-    ] = None,
+    paper: options.PaperOption = None,
     encoder: options.OursOnOption = None,
-    sweep: Annotated[
-        str | None,
-        typer.Option(
-            help="Show only this sweep: the name or file of its search space, or the identifier of "
-            "a search of the store."
-        ),
-    ] = None,
+    sweep: options.SweepOption = None,
     store: options.StoreOption = None,
 ) -> None:
     """Write a report: tables, figures, cost, failures, environment, and what is missing.

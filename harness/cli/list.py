@@ -40,10 +40,7 @@ def list_(
             show_default=False,
         ),
     ] = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(help="Of papers: count trials on this encoder in the place of the papers'."),
-    ] = None,
+    encoder: options.OursOnOption = None,
     store: options.StoreOption = None,
     everything: Annotated[
         bool, typer.Option("--all", help=f"List all trials, not only the {NEWEST} newest.")

@@ -24,12 +24,35 @@ SetOption = Annotated[
         help="The value of a hyperparameter; it goes before the file and the defaults.",
     ),
 ]
+PAPERS = "clsr, d2cse, dcpcse, diffaug, diffcse, or the folder of one of your own"
+PaperOption = Annotated[
+    str | None,
+    typer.Option(
+        "--paper", metavar="P", help=f"A paper: {PAPERS}.", autocompletion=completion.papers
+    ),
+]
+EncoderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder",
+        help="The Hub name or the folder of an encoder, in the place of the one by default.",
+        autocompletion=completion.encoders,
+    ),
+]
 OursOnOption = Annotated[
     str | None,
     typer.Option(
         "--encoder",
         help="Of a paper: show trials on this encoder in the place of the paper's.",
         autocompletion=completion.encoders,
+    ),
+]
+SweepOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sweep",
+        help="A sweep: the name or file of its search space, or the identifier of a search of the "
+        "store.",
     ),
 ]
 StoreOption = Annotated[
@@ -45,8 +68,8 @@ TrackOption = Annotated[
     typer.Option(
         "--track",
         metavar="TRACKER",
-        help="Show the trials in an experiment tracker as they run: tensorboard, wandb, mlflow or "
-        "trackio. Its files stay beside the store.",
+        help="Show the trials in an experiment tracker as they run: tensorboard, wandb or mlflow. "
+        "Its files stay beside the store.",
     ),
 ]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
-from harness.cli import completion, options
+from harness.cli import options
 from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError
@@ -18,14 +18,7 @@ from harness.shared_cache import check_caches
 
 def check(
     method: options.MethodArgument,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            "--encoder",
-            help="An encoder to use instead of the embedded tiny one.",
-            autocompletion=completion.encoders,
-        ),
-    ] = None,
+    encoder: options.EncoderOption = None,
 ) -> None:
     """Run everything that a plugin declares on a tiny model, and print what is wrong.
 
@@ -102,12 +95,10 @@ def _write(path: Path, texts: Mapping[str, str]) -> None:
         )
     if kind_of(path) != "nothing":
         raise UserError(f"{path} exists already; choose another name")
-    try:
+    with options.writing(path):
         path.mkdir(parents=True)
         for name, text in texts.items():
             (path / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror})") from None
 
 
 def _new_paper(path: Path) -> None:
@@ -118,7 +109,10 @@ def _new_paper(path: Path) -> None:
     name = path.name
     if name in (*papers(), *registry.names()):
         raise UserError(f'harness has a paper or a method "{name}"; choose another name')
-    written = {file: _template(file, path) for file in ("paper.yaml", "space.yaml")}
+    written = {
+        file: _template(file).replace("FOLDER", str(path)).replace("NAME", name)
+        for file in ("paper.yaml", "space.yaml")
+    }
     _write(path, {**written, f"{name}.py": skeleton("simcse", name)})
     word = shlex.quote(str(path))
     for line in (
@@ -133,15 +127,11 @@ def _new_paper(path: Path) -> None:
         echo(line)
 
 
-def _template(file: str, path: Path) -> str:
-    text = (files("harness") / "plugin" / "skeletons" / file).read_text(encoding="utf-8")
-    return text.replace("FOLDER", str(path)).replace("NAME", path.name)
+def _template(file: str) -> str:
+    path = files("harness") / "plugin" / "skeletons" / file
+    return path.read_text(encoding="utf-8")
 
 
 def skeleton(like: Skeleton, name: str) -> str:
-    """The source of a plugin called `name`.
-
-    like: as `harness new --like` names it.
-    """
-    file = files("harness") / "plugin" / "skeletons" / f"{like.replace('-', '_')}.py"
-    return file.read_text(encoding="utf-8").replace("NAME", name, 1)
+    """The source of a plugin called `name`. like: as `harness new --like` names it."""
+    return _template(f"{like.replace('-', '_')}.py").replace("NAME", name, 1)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from harness import api
-from harness.cli import completion, options
+from harness.cli import options
 from harness.cli.output import Screen
 from harness.errors import UserError
 from harness.targets.stores import opened
@@ -28,14 +28,7 @@ if TYPE_CHECKING:
 
 def run(
     method: options.MethodArgument,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            "--encoder",
-            help="The Hub name or the folder of a model.",
-            autocompletion=completion.encoders,
-        ),
-    ] = None,
+    encoder: options.EncoderOption = None,
     set_: options.SetOption = None,
     seed: Annotated[int, typer.Option("--seed", help="The seed of all random choices.")] = 0,
     store: options.StoreOption = None,

@@ -67,23 +67,19 @@ def show(
     elif plugin := plugin_in_spaces(name, (Path(), Path("search_spaces"))):
         print_method(plugin, console)
     else:
+        from harness.plugin import registry
+
+        file = f"{name}.py"  # of a plugin in the working directory
+        near = [file] if Path(file).exists() else registry.names()
         raise UserError(
             f'"{name}" cannot be the key of a trial: keys have the characters 0 to 9 and a to f; '
-            f"see `harness list trials`; nor is it a method{suggest(name, _near(name))}"
+            f"see `harness list trials`; nor is it a method{suggest(name, near)}"
         )
 
 
 def _print(lines: Iterable[str], console: Console) -> None:
     for line in lines:
         console.print(line, soft_wrap=True)
-
-
-def _near(name: str) -> list[str]:
-    """The names that may be meant: of a plugin in the working directory, or of all methods."""
-    from harness.plugin import registry
-
-    file = f"{name}.py"
-    return [file] if Path(file).exists() else registry.names()
 
 
 def _is_of_paper(name: str) -> bool:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from harness.cli import completion
+from harness.cli.options import PAPERS, OursOnOption
 from harness.cli.output import Screen, echo
 from harness.cli.progress import working
 from harness.cli.sweep_options import with_sweep_options
@@ -65,11 +66,7 @@ def reproduce(
     options: SweepOptions,
     paper: Annotated[
         str,
-        typer.Argument(
-            help="clsr, d2cse, dcpcse, diffaug, diffcse, or the folder of one of your own.",
-            autocompletion=completion.papers,
-            show_default=False,
-        ),
+        typer.Argument(help=f"{PAPERS}.", autocompletion=completion.papers, show_default=False),
     ],
     number: Annotated[
         int | None,
@@ -77,19 +74,14 @@ def reproduce(
             "--table", metavar="N", min=1, help="Only the table N. Default: all of the paper."
         ),
     ] = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            help="An encoder to use in the place of the paper's; it gives no verdict.",
-            autocompletion=completion.encoders,
-        ),
-    ] = None,
+    encoder: OursOnOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
     """Run what tables of a paper lack, print them, and say how each row compares.
 
     For each row: the distribution over the seeds, how likely the published number is under it,
-    device, versions and protocol, and what differs from the paper's set-up.
+    device, versions and protocol, and what differs from the paper's set-up. Another encoder than
+    the paper's gives no verdict.
 
     Example: harness reproduce diffaug --table 6 --dry-run
     """
@@ -131,10 +123,14 @@ def plan(
 
     Example: harness plan methods/d2cse search_spaces/unsup.yaml --device h100 --gpus 8
     """
-    if papers:
-        _print_papers(options, device, gpus)
-    else:
+    if not papers:
         _print_plan([options], device, gpus)
+        return
+    store, console = opened(options.store), Screen()
+    from harness.targets.paper_costs import paper_costs  # after the store: see targets.stores
+
+    for line in paper_costs(options, store, device, gpus):
+        console.print(line, soft_wrap=True)
 
 
 @with_sweep_options(*SHOWN, "gpus_per_trial", "address")
@@ -159,15 +155,6 @@ def prepare(options: SweepOptions) -> None:
     if watcher.state.failed:
         raise typer.Exit(1)
     console.print(f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True)
-
-
-def _print_papers(options: SweepOptions, device: str | None, gpus: int | None) -> None:
-    """Print what all tables of the papers cost."""
-    store, console = opened(options.store), Screen()
-    from harness.targets.paper_costs import paper_costs
-
-    for line in paper_costs(options, store, device, gpus):
-        console.print(line, soft_wrap=True)
 
 
 def _print_plan(

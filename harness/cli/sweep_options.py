@@ -8,7 +8,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec, get_type_hints
 import typer
 
 from harness.cli import completion
-from harness.cli.options import SetOption, StoreOption, TrackOption, set_values
+from harness.cli.options import PaperOption, SetOption, StoreOption, TrackOption, set_values
 from harness.targets.options import SweepOptions
 
 P = ParamSpec("P")
@@ -59,17 +59,12 @@ class Declared:
             help="Do not search: give the papers' own values, and each variant, the final seeds.",
         ),
     ] = False
-    paper: Annotated[
-        str | None,
-        typer.Option(
-            metavar="P",
-            help="Run what a table of this paper still lacks: clsr, d2cse, dcpcse, diffaug, "
-            "diffcse, or the folder of one of your own. With --table.",
-            autocompletion=completion.papers,
-        ),
-    ] = None
+    paper: PaperOption = None
     table: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="The number of the table.")
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="With --paper: run what the table N still lacks, no space."
+        ),
     ] = None
     store: StoreOption = None
     cpus_per_trial: Annotated[float, typer.Option(help="CPU cores of one trial.")] = 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from harness import api
-from harness.cli import completion, options
+from harness.cli import options
 from harness.cli.output import Screen, echo
 from harness.errors import UserError
 from harness.inputs import finite, kind_of
@@ -23,14 +23,7 @@ TableFormat = Literal["terminal", "markdown", "latex", "csv", "json", "parquet"]
 
 
 def table(
-    paper: Annotated[
-        str | None,
-        typer.Option(
-            help="Print the tables of this paper: clsr, d2cse, dcpcse, diffaug, diffcse, or the "
-            "folder of one of your own.",
-            autocompletion=completion.papers,
-        ),
-    ] = None,
+    paper: options.PaperOption = None,
     number: Annotated[
         int | None, typer.Option("--table", min=1, help="With --paper: only the table N.")
     ] = None,
@@ -99,8 +92,8 @@ def table(
         paper=paper,
         number=number,
         encoder=encoder,
-        rows=_parts(rows),
-        columns=_parts(columns),
+        rows=rows.split(",") if rows is not None else (),
+        columns=columns.split(",") if columns is not None else (),
         ask=strict,
     )
     if output is None:
@@ -114,10 +107,6 @@ def table(
             ) from None
     if strict:
         _end_if_incomplete(made.sheets, tolerance)
-
-
-def _parts(text: str | None) -> list[str]:
-    return [] if text is None else text.split(",")
 
 
 def _read(store: str | Path | None, **options: Any) -> api.Table:

@@ -3,15 +3,12 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
-from huggingface_hub import HfApi, get_token
 
 from harness import __version__
 from harness.data.revisions import repository_of
-from harness.errors import UserError, explained
 from harness.export.exportable import Exportable, shown_encoder
 from harness.export.folder import library_model
 from harness.report.cells import score_text
@@ -182,31 +179,3 @@ def _licence(facts: Mapping[str, Any]) -> str:
         f"above. Their licences\nhold for this model, too; look them up before you pass it on. "
         f"harness knows none of them, and\nits own licence (Apache-2.0) is for its code.\n"
     )
-
-
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-
-
-def check_name(repository: str) -> None:
-    """Raises UserError for what cannot be the name of a repository."""
-    if not _NAME.fullmatch(repository):
-        raise UserError(
-            f'"{repository}" cannot be the name of a repository; write ORGANISATION/NAME with '
-            f"letters, digits, -, _ and ."
-        )
-
-
-def push(folder: Path, repository: str, title: str, *, private: bool) -> str:
-    """Upload a folder into a repository of models, which is made if it is not there.
-
-    The token is the one that `hf auth login` has stored, or HF_TOKEN. title: of the commit.
-    private: for a new repository. Returns the address of the repository. Raises UserError when the
-    Hub refuses or is away.
-    """
-    if get_token() is None:
-        raise UserError("the Hub needs a token: log in with `hf auth login`, or set HF_TOKEN")
-    with explained(f"the Hub did not take {repository}: "):
-        api = HfApi()
-        made = api.create_repo(repository, private=private, exist_ok=True)
-        api.upload_folder(repo_id=made.repo_id, folder_path=folder, commit_message=title)
-    return str(made)

@@ -16,9 +16,8 @@ from harness import __version__
 from harness.data.hub import model_folder
 from harness.encoders.backbone import Encoder
 from harness.encoders.masked_lm import Generator
-from harness.errors import UserError, extra
 from harness.evaluation.embedder import Embedder
-from harness.export.formats import PROBES, check_equal, copy_tokenizer, write_onnx, write_plain
+from harness.export.formats import PROBES, check_equal, copy_tokenizer, write_plain
 from harness.files import written_whole
 from harness.plugin.kit import Kit
 from harness.plugin.library_model import load_model
@@ -42,13 +41,6 @@ CARD = "README.md"
 """The file of the model card"""
 
 
-def check_library() -> None:
-    """Raises UserError when the library that reads exported folders is not installed."""
-    with extra("sentence-transformers", "an export"):
-        import sentence_transformers as _library
-    del _library
-
-
 def write_folder(
     method: Method[Any],
     kit: Kit,
@@ -56,16 +48,14 @@ def write_folder(
     folder: Path,
     card: Callable[[bool], str] = lambda _: "",
     *,
-    onnx: bool = False,
     steps: Steps = unheard,
 ) -> bool:
     """Write a method into a folder that is not there yet; whether the folder is plain.
 
     A plain folder has modules of sentence-transformers alone; another one needs this package where
     it is loaded. What was written is loaded again and compared with the method. facts: those of
-    the trial. card: whether it is plain -> the text of the model card. onnx: add the model as
-    ONNX. steps: hears what is being done. Raises UserError when the embeddings differ, and for a
-    model that cannot be ONNX.
+    the trial. card: whether it is plain -> the text of the model card. steps: hears what is being
+    done. Raises UserError when the embeddings differ.
     """
     method.eval()
     embedder = Embedder(method, kit)
@@ -76,9 +66,6 @@ def write_folder(
         steps("loading the written model, and comparing its embeddings")
         theirs = encoder(temporary).encode(list(PROBES), batch_size=4)
         check_equal(ours, np.asarray(theirs), f"the exported model of {facts['method']}")
-        if onnx:
-            steps("writing the model as ONNX")
-            _add_onnx(facts["method"], ours, temporary, plain=plain)
         (temporary / CARD).write_text(card(plain), encoding="utf-8")
         for path in temporary.rglob("*.safetensors"):
             path.chmod(0o644)  # safetensors makes private files, and a folder is to be passed on
@@ -93,16 +80,6 @@ def encoder(folder: Path | str) -> "SentenceTransformer":
     UserError when the folder cannot be loaded, and when it asks for code of its own.
     """
     return load_model(str(folder))
-
-
-def _add_onnx(method: str, ours: np.ndarray, folder: Path, *, plain: bool) -> None:
-    if not plain:
-        raise UserError(
-            f"the method {method} needs code of harness, which ONNX cannot have; export it without "
-            f"--onnx"
-        )
-
-    write_onnx(encoder(folder).cpu(), ours, folder)
 
 
 def _written(embedder: Embedder, facts: Mapping[str, Any], width: int, folder: Path) -> bool:

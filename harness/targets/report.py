@@ -24,10 +24,8 @@ from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
 from harness.report.store_tables import store_tables
-from harness.report.tables import Table
 from harness.sweeps.spaces.named_spaces import shipped_spaces, space_name
 from harness.targets.figures import own_figure, searches_of_sweep
-from harness.trials.record_files import Reading
 from harness.trials.run_again import commands_of_store
 from harness.trials.store import Store
 
@@ -47,12 +45,18 @@ def page_of(paper: str | None, encoder: str | None, sweep: str | None, store: St
     figures, notes = sweep_figures(with_histories(drawn, store), space_name(sweep or "store"))
     own, lacking = _paper_figures(paper, encoder, store) if paper else ([], [])
     commands = Commands(names(), store.place)
+    gaps: list[Gap] = []
     if paper:
-        sheets, gaps = _of_paper(paper, encoder, reading, commands)
+        sheets = paper_tables(reading, paper, commands, encoder=encoder)
+        gaps += paper_gaps(load_paper(paper), Comparer(reading.table, encoder), commands)
     else:
-        sheets, gaps = _of_store(reading, commands, keys)
-    if sweep:
-        gaps = [*gaps, *_of_space(sweep, commands)]
+        groups = comparable_groups(reading.table)
+        shown = [each for each in groups if keys is None or not keys.isdisjoint(each.keys)]
+        sheets = store_tables(reading, store.place, keys=keys)
+        gaps += store_gaps(shown, commands)
+    if sweep and (is_file(Path(sweep)) or sweep in shipped_spaces()):  # not a search alone
+        what = f"Trials of {sweep} that the store has not; `harness plan {sweep}` counts them"
+        gaps.append(Gap(what, commands.space(sweep)))
     return ReportPage(
         title=_title(paper, encoder, sweep),
         store=store.place,
@@ -71,15 +75,6 @@ def _title(paper: str | None, encoder: str | None, sweep: str | None) -> str:
     return f"Sweep {space_name(sweep)}" if sweep else "Results"
 
 
-def _of_paper(
-    paper: str, encoder: str | None, reading: Reading, commands: Commands
-) -> tuple[list[Table], list[Gap]]:
-    """The tables of a paper, and what the store lacks of them."""
-
-    gaps = paper_gaps(load_paper(paper), Comparer(reading.table, encoder), commands)
-    return paper_tables(reading, paper, commands, encoder=encoder), list(gaps)
-
-
 def _paper_figures(paper: str, encoder: str | None, store: Store) -> tuple[list[Figure], list[str]]:
     """The figures of a paper that the records are enough for, and what the store lacks of them."""
 
@@ -91,22 +86,3 @@ def _paper_figures(paper: str, encoder: str | None, store: Store) -> tuple[list[
     ]
     figures = [figure for made, _ in drawn for figure in made]
     return figures, [note for _, notes in drawn for note in notes]
-
-
-def _of_store(
-    reading: Reading, commands: Commands, keys: set[str] | None
-) -> tuple[list[Table], list[Gap]]:
-    """The tables of a store, and the tests that its trials lack. `keys`: only of these trials."""
-
-    groups = comparable_groups(reading.table)
-    shown = [each for each in groups if keys is None or not keys.isdisjoint(each.keys)]
-    return store_tables(reading, commands.store, keys=keys), list(store_gaps(shown, commands))
-
-
-def _of_space(sweep: str, commands: Commands) -> list[Gap]:
-    """The command that runs what a search space still lacks; a search alone does not name one."""
-
-    if not is_file(Path(sweep)) and sweep not in shipped_spaces():
-        return []
-    what = f"Trials of {sweep} that the store has not; `harness plan {sweep}` counts them"
-    return [Gap(what, commands.space(sweep))]

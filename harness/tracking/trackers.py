@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -19,9 +20,7 @@ from harness.files import digest
 from harness.locks import locked
 
 if TYPE_CHECKING:
-    import wandb
     from mlflow import MlflowClient
-    from mlflow.entities import Metric
 
 Scalar = bool | int | float | str
 PROJECT = "harness"
@@ -48,11 +47,11 @@ class TrackedRun(Protocol):
     identity: str
     """Identity by which the tracker finds the run again"""
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Keep values of metrics at a step of the trial. The steps never go back."""
+    def log(self, steps: Mapping[int, Mapping[str, float]]) -> None:
+        """Write values of metrics at steps of the trial, which never go back.
 
-    def flush(self) -> None:
-        """Write what was logged, as far as the library lets us ask for it."""
+        Some libraries write them by a process or a thread of their own, a moment later.
+        """
 
     def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
         """Keep what the record has at the end, and close the run.
@@ -64,26 +63,11 @@ class TrackedRun(Protocol):
         """Close the run of a trial that goes on later."""
 
 
-class Tracker(Protocol):
-    """A tracker. It takes any number of runs at a time, all from one thread."""
+Begin = Callable[[About, str | None], TrackedRun]
+"""Begins the run of a trial, or goes on with the one of this identity.
 
-    def begin(self, about: About, identity: str | None) -> TrackedRun:
-        """Begin the run of a trial, or go on with the one of this identity."""
-        ...
-
-
-class TensorBoard:
-    """Writes `tensorboard/GROUP/TRIAL KEY` in the folder of the tracking."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "tensorboard"
-
-    def begin(self, about: About, identity: str | None) -> "_EventFiles":
-        within = f"{_folder_name(about.group)}/{_folder_name(about.label)} {about.key[:10]}"
-        # The note with the identity may be a stranger's.
-        if identity is not None and ".." not in Path(identity).parts:
-            within = identity.lstrip("/")
-        return _EventFiles(self._folder, within, about)
+A tracker is such a function. It takes any number of runs at a time, all from one thread.
+"""
 
 
 def _folder_name(text: str) -> str:
@@ -93,22 +77,27 @@ def _folder_name(text: str) -> str:
 
 
 class _EventFiles:
-    """A trial as a folder; each attempt has an event file in it."""
+    """A trial as the folder `tensorboard/GROUP/TRIAL KEY`; each attempt has an event file in it.
 
-    def __init__(self, folder: Path, identity: str, about: About) -> None:
-        """`identity`: the trial's folder within `folder`."""
-        self.identity, self._about = identity, about
+    Its identity is this folder within `folder`.
+    """
+
+    def __init__(self, folder: Path, about: About, identity: str | None) -> None:
+        self.identity = f"{_folder_name(about.group)}/{_folder_name(about.label)} {about.key[:10]}"
+        # The note with the identity may be a stranger's.
+        if identity is not None and ".." not in Path(identity).parts:
+            self.identity = identity.lstrip("/")
+        self._about = about
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(folder / identity)
+        self._writer = SummaryWriter(folder / self.identity)
         shown = json.dumps(about.configuration, indent=1)
         self._writer.add_text("configuration", f"```json\n{shown}\n```", 0)
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
-
-    def flush(self) -> None:
+    def log(self, steps: Mapping[int, Mapping[str, float]]) -> None:
+        for step, values in steps.items():
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
@@ -122,28 +111,35 @@ class _EventFiles:
         self._writer.close()
 
 
-class WeightsAndBiases:
+def _free(name: str) -> str:
+    """The name of a metric; the library keeps names with an underscore in front for itself."""
+    return f"metric.{name}" if name.startswith("_") else name
+
+
+def weights_and_biases(folder: Path) -> Begin:
     """Writes `wandb/offline-run-...` in the folder of the tracking."""
+    # The library reads the variable when it is imported.
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    return partial(_WandbRun, folder)
 
-    def __init__(self, folder: Path) -> None:
-        # The library reads the variable when it is imported.
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-        self._folder = folder
 
-    def begin(self, about: About, identity: str | None) -> "_WandbRun":
+class _WandbRun:
+    """A trial as a run, whose id is its key."""
+
+    def __init__(self, folder: Path, about: About, identity: str | None) -> None:
         import wandb
 
         # A login of some earlier day is no wish to send this trial away; WANDB_MODE is one.
         wished = os.environ.get("WANDB_MODE")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        run = wandb.init(
+        folder.mkdir(parents=True, exist_ok=True)
+        self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             id=identity or about.key,
             name=about.label,
             group=about.group,
             job_type=about.role,
             config=dict(about.configuration),
-            dir=self._folder,
+            dir=folder,
             mode=None if wished else "offline",
             resume="allow" if wished else None,
             reinit="create_new",
@@ -153,25 +149,11 @@ class WeightsAndBiases:
                 x_disable_stats=True, x_disable_meta=True,
             ),
         )  # fmt: skip
-        return _WandbRun(run)
+        self.identity = str(self._run.id)
 
-
-def _free(name: str) -> str:
-    """The name of a metric; the library keeps names with an underscore in front for itself."""
-    return f"metric.{name}" if name.startswith("_") else name
-
-
-class _WandbRun:
-    """A trial as a run, whose id is its key."""
-
-    def __init__(self, run: "wandb.Run") -> None:
-        self._run, self.identity = run, str(run.id)
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log({_free(name): value for name, value in values.items()}, step=step)
-
-    def flush(self) -> None:
-        """Nothing: the process of the library writes at once."""
+    def log(self, steps: Mapping[int, Mapping[str, float]]) -> None:
+        for step, values in steps.items():
+            self._run.log({_free(name): value for name, value in values.items()}, step=step)
 
     def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
         self._run.summary.update({**scores, "status": status})
@@ -227,7 +209,7 @@ class Mlflow:
                 with suppress(OSError):  # MLflow makes empty folders of the quoted name
                     os.removedirs(Path(database).parent)
 
-    def begin(self, about: About, identity: str | None) -> "_MlflowRun":
+    def __call__(self, about: About, identity: str | None) -> "_MlflowRun":
         if identity is None:
             from mlflow.entities import Param
 
@@ -259,78 +241,33 @@ class _MlflowRun:
 
     def __init__(self, client: "MlflowClient", identity: str) -> None:
         self._client, self.identity = client, identity
-        self._waiting: list[Metric] = []
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
+    def log(self, steps: Mapping[int, Mapping[str, float]]) -> None:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        self._waiting += [
-            Metric(valid_name(name), value, now, step) for name, value in values.items()
+        metrics = [
+            Metric(valid_name(name), value, now, step)
+            for step, values in steps.items()
+            for name, value in values.items()
         ]
-
-    def flush(self) -> None:
-        most = 1000  # what a server takes at once
-        while self._waiting:
-            batch, self._waiting = self._waiting[:most], self._waiting[most:]
-            self._client.log_batch(self.identity, metrics=batch)
+        for first in range(0, len(metrics), 1000):  # what a server takes at once
+            self._client.log_batch(self.identity, metrics=metrics[first : first + 1000])
 
     def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
-        self.log(step, scores)
-        self.flush()
+        self.log({step: scores})
         self._client.set_terminated(self.identity, STATES[status])
 
     def leave(self) -> None:
         self._client.set_terminated(self.identity, "KILLED")
 
 
-class Trackio:
-    """Writes `trackio/harness.db` in the folder of the tracking."""
-
-    def __init__(self, folder: Path) -> None:
-        # The library reads the variable when it is imported.
-        os.environ.setdefault("TRACKIO_DIR", str(folder.resolve() / "trackio"))
-
-    def begin(self, about: About, identity: str | None) -> "_TrackioRun":
-        return _TrackioRun(about, identity or about.key)
-
-
-class _TrackioRun:
-    """A trial as a run, whose id is its key."""
-
-    def __init__(self, about: About, identity: str) -> None:
-        # `trackio.init` ends the run before it and prints, so the runs are made without it.
-        from trackio import Run
-
-        self.identity = identity
-        self._run = Run(
-            url=None,
-            project=PROJECT,
-            client=None,
-            name=about.label,
-            run_id=identity,
-            group=about.group,
-            config=dict(about.configuration),
-        )
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log(dict(values), step=step)
-
-    def flush(self) -> None:
-        """Nothing: a thread of the library writes twice a second."""
-
-    def end(self, step: int, scores: Mapping[str, float], status: str) -> None:
-        self._run.log({**scores, "status": status}, step=step)
-        self._run.finish()
-
-    def leave(self) -> None:
-        self._run.finish()
-
-
-TRACKERS: Mapping[str, Callable[[Path], Tracker]] = {
-    "tensorboard": TensorBoard, "wandb": WeightsAndBiases, "mlflow": Mlflow, "trackio": Trackio,
-}  # fmt: skip
-"""Name of a tracker, which is that of the module that it needs -> its class"""
+TRACKERS: dict[str, Callable[[Path], Begin]] = {
+    "tensorboard": lambda folder: partial(_EventFiles, folder / "tensorboard"),
+    "wandb": weights_and_biases,
+    "mlflow": Mlflow,
+}
+"""Name of a tracker, which is that of the module that it needs -> what makes it in a folder"""
 
 
 def check(name: str) -> None:
@@ -342,8 +279,3 @@ def check(name: str) -> None:
             f"--track {name} needs {name}, which is not installed: pip install "
             f"'harness-embeddings[tracking]'"
         )
-
-
-def tracker(name: str, folder: Path) -> Tracker:
-    """The tracker of this name, which keeps its files in a folder."""
-    return TRACKERS[name](folder)

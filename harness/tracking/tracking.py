@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError, explained
 from harness.files import written_whole
-from harness.tracking.trackers import About, Scalar, TrackedRun, Tracker, check, tracker
+from harness.tracking.trackers import TRACKERS, About, Begin, Scalar, TrackedRun, check
 from harness.training.progress import Point
 from harness.trials.record import Record
 from harness.trials.store import Store
@@ -56,7 +55,7 @@ class Tracking:
         """
         check(name)
         self._name, self._store, self._group, self._warn = name, store, group, warn
-        self._tracker: Tracker | None = None
+        self._begin_run: Begin | None = None
         self._open: dict[str, _Open] = {}
         self._said: set[str] = set()
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -114,9 +113,9 @@ class Tracking:
         if note.exists():
             known = json.loads(note.read_text(encoding="utf-8"))
             identity, step = known["run"], known["step"]
-        if self._tracker is None:
-            self._tracker = tracker(self._name, self._store.tracking_folder)
-        open_run = _Open(self._tracker.begin(about, identity), step, step)
+        if self._begin_run is None:
+            self._begin_run = TRACKERS[self._name](self._store.tracking_folder)
+        open_run = _Open(self._begin_run(about, identity), step, step)
         self._open[about.key] = open_run
         self._keep(about.key, open_run)
 
@@ -126,11 +125,12 @@ class Tracking:
             return
         with self._apart(key(trial)):
             # After a kill, a training repeats the steps since its checkpoint.
-            new = [point for point in points if point["step"] > open_run.known]
-            for step, group in groupby(new, lambda point: point["step"]):
-                open_run.run.log(step, {point["metric"]: point["value"] for point in group})
-                open_run.step = max(step, open_run.step)
-            open_run.run.flush()
+            steps: dict[int, dict[str, float]] = {}
+            for point in points:
+                if point["step"] > open_run.known:
+                    steps.setdefault(point["step"], {})[point["metric"]] = point["value"]
+            open_run.run.log(steps)
+            open_run.step = max(open_run.step, *steps, -1)
             self._keep(key(trial), open_run)
 
     def _end(self, trial: Trial) -> None:

@@ -1,10 +1,17 @@
-"""Fixtures that run the command line, in this process (quick) or in a process of its own."""
+"""Fixtures that run the command line, in this process (quick) or in a process of its own.
+
+A user's mistake gives one sentence and exit code 2 within seconds, and nothing is written. The
+sentence names the place, and the nearest valid name.
+"""
 
 import io
 import os
+import shutil
+import signal
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +21,7 @@ from harness import cli
 from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
 from harness.data.senteval import ARCHIVE, SIMCSE
+from harness.data.sts_pairs import YEARS
 from harness.evaluation import suites
 from tests.programs import Answer, run_module
 
@@ -31,14 +39,35 @@ methods:
     grid:
       learning_rate: [1e-4, 5e-4]
 """
-
+WITHOUT_STORE = {"check", "new", "convert"}
+"""Verbs that have no `--store`"""
+HANGING = 120
+"""Seconds after which a command hangs, such as one that has opened a pipe to which nobody writes"""
 
 Harness = Callable[..., Answer]
+Shown = Callable[..., str]
+Refused = Callable[..., None]
+SpaceFile = Callable[..., Path]
+LineOf = Callable[[Path, str], str]
+Model = Callable[[], Path]
+SentEval = Callable[..., Path]
 
 
 def sets(**values: object) -> list[str]:
     """The options that set these values of a configuration."""
     return [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+
+
+def check_sentence(answer: Answer, *parts: object, code: int = 2) -> None:
+    """Check the exit code, and that one line on stderr, behind a few steps, has all the parts."""
+    assert answer.code == code, answer.out + answer.err
+    *steps, last = answer.err.strip().split("\n")
+    assert last.startswith("Error: "), answer.err
+    assert len(steps) <= 4, f"more than one line: {answer.err}"
+    assert not any(step.startswith(("Error", "Traceback")) for step in steps), answer.err
+    assert len(last) < 2000, f"too long: {last}"
+    for part in parts:
+        assert str(part) in last
 
 
 @pytest.fixture
@@ -64,6 +93,64 @@ def harness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     return call
 
 
+@pytest.fixture
+def shown(harness: Harness) -> Shown:
+    """shown(argument, ...): what a command prints that ends well."""
+
+    def call(*arguments: object) -> str:
+        answer = harness(*arguments)
+        assert answer.code == 0, answer.out + answer.err
+        return answer.out
+
+    return call
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """The path of a store that is not there yet."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def refused(
+    harness: Harness, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Refused:
+    """refused(arguments, part, ...): check that `harness ARGUMENTS --store STORE` is refused.
+
+    The sentence must have all the parts, and no file may be new in the folder of the test, which is
+    the working directory.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def call(arguments: list[object], *parts: object) -> None:
+        own_store = "--store" in arguments or arguments[0] in WITHOUT_STORE
+        before = _files(tmp_path)
+        with _at_most(HANGING):
+            answer = harness(*arguments, *([] if own_store else ["--store", store]))
+        check_sentence(answer, *parts)
+        assert _files(tmp_path) == before, "a refused command has written something"
+
+    return call
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
+
+
+@contextmanager
+def _at_most(seconds: int) -> Iterator[None]:
+    def give_up(*_: object) -> None:
+        raise TimeoutError(f"the command hangs for {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 @pytest.fixture(scope="session")
 def process(cache: Path) -> Harness:
     """process(argument, ..., cwd=..., environment={...}): run the command in a process of its own.
@@ -77,27 +164,17 @@ def process(cache: Path) -> Harness:
         environment: dict[str, str | None] | None = None,
         timeout: int = 1200,
     ) -> Answer:
-        changed = {
-            "HARNESS_HUB": None,
-            "RAY_ADDRESS": None,
-            "HARNESS_CACHE": str(cache),
-            **(environment or {}),
-        }
+        changed = {"HARNESS_HUB": None, "RAY_ADDRESS": None, "HARNESS_CACHE": str(cache)}
+        changed |= environment or {}
         inherited = {name: value for name, value in os.environ.items() if name not in changed}
-        return run_module(
-            "harness",
-            *arguments,
-            environment=inherited
-            | {name: value for name, value in changed.items() if value is not None},
-            folder=cwd,
-            timeout=timeout,
-        )
+        inherited |= {name: value for name, value in changed.items() if value is not None}
+        return run_module("harness", *arguments, environment=inherited, folder=cwd, timeout=timeout)
 
     return call
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> Callable[..., Path]:
+def space(tmp_path: Path) -> SpaceFile:
     """space(old, new, ...): a valid search space in which each text `old` is replaced by `new`."""
 
     def write(*replacements: str) -> Path:
@@ -110,6 +187,24 @@ def space(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def line_of() -> LineOf:
+    """line_of(path, text): `FILE, line N` for the first line that has this text."""
+
+    def find(path: Path, text: str) -> str:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        number = next(number for number, line in enumerate(lines, 1) if text in line)
+        return f"{path}, line {number}"
+
+    return find
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    """model(): a copy of the embedded model, to be damaged."""
+    return lambda: shutil.copytree(EMBEDDED / "models" / "tiny-bert", tmp_path / "model")
 
 
 @dataclass(frozen=True)
@@ -138,15 +233,6 @@ def swept(serially: Harness, tmp_path_factory: pytest.TempPathFactory) -> Swept:
 # A small SentEval archive
 
 
-SUBSETS = {
-    "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
-    "STS13": ("FNWN", "headlines", "OnWN"),
-    "STS14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
-    "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
-    "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
-}
-
-
 def _members() -> dict[str, str]:
     """The STS members in the formats of SentEval, made of the embedded graded pairs.
 
@@ -158,34 +244,28 @@ def _members() -> dict[str, str]:
         [("5.0" if float(gold) >= 4.7 else gold, first, second) for gold, first, second in rows]
     )
 
-    def take(count: int) -> list[tuple[str, str, str]]:
-        return [next(triples) for _ in range(count)]
+    def text(count: int, line: str) -> str:
+        """The next triples as (gold, a, b) in a form."""
+        return "".join(line.format(*next(triples)) for _ in range(count))
 
     members = {}
-    stsb = {"test": take(80), "dev": take(15)}
-    sick = {"test_annotated": take(15), "trial": take(15)}
-    for year, subsets in SUBSETS.items():
+    for year, subsets in YEARS.items():
         for subset in subsets:
-            pairs = take(8)
-            members[f"STS/{year}-en-test/STS.input.{subset}.txt"] = "".join(
-                f"{a}\t{b}\n" for _, a, b in pairs
-            )
-            members[f"STS/{year}-en-test/STS.gs.{subset}.txt"] = "".join(
-                f"{gold}\n" for gold, _, _ in pairs
-            )
-    for split, pairs in stsb.items():
-        text = "".join(f"genre\tfile\tyear\t1\t{gold}\t{a}\t{b}\n" for gold, a, b in pairs)
-        members[f"STS/STSBenchmark/sts-{split}.csv"] = text
-    for split, pairs in sick.items():
-        text = "".join(f"1\t{a}\t{b}\t{gold}\tNEUTRAL\n" for gold, a, b in pairs)
-        members[f"SICK/SICK_{split}.txt"] = (
-            f"pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n{text}"
-        )
+            rows = [line.split("\t", 1) for line in text(8, "{}\t{}\t{}\n").splitlines()]
+            folder = f"STS/{year.upper()}-en-test/STS"
+            members[f"{folder}.input.{subset}.txt"] = "".join(f"{pair}\n" for _, pair in rows)
+            members[f"{folder}.gs.{subset}.txt"] = "".join(f"{gold}\n" for gold, _ in rows)
+    benchmark, sick = "genre\tfile\tyear\t1\t{}\t{}\t{}\n", "1\t{1}\t{2}\t{0}\tNEUTRAL\n"
+    for split, count in (("test", 80), ("dev", 15)):
+        members[f"STS/STSBenchmark/sts-{split}.csv"] = text(count, benchmark)
+    for split in ("test_annotated", "trial"):
+        head = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n"
+        members[f"SICK/SICK_{split}.txt"] = head + text(15, sick)
     return members
 
 
 @pytest.fixture
-def senteval(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Path]]:
+def senteval(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SentEval]:
     """senteval({member: change}): write a small archive of the STS members; its path.
 
     The archive is in a mirror that HARNESS_HUB names. A change is a function of the text of the

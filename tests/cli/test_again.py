@@ -2,7 +2,6 @@
 
 import random
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,8 @@ from harness.trials.record import Record, four_digits
 from harness.trials.run_again import run_command
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe
+from tests.cli.conftest import Shown
+from tests.trials.test_store import record
 
 # The command that a record prints runs the same trial again.
 
@@ -127,10 +128,9 @@ STS, GRADED = dict.fromkeys(TASKS, 43.21), {"graded": 43.21}
 
 def final(method: str, encoder: str, test: dict[str, float], seed: int) -> Record:
     dev = {"graded-dev" if "graded" in test else "stsb-dev": 50.0}
-    return Record(
-        key=f"{seed:032x}", status="finished", role="final", method=method, setting="unsup",
-        encoder=encoder, seed=seed, configuration={"learning_rate": 3e-5}, dev_before=40.0, dev=dev,
-        test=test, steps=10, versions={}, source_digest="source", data_digest="data",
+    return record(
+        seed, method=method, encoder=encoder, configuration={"learning_rate": 3e-5}, dev=dev,
+        dev_before=40.0, test=test, versions={}, source_digest="source", data_digest="data",
         model_digest="model", protocol=PROTOCOL, selected_by=next(iter(dev)),
         suite="graded" if "graded" in test else "sts",
     )  # fmt: skip
@@ -151,7 +151,7 @@ def test_the_first_command_shows_the_scores_of_the_sweep(
     test: dict[str, float],
     options: list[str],
     tmp_path: Path,
-    harness: Callable[..., Any],
+    shown: Shown,
 ) -> None:
     store = Store(tmp_path / "store")
     for seed in (0, 1):
@@ -162,6 +162,5 @@ def test_the_first_command_shows_the_scores_of_the_sweep(
     first = next_commands(groups, trials, known, store.place)[0]
     _, *words = shlex.split(first.command)
     assert [word for word in words if word in ("--paper", "--encoder")] == options
-    answer = harness(*words)
-    assert answer.code == 0, answer.err
-    assert "43.21" in answer.out
+    out = shown(*words)
+    assert "43.21" in out

@@ -20,9 +20,10 @@ from harness.arrays import SharedArrays
 from harness.claims import claimed
 from harness.files import discard, sealed_json
 from harness.owners import Owner
-from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.store_folders import CLAIM, pairs_file
+from tests.cli.conftest import check_sentence
+from tests.trials.test_store import record
 
 KEYS = {"finished": "1" * 32, "failed": "2" * 32, "unknown": "3" * 32}
 HALF = f".arrays.{'0' * 32}.tmp"
@@ -44,7 +45,7 @@ def put(path: Path, content: str = "some") -> Path:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Any) -> Path:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a cache, a store, and temporary files of Ray, all of them two days old."""
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
@@ -59,7 +60,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Any) -> Path:
     gone = {"stamp": [str(tmp_path / "gone"), 1, 2, 3, 4], "sha256": "0"}
     put(cache / "digests" / "1.json", sealed_json(gone))
     for status in ("finished", "failed"):
-        store.write(replace(record(KEYS[status], status), search="a" * 16))
+        store.write(record(1, key=KEYS[status], status=status, search="a" * 16))
     for name in ("a" * 16, "b" * 16):
         put(store.studies_folder / f"simcse-unsup-tiny-bert-{name}.journal")
     put(store.studies_folder / f"simcse-unsup-tiny-bert-{'a' * 16}.journal.damaged-1")
@@ -70,22 +71,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Any) -> Path:
     put(tmp_path / "temporary" / "somebody-else" / "file")
     aged(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def record() -> Callable[[str, str], Record]:
-    """record(key, status): the record of a trial."""
-    plain = Record(
-        key="",
-        status="finished",
-        role="final",
-        method="simcse",
-        setting="unsup",
-        encoder="tiny-bert",
-        seed=0,
-        configuration={},
-    )
-    return lambda key, status: replace(plain, key=key, status=status)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -114,7 +99,12 @@ def needed(world: Path) -> set[Path]:
 
 
 def test_what_no_store_needs_is_removed_and_nothing_else(clean: Any, world: Path) -> None:
-    stays = needed(world)
+    """A dry run changes nothing."""
+    before, stays = everything(world), needed(world)
+    answer = clean("--dry-run")
+    assert answer.code == 0
+    assert "artefacts" in answer.out
+    assert everything(world) == before
     answer = clean("--yes")
     assert answer.code == 0, answer.err
     assert set(everything(world)) == stays
@@ -125,20 +115,9 @@ def test_what_no_store_needs_is_removed_and_nothing_else(clean: Any, world: Path
     assert "nothing to remove" in clean("--yes").out
 
 
-def test_a_dry_run_changes_nothing(clean: Any, world: Path) -> None:
-    before = everything(world)
-    answer = clean("--dry-run")
-    assert answer.code == 0
-    assert "artefacts" in answer.out
-    assert everything(world) == before
-
-
 def test_it_asks_first(clean: Any, world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, stays = everything(world), needed(world)
-    answer = clean()
-    assert answer.code == 2, "nobody can be asked"
-    assert "--yes" in answer.err
-    assert answer.err.count("\n") == 1
+    check_sentence(clean(), "nobody can be asked", "--yes")
     assert everything(world) == before
     for reply, code in (("n\n", 1), ("\n", 1), ("y\n", 0)):
         terminal = io.StringIO(reply)
@@ -170,25 +149,19 @@ def test_what_is_locked_stays(lock: str, clean: Any, world: Path) -> None:
     assert (world / "cache" / "stages" / "simcse-first-1").exists() == lock.startswith("stages")
 
 
-def test_weights_stay_when_their_record_may_be_in_a_damaged_file(clean: Any, world: Path) -> None:
+def test_weights_that_may_be_needed_and_foreign_files_stay(clean: Any, world: Path) -> None:
+    """A record may be in a damaged file."""
     store = Store(world / "store")
+    notes = put(store.weights("x").with_name("notes.txt"))
+    compacted = put(store.folder / "compact-1.parquet", "damaged")
+    aged(world)
+    clean("--yes")
+    assert all(store.weights(key).exists() for key in KEYS.values())
+    compacted.unlink()
     put(store.folder / f"{KEYS['unknown']}.parquet", "damaged")
     clean("--yes")
     assert store.weights(KEYS["unknown"]).exists()
     assert not store.weights(KEYS["failed"]).exists()
-
-
-def test_no_weights_are_removed_beside_a_damaged_compacted_file(clean: Any, world: Path) -> None:
-    store = Store(world / "store")
-    put(store.folder / "compact-1.parquet", "damaged")
-    clean("--yes")
-    assert all(store.weights(key).exists() for key in KEYS.values())
-
-
-def test_foreign_files_beside_the_weights_stay(clean: Any, world: Path) -> None:
-    notes = put(Store(world / "store").weights("x").with_name("notes.txt"))
-    aged(world)
-    clean("--yes")
     assert notes.exists()
 
 
@@ -210,19 +183,13 @@ def test_folders_of_ray_stay_while_their_process_runs(clean: Any, world: Path) -
     assert left == {"somebody-else", *alive}
 
 
-def test_a_store_that_is_not_there(harness: Any, tmp_path: Path) -> None:
-    answer = harness("clean", "--store", tmp_path / "none", "--yes")
-    assert answer.code == 2
-    assert str(tmp_path / "none") in answer.err
-
-
 @pytest.mark.parametrize("work", ["trial", "sweep"])
 def test_logs_and_studies_stay_while_a_process_works_on_the_store(
     work: str, clean: Any, world: Path
 ) -> None:
     """A long trial writes nothing for an hour, and its search has no record before it ends."""
     store = Store(world / "store")
-    log = put(store.log(KEYS["unknown"]))
+    log, kept = (put(store.log(KEYS[name])) for name in ("unknown", "finished"))
     study = store.studies_folder / f"simcse-unsup-tiny-bert-{'b' * 16}.journal"
     aged(world)
     folder = store.running(KEYS["unknown"]) if work == "trial" else store.sweeps_folder / "one"
@@ -233,6 +200,7 @@ def test_logs_and_studies_stay_while_a_process_works_on_the_store(
     assert clean("--yes").code == 0
     assert not log.exists()
     assert not study.exists()
+    assert kept.exists()
 
 
 def test_what_cannot_be_removed_is_named(

@@ -18,15 +18,11 @@ from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.trials.evaluate import Measurement
 from harness.trials.store import Store
+from tests.cli.conftest import SentEval, Shown, check_sentence
 
 pytestmark = pytest.mark.slow  # most of these tests run a model over a suite
 
 Rows = dict[str, list[float]]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "store"
 
 
 @pytest.fixture
@@ -56,14 +52,6 @@ def compared(harness: Any, store: Path) -> Callable[..., Rows]:
         return {task: [float(value) for value in values] for task, *values in found}
 
     return call
-
-
-def check_sentence(answer: Any, *parts: object, code: int = 2) -> None:
-    assert answer.code == code, answer.out + answer.err
-    assert answer.err.startswith("Error: ")
-    assert answer.err.strip().count("\n") == 0, answer.err
-    for part in parts:
-        assert str(part) in answer.err, answer.err
 
 
 # Compare
@@ -98,7 +86,7 @@ def test_two_models_differ_by_the_difference_of_their_scores(
 
 
 def test_the_average_is_the_last_row(
-    compared: Callable[..., Rows], trial: str, senteval: Callable[..., Path]
+    compared: Callable[..., Rows], trial: str, senteval: SentEval
 ) -> None:
     senteval()
     rows = compared(trial, "tiny-bert")
@@ -112,11 +100,7 @@ def test_the_average_is_the_last_row(
 
 @pytest.mark.parametrize("suite", ["transfer-senteval", "retrieval", "geometry"])
 def test_what_is_no_correlation_is_not_compared(
-    suite: str,
-    harness: Any,
-    senteval: Callable[..., Path],
-    store: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    suite: str, harness: Any, senteval: SentEval, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mistake is reported before a model is loaded."""
     senteval()
@@ -125,19 +109,6 @@ def test_what_is_no_correlation_is_not_compared(
     check_sentence(
         answer, f'"{suite}"', "compared on sts, graded, a table of scored pairs, or a folder"
     )
-
-
-def test_compare_without_the_archive(harness: Any, store: Path) -> None:
-    check_sentence(
-        harness("compare", "tiny-bert", "tiny-bert", "--store", store),
-        "senteval.tar",
-        "set HARNESS_HUB",
-    )
-
-
-def test_compare_with_an_unknown_model(harness: Any, store: Path) -> None:
-    answer = harness("compare", "tiny-bert", "tiny-brt", "--suite", "graded", "--store", store)
-    check_sentence(answer, 'did you mean "tiny-bert"?')
 
 
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,11 +120,22 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Embedder, "__call__", constant)
 
 
-def test_a_constant_embedding_has_no_difference(
-    harness: Any, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "tiny-bert", "tiny-bert", "--suite", "graded"),
+        ("retrieve", "tiny-bert", "a"),
+        ("picture", "tiny-bert", "--output", "pictures"),
+    ],
+)
+def test_a_constant_embedding_has_no_score(
+    words: tuple[str, ...], harness: Any, senteval: SentEval, store: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    senteval()
+    monkeypatch.chdir(tmp_path)
     broken(monkeypatch)
-    answer = harness("compare", "tiny-bert", "tiny-bert", "--suite", "graded", "--store", store)
+    answer = harness(*words, "--store", store)
     check_sentence(answer, "the embedding is constant", code=1)
 
 
@@ -188,14 +170,13 @@ def stsb() -> list[str]:
 
 
 def test_the_nearest_sentences_are_those_of_all_cosines(
-    harness: Any, senteval: Callable[..., Path], store: Path
+    shown: Shown, senteval: SentEval, store: Path
 ) -> None:
     senteval()
     texts = stsb()
     queries = [*QUERIES, texts[3].upper()]
-    answer = harness("retrieve", "tiny-bert", *queries, "--count", 5, "--store", store)
-    assert answer.code == 0, answer.err
-    blocks = answer.out.strip().split("\n\n")
+    out = shown("retrieve", "tiny-bert", *queries, "--count", 5, "--store", store)
+    blocks = out.strip().split("\n\n")
     assert blocks[0] == "tiny-bert (mean pooling)"
     for query, block in zip(queries, blocks[1:], strict=True):
         title, *found = block.split("\n")
@@ -209,46 +190,24 @@ def test_the_nearest_sentences_are_those_of_all_cosines(
     assert texts[3] not in blocks[3].split("\n", 1)[1], "the query itself is left out"
 
 
-def test_retrieve_for_a_trial(
-    harness: Any, trial: str, senteval: Callable[..., Path], store: Path
-) -> None:
+def test_retrieve_for_a_trial(shown: Shown, trial: str, senteval: SentEval, store: Path) -> None:
     senteval()
-    answer = harness("retrieve", trial[:8], QUERIES[0], "--store", store)
-    assert answer.code == 0, answer.err
-    assert trial[:10] in answer.out
-    assert len(answer.out.strip().splitlines()) == 6, "three by default"
+    out = shown("retrieve", trial[:8], QUERIES[0], "--store", store)
+    assert trial[:10] in out
+    assert len(out.strip().splitlines()) == 6, "three by default"
 
 
-def test_retrieve_without_the_archive(harness: Any, store: Path) -> None:
-    check_sentence(
-        harness("retrieve", "tiny-bert", "a", "--store", store), "senteval.tar", "set HARNESS_HUB"
-    )
-
-
-def test_retrieve_from_a_file(tmp_path: Path, harness: Any, store: Path) -> None:
+def test_retrieve_from_a_file(tmp_path: Path, shown: Shown, store: Path) -> None:
     path = tmp_path / "texts.jsonl"
     texts = ["A fish swims.", "The garden is green.", "A key is on the table.", "A fish swims."]
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    answer = harness(
+    out = shown(
         "retrieve", "tiny-bert", "a KEY is on the table.", "--texts", path, "--store", store
     )
-    assert answer.code == 0, answer.err
-    lines = answer.out.strip().splitlines()[3:]
+    lines = out.strip().splitlines()[3:]
     assert {line.split(maxsplit=2)[2] for line in lines} == set(texts[:2]), "the query is left out"
     cosines = [float(line.split()[1]) for line in lines]
     assert cosines == sorted(cosines, reverse=True)
-    gone = harness("retrieve", "tiny-bert", "a", "--texts", tmp_path / "none.txt", "--store", store)
-    assert (gone.code, gone.out) == (2, "")
-    assert "there is no such file" in gone.err
-
-
-def test_retrieve_with_a_constant_embedding(
-    harness: Any, senteval: Callable[..., Path], store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    senteval()
-    broken(monkeypatch)
-    answer = harness("retrieve", "tiny-bert", "a", "--store", store)
-    check_sentence(answer, "the embedding is constant", code=1)
 
 
 # Picture
@@ -259,16 +218,13 @@ PICTURES = {"cosines-by-gold.png", "cosines.png", "projection.png"}
 
 @pytest.mark.slow
 def test_three_pictures(
-    harness: Any, trial: str, senteval: Callable[..., Path], store: Path, tmp_path: Path
+    shown: Shown, trial: str, senteval: SentEval, store: Path, tmp_path: Path
 ) -> None:
     senteval()
     output = tmp_path / "new" / "pictures"
-    answer = harness("picture", "tiny-bert", trial[:8], "--output", output, "--store", store)
-    assert answer.code == 0, answer.err
+    out = shown("picture", "tiny-bert", trial[:8], "--output", output, "--store", store)
     assert {path.name for path in output.iterdir()} == PICTURES
-    assert answer.out.split() == [
-        str(output / name) for name in sorted(PICTURES, key=answer.out.find)
-    ]
+    assert out.split() == [str(output / name) for name in sorted(PICTURES, key=out.find)]
     for name in PICTURES:
         with Image.open(output / name) as picture:
             assert picture.format == "PNG"
@@ -283,12 +239,7 @@ def test_three_pictures(
 
 @pytest.mark.parametrize("output", ["file", "file/pictures"])
 def test_pictures_that_cannot_be_written(
-    output: str,
-    harness: Any,
-    senteval: Callable[..., Path],
-    store: Path,
-    tmp_path: Path,
-    monkeypatch: Any,
+    output: str, harness: Any, senteval: SentEval, store: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     """The mistake is reported before a model is loaded."""
     senteval()
@@ -298,43 +249,17 @@ def test_pictures_that_cannot_be_written(
     check_sentence(answer, tmp_path / output, "cannot be written", "--output")
 
 
-def test_picture_of_an_unknown_model_makes_no_folder(
-    harness: Any, senteval: Callable[..., Path], store: Path, tmp_path: Path
-) -> None:
-    senteval()
-    output = tmp_path / "pictures"
-    answer = harness("picture", "tiny-brt", "--output", output, "--store", store)
-    check_sentence(answer, 'did you mean "tiny-bert"?')
-    assert not output.exists()
-
-
-def test_picture_of_a_constant_embedding(
-    harness: Any,
-    senteval: Callable[..., Path],
-    store: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    senteval()
-    broken(monkeypatch)
-    answer = harness("picture", "tiny-bert", "--output", tmp_path / "pictures", "--store", store)
-    check_sentence(answer, "the embedding is constant", code=1)
-
-
 # The real data
 
 
 @pytest.mark.slow
 def test_minilm_finds_what_diffcses_table_has(
-    harness: Any, hub: Path, store: Path, monkeypatch: Any
+    shown: Shown, hub: Path, store: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("HARNESS_HUB", str(hub))
     queries = ["you can do it, too.", "this is not a problem."]
-    answer = harness(
-        "retrieve", "sentence-transformers/all-MiniLM-L6-v2", *queries, "--store", store
-    )
-    assert answer.code == 0, answer.err
-    one, two = (block.split("\n")[1:] for block in answer.out.strip().split("\n\n")[1:])
+    out = shown("retrieve", "sentence-transformers/all-MiniLM-L6-v2", *queries, "--store", store)
+    one, two = (block.split("\n")[1:] for block in out.strip().split("\n\n")[1:])
     assert one[0].lower().endswith("you can use it, too."), "SimCSE's first one"
     assert any(line.lower().endswith("yes, you can do it.") for line in one), "DiffCSE's"
     assert len(one) == len(two) == 3

@@ -18,15 +18,15 @@ from harness.report.groups import comparable_groups
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.store_folders import pairs_file
-from tests.cli.conftest import Harness, Swept
+from tests.cli.conftest import Harness, Shown, Swept, check_sentence
 
 GOLD = np.linspace(0, 5, 150)
 Add = Callable[..., list[str]]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+def store(store: Path) -> Store:
+    return Store(store)
 
 
 @pytest.fixture
@@ -146,43 +146,25 @@ def test_methods_are_compared_by_a_suite_that_both_have(
         assert "on graded" in shown
 
 
-def test_a_wrong_name_gets_one_sentence(harness: Harness, store: Store, add: Add) -> None:
+def test_what_cannot_be_compared_gets_one_sentence(
+    harness: Harness, store: Store, add: Add
+) -> None:
     add("simcse", 0.3, 2)
     add("d2cse", 0.3, 2)
     add("diffcse", 0.3, 2, setting="sup")
-    for words, parts in (
-        (("3", "9"), ("there is no row 9", "1 to 3")),
-        (("0", "1"), ("there is no row 0",)),
-        (("1", "2", "--suite", "sts"), ("no scores of sts in common", "has graded; ")),
-        (("1", "simcsee"), ('"simcsee" names no row', 'did you mean "simcse"?')),
-    ):
-        answer = harness("compare", *words, "--store", store.folder)
-        assert answer.code == 2, answer.out
-        assert answer.err.startswith("Error: ")
-        assert all(part in answer.err for part in parts), answer.err
-
-
-def test_methods_without_a_common_way_are_not_compared(
-    harness: Harness, store: Store, add: Add
-) -> None:
     for encoder in ("tiny-bert", "mini-bert"):
-        add("simcse", 0.3, 1, encoder=encoder)
-        add("d2cse", 0.3, 1, encoder=encoder, setting="sup")
-    answer = harness("compare", "simcse", "d2cse", "--store", store.folder)
-    assert answer.code == 2
-    assert "no setting and encoder in common; name two rows" in answer.err
-
-
-def test_a_row_of_an_empty_store_and_of_another_protocol(
-    harness: Harness, store: Store, add: Add
-) -> None:
-    answer = harness("compare", 1, 2, "--store", store.folder)
-    assert (answer.code, answer.err) == (2, "Error: there is no row 1: the store is empty\n")
-    add("simcse", 0.3, 2)
-    add("d2cse", 0.3, 2, protocol=PROTOCOL - 1)
-    answer = harness("compare", "simcse", "d2cse", "--store", store.folder)
-    assert answer.code == 2
-    assert f"d2cse was measured by protocol {PROTOCOL - 1}" in answer.err
+        add("clsr", 0.3, 1, encoder=encoder)
+        add("dcpcse", 0.3, 1, encoder=encoder, setting="sup")
+    add("consert", 0.3, 2, protocol=PROTOCOL - 1)
+    for words, parts in (
+        (("3", "19"), ("there is no row 19", "1 to 8")),
+        (("0", "1"), ("there is no row 0",)),
+        (("simcse", "d2cse", "--suite", "sts"), ("no scores of sts in common", "has graded; ")),
+        (("1", "simcsee"), ('"simcsee" names no row', 'did you mean "simcse"?')),
+        (("clsr", "dcpcse"), ("no setting and encoder in common; name two rows",)),
+        (("simcse", "consert"), (f"consert was measured by protocol {PROTOCOL - 1}",)),
+    ):
+        check_sentence(harness("compare", *words, "--store", store.folder), *parts)
 
 
 # The verdict on a sweep
@@ -246,21 +228,19 @@ def test_as_many_seeds_as_are_needed_settle_it(store: Store, add: Add) -> None:
 
 
 def test_two_models_on_four_pairs_have_a_difference_without_an_interval(
-    harness: Harness, store: Store, tmp_path: Path
+    shown: Shown, store: Store, tmp_path: Path
 ) -> None:
     rows = ["one,two,1", "a dog,a cat,3", "red,blue,2", "hello you,hello there,5"]
     pairs = tmp_path / "few.csv"
     pairs.write_text("\n".join(["sentence1,sentence2,score", *rows]), encoding="utf-8")
-    answer = harness("compare", "tiny-bert", "tiny-bert", "--suite", pairs, "--store", store.folder)
-    assert answer.code == 0, answer.err
-    assert "not known" in answer.out
-    measured = harness("eval", "tiny-bert", "--suite", pairs, "--store", store.folder)
-    assert measured.code == 0, measured.out + measured.err
-    assert "missing in" not in measured.out
+    out = shown("compare", "tiny-bert", "tiny-bert", "--suite", pairs, "--store", store.folder)
+    assert "not known" in out
+    measured = shown("eval", "tiny-bert", "--suite", pairs, "--store", store.folder)
+    assert "missing in" not in measured
 
 
 def test_a_table_in_a_pipe_is_as_wide_as_columns_says(
-    harness: Harness, store: Store, add: Add, monkeypatch: pytest.MonkeyPatch
+    shown: Shown, store: Store, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Notes break between words, and a command at their end keeps a line of its own."""
     add("simcse", 0.3, 2)
@@ -268,9 +248,8 @@ def test_a_table_in_a_pipe_is_as_wide_as_columns_says(
     lines = {}
     for width in ("70", "140"):
         monkeypatch.setenv("COLUMNS", width)
-        answer = harness("table", "--store", store.folder)
-        assert answer.code == 0, answer.err
-        lines[width] = answer.out.splitlines()
+        out = shown("table", "--store", store.folder)
+        lines[width] = out.splitlines()
         said = [line for line in lines[width] if "harness show" not in line]
         assert max(map(len, said)) <= int(width)
     assert len(lines["70"]) > len(lines["140"])

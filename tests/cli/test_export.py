@@ -1,23 +1,17 @@
-"""`harness export` and `harness push`: a trial leaves, and gives the same scores again."""
+"""`harness export`: a trial leaves, and gives the same scores again."""
 
 import json
-import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnxruntime
 import pytest
-from huggingface_hub import close_session
 
 from harness.export.folder import encoder
 from harness.trials.record import Record
 from harness.trials.store import Store
-from tests.export.hub_stand_in import TOKEN, stand_in
+from tests.cli.conftest import Harness, Shown, check_sentence
 
-Harness = Callable[..., Any]
 pytestmark = pytest.mark.slow
 
 
@@ -69,13 +63,12 @@ def test_a_trial_and_back(harness: Harness, store: Store, tmp_path: Path) -> Non
     assert str(tmp_path) not in card
 
 
-def test_the_file_of_the_weights_alone(harness: Harness, store: Store, tmp_path: Path) -> None:
+def test_the_file_of_the_weights_alone(shown: Shown, store: Store, tmp_path: Path) -> None:
     """It says itself what it is, without a store."""
     trial, empty = finals(store)[0], tmp_path / "empty"
     for name, given in (("by key", trial.key), ("by file", store.weights(trial.key))):
         place = store.folder if name == "by key" else empty
-        answer = harness("export", given, tmp_path / name, "--store", place)
-        assert answer.code == 0, answer.err
+        shown("export", given, tmp_path / name, "--store", place)
     texts = ["one sentence", "and another"]
     one, other = (encoder(tmp_path / name).encode(texts) for name in ("by key", "by file"))
     assert (one == other).all()
@@ -96,79 +89,21 @@ def test_a_method_of_ours_and_back(harness: Harness, tmp_path: Path) -> None:
 
 
 def test_what_cannot_leave(harness: Harness, store: Store, tmp_path: Path) -> None:
-    trial = finals(store)[0]
+    trial, new = finals(store)[0], tmp_path / "new"
     searched = next(each for each in store.matching("") if each.role == "search")
-    place = ("--store", store.folder)
-    answers = [
-        (harness("export", trial.key, tmp_path, *place), "is there already"),
-        (harness("export", "ffffffff", tmp_path / "new", *place), "no trial in"),
-        (harness("export", searched.key, tmp_path / "new", *place), "a search trial keeps none"),
-        (harness("push", trial.key, "no-organisation", *place), "ORGANISATION/NAME"),
-    ]
     weights = store.weights(trial.key)
+
+    def refuse(key: str, folder: Path, *parts: str) -> None:
+        check_sentence(harness("export", key, folder, "--store", store.folder), *parts)
+
+    refuse(trial.key, tmp_path, "is there already")
+    refuse("ffffffff", new, "no trial in")
+    refuse(searched.key, new, "a search trial keeps none")
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    answers.append(
-        (harness("export", trial.key, tmp_path / "new", *place), "makes them again"),
-    )
+    refuse(trial.key, new, "makes them again")
     weights.unlink()
-    answers.append(
-        (harness("export", trial.key, tmp_path / "new", *place), "makes them again"),
-    )
-    for answer, sentence in answers:
-        assert answer.code == 2
-        assert sentence in answer.err
-        assert answer.err.count("\n") == 1
-    assert not (tmp_path / "new").exists()
-
-
-def test_push(
-    harness: Harness, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The Hub's own client talks with a stand-in, because HF_ENDPOINT names it."""
-    trial = finals(store)[0]
-    with stand_in() as hub:
-        # The client reads its environment once, and has been imported already.
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.address)
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-        close_session()
-        monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-        words = ("push", trial.key, "me/model", "--store", store.folder)
-        refused = harness(*words)
-        assert (refused.code, refused.err.count("\n")) == (2, 1)
-        assert "the Hub did not take me/model" in refused.err
-        assert not hub.files
-        monkeypatch.setenv("HF_TOKEN", TOKEN)
-        answer = harness(*words)
-        assert answer.code == 0, answer.err
-        assert answer.out.strip() == f"{hub.address}/me/model"
-    close_session()
-    assert hub.repositories == {"me/model": True}
-    assert {"README.md", "modules.json", "model.safetensors"} <= hub.files.keys()
-    assert b"harness run simcse" in hub.files["README.md"]
-    assert os.fspath(tmp_path).encode() not in hub.files["README.md"]
-
-
-def test_onnx(harness: Harness, store: Store, tmp_path: Path) -> None:
-    trial, folder = finals(store)[0], tmp_path / "model"
-    answer = harness("export", trial.key, folder, "--onnx", "--store", store.folder)
-    assert answer.code == 0, answer.err
-    model = encoder(folder)
-    session = onnxruntime.InferenceSession(folder / "onnx" / "model.onnx")
-    texts = ["a short one", "one that has a few more words than the other one"]
-    given = model.preprocess(texts)
-    names = [each.name for each in session.get_inputs()]
-    (found,) = session.run(["sentence_embedding"], {name: given[name].numpy() for name in names})
-    np.testing.assert_allclose(found, model.encode(texts), atol=1e-5)
-
-
-def test_onnx_of_a_method_of_ours(harness: Harness, tmp_path: Path) -> None:
-    store, folder = Store(tmp_path / "store"), tmp_path / "model"
-    words = ("--encoder", "tiny-bert", "--set", "suite=graded", "--set", "pooling=last-two")
-    assert harness("run", "pooling", *words, "--store", store.folder).code == 0
-    answer = harness("export", finals(store)[0].key, folder, "--onnx", "--store", store.folder)
-    assert (answer.code, answer.err.count("\n")) == (2, 1)
-    assert "the method pooling needs code of harness, which ONNX cannot have" in answer.err
-    assert not folder.exists()
+    refuse(trial.key, new, "makes them again")
+    assert not new.exists()
 
 
 def test_publish(harness: Harness, store: Store, tmp_path: Path) -> None:
@@ -181,18 +116,15 @@ def test_publish(harness: Harness, store: Store, tmp_path: Path) -> None:
     assert str(tmp_path).encode() not in b"".join(
         path.read_bytes() for path in public.rglob("*") if path.is_file()
     )
-    refused = harness("publish", store.folder, public)
-    assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "is there already" in refused.err
+    check_sentence(harness("publish", store.folder, public), "is there already")
 
 
-@pytest.mark.parametrize("verb", ["publish", "export"])
-def test_a_place_that_cannot_be_written(
-    verb: str, harness: Harness, store: Store, tmp_path: Path
-) -> None:
+def test_a_place_that_cannot_be_written(harness: Harness, store: Store, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     place, key = tmp_path / "file" / "out", finals(store)[0].key
-    words = [store.folder, place] if verb == "publish" else [key, place, "--store", store.folder]
-    answer = harness(verb, *words)
-    assert (answer.code, answer.err.count("\n")) == (2, 1)
-    assert f"{place} cannot be written (Not a directory); choose another folder" in answer.err
+    for words in (
+        ["publish", store.folder, place],
+        ["export", key, place, "--store", store.folder],
+    ):
+        sentence = f"{place} cannot be written (Not a directory); choose another folder"
+        check_sentence(harness(*words), sentence)

@@ -7,6 +7,7 @@ import duckdb
 import pytest
 
 from harness.trials.store import Store
+from tests.cli.conftest import Shown
 from tests.sweeping import write_few_pairs
 
 pytestmark = pytest.mark.slow
@@ -18,13 +19,10 @@ ANALYSIS = {
 }  # fmt: skip
 
 
-def test_an_analysed_run_stores_its_curves(harness: Any, tmp_path: Path) -> None:
+def test_an_analysed_run_stores_its_curves(harness: Any, shown: Shown, tmp_path: Path) -> None:
     values = {**ANALYSIS, "suite": write_few_pairs(tmp_path)}
     settings = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
-    ran = harness(
-        "run", "diffaug", "--encoder", "tiny-bert", "--store", tmp_path / "store", *settings
-    )
-    assert ran.code == 0, ran.err
+    shown("run", "diffaug", "--encoder", "tiny-bert", "--store", tmp_path / "store", *settings)
     points = duckdb.sql(
         f"SELECT unnest(history, recursive := true) FROM '{tmp_path}/store/*.parquet'"
     ).df()

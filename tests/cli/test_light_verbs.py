@@ -1,13 +1,16 @@
 """Verbs that print, and refusals of wrong names and values, import nothing heavy.
 
-Each runs in a new Python, whose `sys.modules` is looked at when it ends.
+They run one after the other in a new Python, whose `sys.modules` is looked at behind each of them.
 """
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Collection, Iterable
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -21,91 +24,124 @@ HEAVY = {
     "sentence_transformers", "sklearn", "tokenizers", "torch", "transformers",
 }  # fmt: skip
 PROGRAM = """
-import atexit, sys
-atexit.register(lambda: print("imported", *sys.modules))
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+commands, ending = json.loads(sys.argv[1])
+class Ended(BaseException):
+    pass
+class Ends:
+    def find_spec(self, name, path=None, target=None):
+        if name in ending:
+            raise Ended
+sys.meta_path.insert(0, Ends())
 from harness.cli import main
-main()
+answers = []
+for words in commands:
+    sys.argv, code = ["harness", *words], None
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        except Ended:
+            pass
+    answers.append([code, out.getvalue(), err.getvalue(), [*sys.modules]])
+print(json.dumps(answers))
 """
 
 
-def run(*arguments: object, cache: Path) -> tuple[int, str, set[str]]:
-    """The exit code of a command, what it printed, and the modules that it imported."""
+class Answer(NamedTuple):
+    """What came of a command."""
+
+    code: int | None
+    """Exit code; None where the command was ended when it imported a module"""
+    out: str
+    err: str
+    modules: list[str]
+    """The modules that this command and those before it have imported"""
+
+
+def in_a_new_python(
+    commands: Iterable[Iterable[object]], cache: Path, ending: Collection[str] = ()
+) -> list[Answer]:
+    """Run commands one after the other. A command ends when it imports a module of `ending`."""
+    words = [[str(word) for word in command] for command in commands]
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *map(str, arguments)],
-        capture_output=True, text=True, timeout=600, check=False, cwd=REPOSITORY,
+        [sys.executable, "-c", PROGRAM, json.dumps([words, [*ending]])],
+        capture_output=True, text=True, timeout=1200, check=True, cwd=REPOSITORY,
         env={**os.environ, "HARNESS_CACHE": str(cache)},
     )  # fmt: skip
-    out, _, modules = done.stdout.rpartition("imported ")
-    return done.returncode, out + done.stderr, set(modules.split())
+    return [Answer(*answer) for answer in json.loads(done.stdout)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        ("--help", "sweep"),
-        ("sweep --help", "--dry-run"),
-        ("--version", f"torch {version('torch')}"),
-        ("list methods", "SimCSE"),
-        ("list papers", "diffaug"),
-        ("list suites", "transfer-senteval"),
-        ("list spaces", "quickstart"),
-        ("list corpora", "wiki1m"),
-        ("show diffcse", "masking_ratio"),
-        ("plan d2cse unsup", "trials to run"),
-        ("plan flow whitening unsup", "trials to run"),
-        ("sweep --paper diffaug --table 1 --dry-run", "trials to run"),
-        ("run simcse --set learning_rat=1", "learning_rate"),
-        ("run simcse --set learning_rate=-1", "greater than 0"),
-        ("run simcsee", "simcse"),
-        ("swep", "sweep"),
-        ("sweep simcse unsupp", "unsup"),
-        ("sweep simcse unsup --encoder no/such --dry-run", "Not here yet"),
-        ("eval --no-such", "No such option"),
-    ],
-)
-def test_nothing_heavy(arguments: str, shown: str, cache: Path) -> None:
-    words = arguments.split()
-    _, printed, imported = run(*words, cache=cache)
-    assert shown in printed
-    assert not imported & HEAVY
-    if words[0] not in VERBS:
-        assert not imported & {f"harness.cli.{module}" for module in VERBS.values()}
+LIGHT = {
+    "--help": "sweep",
+    "--version": f"torch {version('torch')}",
+    "swep": "sweep",
+    "sweep --help": "--dry-run",
+    "list methods": "SimCSE",
+    "list papers": "diffaug",
+    "list suites": "transfer-senteval",
+    "list spaces": "quickstart",
+    "list corpora": "wiki1m",
+    "show diffcse": "masking_ratio",
+    "plan d2cse unsup": "trials to run",
+    "plan flow whitening unsup": "trials to run",
+    "sweep --paper diffaug --table 1 --dry-run": "trials to run",
+    "run simcse --set learning_rat=1": "learning_rate",
+    "run simcse --set learning_rate=-1": "greater than 0",
+    "run simcsee": "simcse",
+    "sweep simcse unsupp": "unsup",
+    "sweep simcse unsup --encoder no/such --dry-run": "Not here yet",
+    "eval --no-such": "No such option",
+}
+"""Command -> a part of what it prints; those without a verb come first"""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        ("plan simcse unsupp", "unsup"),
-        ("table --paper difaug", "diffaug"),
-        ("report --paper difaug --out none", "diffaug"),
-        ("figure --paper difaug --figure 4", "diffaug"),
-        ("eval no_such", "was not found"),
-        ("compare no_such tiny-bert --store no/store", "was not found"),
-    ],
-)
-def test_a_wrong_name_imports_nothing_that_counts(arguments: str, shown: str, cache: Path) -> None:
-    code, printed, imported = run(*arguments.split(), cache=cache)
-    assert code == 2
-    assert shown in printed
-    assert not imported & {*HEAVY, "numpy", "pyarrow"}
+def test_nothing_heavy(cache: Path) -> None:
+    answers = in_a_new_python(map(str.split, LIGHT), cache)
+    for (words, part), answer in zip(LIGHT.items(), answers, strict=True):
+        assert part in answer.out + answer.err, words
+        assert not HEAVY.intersection(answer.modules), words
+        if words.split()[0] not in VERBS:
+            verbs = {f"harness.cli.{module}" for module in VERBS.values()}
+            assert not verbs.intersection(answer.modules), words
+
+
+WRONG_NAMES = {
+    "plan simcse unsupp": "unsup",
+    "table --paper difaug": "diffaug",
+    "report --paper difaug --out none": "diffaug",
+    "figure --paper difaug --figure 4": "diffaug",
+    "eval no_such": "was not found",
+    "compare no_such tiny-bert --store no/store": "was not found",
+}
+
+
+def test_a_wrong_name_imports_nothing_that_counts(cache: Path) -> None:
+    answers = in_a_new_python(map(str.split, WRONG_NAMES), cache)
+    for (words, part), answer in zip(WRONG_NAMES.items(), answers, strict=True):
+        assert answer.code == 2, words
+        assert part in answer.err, words
+        assert not {*HEAVY, "numpy", "pyarrow"}.intersection(answer.modules), words
 
 
 def test_nothing_heavy_over_a_store(swept: Swept, cache: Path, tmp_path: Path) -> None:
-    key = min(Store(swept.store).finished_keys())
-    for command in (
-        ("list", "trials", "--store", swept.store),
-        ("show", key, "--store", swept.store),
-        ("logs", key, "--store", swept.store),
-        ("table", "--store", swept.store),
-        ("table", "--paper", "diffaug", "--store", swept.store),
-        ("compare", "1", "1", "--store", swept.store),
-        ("compare", "simcse", "simcse", "--store", swept.store),
-        ("sweep", swept.space, "--store", swept.store),
+    key, store = min(Store(swept.store).finished_keys()), ("--store", swept.store)
+    commands = [
+        ("list", "trials", *store),
+        ("show", key, *store),
+        ("logs", key, *store),
+        ("table", *store),
+        ("table", "--paper", "diffaug", *store),
+        ("compare", "1", "1", *store),
+        ("compare", "simcse", "simcse", *store),
+        ("sweep", swept.space, *store),
         ("merge", swept.store, "--into", tmp_path / "merged"),
         ("publish", swept.store, tmp_path / "published"),
-        ("clean", "--dry-run", "--store", swept.store),
-        ("reproduce", "diffaug", "--table", "1", "--dry-run", "--store", swept.store),
-    ):
-        code, printed, imported = run(*command, cache=cache)
-        assert code == 0 or "has no log" in printed, printed
-        assert not imported & HEAVY, command
+        ("clean", "--dry-run", *store),
+        ("reproduce", "diffaug", "--table", "1", "--dry-run", *store),
+    ]
+    for command, answer in zip(commands, in_a_new_python(commands, cache), strict=True):
+        assert answer.code == 0 or "has no log" in answer.err, answer
+        assert not HEAVY.intersection(answer.modules), command

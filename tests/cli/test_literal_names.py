@@ -5,7 +5,6 @@ import io
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.sweeps.spaces.values import read_values
 from harness.trials.store import Store
+from tests.cli.conftest import Shown
 
 # What a user names is taken literally: models, suites, plugins, stores, mirrors and caches.
 
@@ -60,29 +60,24 @@ def scores(store: Path) -> list[list[float]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", TOGETHER)
-def test_names_with_signs(
-    sign: str, folder: Callable[[str], Path], harness: Callable[..., Any]
-) -> None:
+def test_names_with_signs(sign: str, folder: Callable[[str], Path], shown: Shown) -> None:
     found = []
     for name in ("plain", sign):
         made = folder(name)
         model, suite, store = f"./model {name}", f"suite {name}.csv", f"store {name}"
         words = [model, "--suite", f"other.csv,{suite}", "--keep-embeddings", "--store", store]
-        answer = harness("eval", *words)
-        assert answer.code == 0, answer.out + answer.err
+        shown("eval", *words)
         assert {path.name for path in made.iterdir()} == {
             *(f"{what} {name}" for what in ("model", "cache", "store")),
             f"store {name}-weights", suite, "other.csv",
         }  # fmt: skip
         found.append(scores(made / store))
-        listed = harness("list", "trials", "--store", store)
-        assert listed.code == 0
-        assert len(listed.out.splitlines()) == 2
+        listed = shown("list", "trials", "--store", store)
+        assert len(listed.splitlines()) == 2
         columns = [f"suite {name}", "other"]
         asked = ["--columns", ",".join(columns), "--store", store, "--format", "csv"]
-        table = harness("table", *asked)
-        assert table.code == 0, table.err
-        assert {row["metric"] for row in csv.DictReader(io.StringIO(table.out))} == {*columns}
+        table = shown("table", *asked)
+        assert {row["metric"] for row in csv.DictReader(io.StringIO(table))} == {*columns}
     assert found[0] == found[1]
 
 

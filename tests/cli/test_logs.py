@@ -1,6 +1,5 @@
 """`harness logs` prints what a trial has printed, in all of its attempts."""
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -9,21 +8,13 @@ from typing import Any
 import pytest
 
 from harness.trials.output import BoundedLog
-from harness.trials.record import Record
 from harness.trials.store import Store
+from tests.cli.conftest import Shown
+from tests.trials.test_store import record
 
 KEY, OTHER = "ab12" + "0" * 28, "ab13" + "0" * 28
 RUN = ("--encoder", "tiny-bert", "--set", "suite=graded", "--set", "sentences=graded-sentences",
        "--set", "max_steps=2", "--set", "batch_size=8", "--set", "fault=raise")  # fmt: skip
-
-
-@pytest.fixture
-def record() -> Any:
-    """record(key, status): a record."""
-    return lambda key, status: Record(
-        key=key, status=status, role="final", method="simcse", setting="unsup",
-        encoder="tiny-bert", seed=0, configuration={},
-    )  # fmt: skip
 
 
 def log(store: Store, key: str, *attempts: bytes) -> Path:
@@ -37,7 +28,7 @@ def log(store: Store, key: str, *attempts: bytes) -> Path:
 
 @pytest.mark.slow
 def test_log_of_a_run_has_all_attempts(
-    harness: Any, process: Any, write_plugin: Any, tmp_path: Path
+    harness: Any, shown: Shown, process: Any, write_plugin: Any, tmp_path: Path
 ) -> None:
     plugin, store = write_plugin(tmp_path / "faulty.py", "trained"), Store(tmp_path / "trials")
     for number, command in ((1, harness), (2, process)):
@@ -46,14 +37,13 @@ def test_log_of_a_run_has_all_attempts(
         (key,) = store.logged()
         see = f"what it printed: harness logs {key[:10]} --store {store.folder}"
         assert see in answer.out
-        printed = harness("logs", key[:4], "--store", store.folder)
-        assert printed.code == 0
-        assert printed.out.count("== an attempt on ") == number
+        printed = shown("logs", key[:4], "--store", store.folder)
+        assert printed.count("== an attempt on ") == number
         # What `print` has shown is in it, and was shown as before.
-        assert printed.out.count("faulty unsup tiny-bert seed 0: ") == number
+        assert printed.count("faulty unsup tiny-bert seed 0: ") == number
         assert "faulty unsup tiny-bert seed 0: " in answer.out
-    assert printed.out.count("ValueError: a planted fault") == 1  # pytest itself heeds `logging`
-    assert "Traceback" in printed.out
+    assert printed.count("ValueError: a planted fault") == 1  # pytest itself heeds `logging`
+    assert "Traceback" in printed
     assert "a planted fault" in answer.err
 
 
@@ -64,7 +54,7 @@ def test_controls_are_not_heeded(harness: Any, tmp_path: Path) -> None:
     assert answer.out.endswith("?[2J 5 %\n100 %\n\ufffd\tend\n")
 
 
-def test_key_is_a_unique_prefix(harness: Any, tmp_path: Path, record: Any) -> None:
+def test_key_is_a_unique_prefix(harness: Any, tmp_path: Path) -> None:
     store = Store(tmp_path / "trials")
     log(store, KEY, b"one\n")
     log(store, OTHER, b"two\n")
@@ -72,7 +62,7 @@ def test_key_is_a_unique_prefix(harness: Any, tmp_path: Path, record: Any) -> No
     assert several.code == 2
     assert 'keys that start with "ab1": ab12000, ab13000; give more' in several.err
     assert harness("logs", "ab13", "--store", store.folder).out.endswith("two\n")
-    store.write(record("c" * 32, "finished"))
+    store.write(record(1, key="c" * 32))
     without = harness("logs", "cccc", "--store", store.folder)
     assert without.code == 2
     assert "the trial cccccccccc has no log" in without.err
@@ -102,24 +92,9 @@ def test_follow_goes_on_until_the_trial_ends(harness: Any, tmp_path: Path) -> No
     assert answer.out.endswith("first\n" + "".join(f"line {number}\n" for number in range(3)))
 
 
-def test_clean_removes_logs_of_no_trial(
-    harness: Any, tmp_path: Path, record: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+def test_publish_takes_no_log(harness: Any, tmp_path: Path) -> None:
     store = Store(tmp_path / "trials")
-    store.write(record(KEY, "failed"))
-    kept, lost, new = (log(store, key, b"x\n") for key in (KEY, OTHER, "e" * 32))
-    for path in (kept, lost):
-        os.utime(path, (1, 1))
-    assert harness("clean", "--yes", "--store", store.folder).code == 0
-    assert kept.exists()
-    assert not lost.exists()
-    assert new.exists()  # its trial may run
-
-
-def test_publish_takes_no_log(harness: Any, tmp_path: Path, record: Any) -> None:
-    store = Store(tmp_path / "trials")
-    store.write(record(KEY, "finished"))
+    store.write(record(1, key=KEY))
     log(store, KEY, b"a secret path\n")
     assert harness("publish", store.folder, tmp_path / "out").code == 0
     published = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]

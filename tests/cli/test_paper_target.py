@@ -12,21 +12,21 @@ from harness import PROTOCOL
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
-from harness.trials.record import Record
 from harness.trials.store import Store
+from tests.cli.conftest import Shown
+from tests.trials.test_store import record
 
 Planned = Callable[..., str]
 
 
 @pytest.fixture
-def planned(harness: Any, tmp_path: Path) -> Planned:
+def planned(shown: Shown, store: Path) -> Planned:
     """planned(argument, ...): what `harness sweep --dry-run` prints."""
 
     def call(*arguments: object) -> str:
-        answer = harness("sweep", *arguments, "--store", tmp_path / "store", "--dry-run")
-        assert answer.code == 0, answer.err
-        assert not (tmp_path / "store").exists()
-        return str(answer.out)
+        out = shown("sweep", *arguments, "--store", store, "--dry-run")
+        assert not store.exists()
+        return out
 
     return call
 
@@ -70,16 +70,8 @@ def test_methods_seeds_and_subsets_narrow_a_table(planned: Planned) -> None:
     assert "promptbert" not in out
 
 
-def test_the_encoder_of_a_table_has_an_option(harness: Any, tmp_path: Path) -> None:
-    words = ["--paper", "d2cse", "--table", "8", "--store", tmp_path / "store"]
-    answer = harness("plan", *words, "--set", "encoder=tiny-bert")
-    assert answer.code == 2
-    assert "is named with --encoder tiny-bert" in answer.err
-
-
-def test_a_row_that_cannot_run_here_is_left_out(harness: Any, tmp_path: Path) -> None:
+def test_a_row_that_cannot_run_here_is_left_out(harness: Any, store: Path) -> None:
     """GloVe needs a file of word vectors."""
-    store = tmp_path / "store"
     answer = harness("plan", "--paper", "d2cse", "--table", "1", "--store", store)
     assert answer.code == 0
     assert "Left out: glove unsup glove: glove has no word vectors" in answer.err
@@ -95,48 +87,29 @@ def test_a_row_that_cannot_run_here_is_left_out(harness: Any, tmp_path: Path) ->
     ],
 )
 def test_a_row_that_needs_a_file_of_the_user(
-    paper: str, table: int, reason: str, harness: Any, tmp_path: Path
+    paper: str, table: int, reason: str, harness: Any, store: Path
 ) -> None:
-    words = ["--paper", paper, "--table", table, "--store", tmp_path / "store"]
-    answer = harness("plan", *words)
+    answer = harness("plan", "--paper", paper, "--table", table, "--store", store)
     assert answer.code == 0
     assert reason in answer.err
 
 
-def test_suites_that_trials_lack_are_planned(harness: Any, tmp_path: Path) -> None:
+def test_suites_that_trials_lack_are_planned(shown: Shown, store: Path) -> None:
     """An encoder that nothing trained is measured, and asked for one more suite."""
-    store = Store(tmp_path / "store")
     configuration = resolve(registry.load("pooling"), {"pooling": "cls"}).deciding()
-    store.write(
-        Record(
-            key="a" * 32,
-            status="finished",
-            role="final",
-            method="pooling",
-            setting="unsup",
-            encoder="bert-base-uncased",
-            seed=0,
-            configuration=configuration,
-            protocol=PROTOCOL,
-            steps=0,
-        )
-    )
-    answer = harness("plan", "--paper", "diffcse", "--table", "2", "--store", store.folder)
-    assert "Trials of the store to measure: 1 with transfer-senteval" in answer.out
+    trial = record(
+        1, method="pooling", encoder="bert-base-uncased", seed=0, steps=0, dev={}, test={},
+        configuration=configuration, protocol=PROTOCOL, search="",
+    )  # fmt: skip
+    Store(store).write(trial)
+    out = shown("plan", "--paper", "diffcse", "--table", "2", "--store", store)
+    assert "Trials of the store to measure: 1 with transfer-senteval" in out
 
 
 @pytest.mark.slow
 def test_a_table_is_filled_and_nothing_runs_twice(serially: Any, tmp_path: Path) -> None:
     """DiffAug's Table 1 has two poolings of BERT base; here, the encoder is the tiny one."""
-    words = [
-        "pooling",
-        "--paper",
-        "diffaug",
-        "--table",
-        "1",
-        "--store",
-        tmp_path / "store",
-    ]
+    words = ["pooling", "--paper", "diffaug", "--table", "1", "--store", tmp_path / "store"]
     small = ["--encoder", "tiny-bert", "--set", "suite=graded"]
     first, second = (serially(*words, *small) for _ in range(2))
     assert first.code == second.code == 0, first.err + second.err
@@ -167,7 +140,7 @@ def test_a_row_without_its_files_is_left_out(serially: Any, tmp_path: Path) -> N
 @pytest.mark.process
 @pytest.mark.slow
 def test_further_suites_are_measured_on_workers(
-    process: Any, harness: Any, short_hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    process: Any, shown: Shown, short_hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D2CSE's Table 5 has alignment and uniformity beside the average of the STS tests.
 
@@ -177,21 +150,19 @@ def test_further_suites_are_measured_on_workers(
     words = ["simcse", "--paper", "d2cse", "--table", "5", "--store", store, "--seeds", "0"]
     short = ["--encoder", "tiny-bert", "--set", "max_steps=2", "--set", "batch_size=8"]
     monkeypatch.setenv("HARNESS_HUB", str(short_hub))
-    first = harness("sweep", *words, *short, "--local")
-    assert first.code == 0, first.err
-    assert "Trials of the store to measure: 2 with geometry" in first.out
-    assert "[2/2]" in first.out
+    first = shown("sweep", *words, *short, "--local")
+    assert "Trials of the store to measure: 2 with geometry" in first
+    assert "[2/2]" in first
     records = Store(store).read().records()
     finals = {record.key for record in records if record.role == "final"}
     measured = [record for record in records if record.role == "evaluation"]
     assert {record.evaluates for record in measured} == finals
     assert all(record.finished and record.test["alignment"] > 0 for record in measured)
-    second = harness("sweep", *words, *short, "--dry-run")
-    assert second.code == 0, second.err
-    assert "0 trials to run" in second.out
-    assert "to measure" not in second.out
-    for record in measured:
-        (store / f"{record.key}.parquet").unlink()
+    second = shown("sweep", *words, *short, "--dry-run")
+    assert "0 trials to run" in second
+    assert "to measure" not in second
+    for each in measured:
+        (store / f"{each.key}.parquet").unlink()
     data = {"HARNESS_HUB": str(short_hub)}
     third = process("sweep", *words, *short, "--memory-per-trial", "0.1", environment=data)
     assert third.code == 1, third.err

@@ -6,6 +6,7 @@ import pytest
 
 from harness.sweeps import printed_plan
 from harness.sweeps.machines import Gpu, Machine
+from tests.cli.conftest import Shown
 
 LARGE = ("plan", "simcse", "quickstart", "--published", "--encoder", "bert-large-uncased")
 """4 x 334,092,288 bytes of weights, which one worker of a trial needs four times"""
@@ -34,15 +35,14 @@ def memory_of(out: str) -> list[str]:
     ],
 )
 def test_a_plan_says_what_each_worker_needs(
-    harness: Any, machine: Any, engine: tuple[str, ...], gib: str
+    shown: Shown, machine: Any, engine: tuple[str, ...], gib: str
 ) -> None:
     machine(Machine(2**40))
     values = [part for value in engine for part in ("--set", value)]
-    answer = harness(*LARGE, *values, "--store", "none")
-    assert answer.code == 0, answer.err
-    assert memory_of(answer.out) == [gib]
-    assert "GiB: what each worker of a trial needs at least" in answer.out
-    assert max(map(len, answer.out.splitlines()[1:4])) <= 100
+    out = shown(*LARGE, *values, "--store", "none")
+    assert memory_of(out) == [gib]
+    assert "GiB: what each worker of a trial needs at least" in out
+    assert max(map(len, out.splitlines()[1:4])) <= 100
 
 
 def test_a_plan_refuses_what_no_gpu_has_and_names_the_stage(harness: Any, machine: Any) -> None:
@@ -54,29 +54,26 @@ def test_a_plan_refuses_what_no_gpu_has_and_names_the_stage(harness: Any, machin
     assert "engine=deepspeed with zero=1 would need at least 3.0 GiB" in answer.err
 
 
-def test_a_plan_says_what_is_offloaded(harness: Any, machine: Any) -> None:
+def test_a_plan_says_what_is_offloaded(harness: Any, shown: Shown, machine: Any) -> None:
     """Five times the weights, in the memory of all machines together."""
     machine(Machine(4 * 2**30, (Gpu("A", 4096),)))
     offloads = ("--set", "engine=deepspeed", "--set", "offload_optimiser=true")
-    answer = harness(*EIGHT, *offloads, "--store", "none")
-    assert answer.code == 0, answer.err
+    out = shown(*EIGHT, *offloads, "--store", "none")
     said = "Offloaded: at least 6.2 GiB of host memory for a trial's workers"
-    assert f"{said}; this machine has 4.0 GiB\n" in answer.out
+    assert f"{said}; this machine has 4.0 GiB\n" in out
     machine(Machine(8 * 2**30, (Gpu("A", 4096),)))
     assert f"{said}\n" in harness(*EIGHT, *offloads, "--store", "none").out
 
 
-def test_without_gpus_a_plan_says_what_is_too_large_here(harness: Any, machine: Any) -> None:
+def test_without_gpus_a_plan_says_what_is_too_large_here(shown: Shown, machine: Any) -> None:
     """The sweep may run on other machines."""
     machine(Machine(2**30))
-    answer = harness(*EIGHT, "--store", "none")
-    assert answer.code == 0, answer.err
-    assert "Too large for this machine: simcse unsup bert-large-uncased" in answer.out
-    assert "engine=deepspeed with zero=3 would need at least 0.6 GiB" in answer.out
+    out = shown(*EIGHT, "--store", "none")
+    assert "Too large for this machine: simcse unsup bert-large-uncased" in out
+    assert "engine=deepspeed with zero=3 would need at least 0.6 GiB" in out
 
 
-def test_the_size_of_an_unknown_encoder_is_not_known(harness: Any, machine: Any) -> None:
+def test_the_size_of_an_unknown_encoder_is_not_known(shown: Shown, machine: Any) -> None:
     machine(Machine(2**30, (Gpu("A", 1),)))
-    answer = harness(*LARGE[:-1], "someone/not-here", "--store", "none")
-    assert answer.code == 0, answer.err
-    assert memory_of(answer.out) == ["?"]
+    out = shown(*LARGE[:-1], "someone/not-here", "--store", "none")
+    assert memory_of(out) == ["?"]

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,25 +19,8 @@ from harness.errors import UserError
 from harness.sweeps.screen.live_view import SweepState
 from harness.sweeps.screen.terminal import Preparation
 from harness.trials.store import Store
-from tests.cli.conftest import REPOSITORY, Swept
-
-HEAVY = {
-    "datasets", "mteb", "optuna", "ray", "scipy", "sklearn", "tokenizers", "torch", "transformers",
-}  # fmt: skip
-"""Without pandas: pyarrow imports it, in a quarter of a second, when a verb looks up its model"""
-PROGRAM = """
-import os, sys
-heavy = set(sys.argv.pop(1).split(","))
-class Ends:
-    def find_spec(self, name, path=None, target=None):
-        if name in heavy:
-            sys.stderr.flush()
-            os._exit(7)
-sys.meta_path.insert(0, Ends())
-from harness.cli import main
-main()
-"""
-"""Ends with the code 7 as soon as a module of the first argument is imported"""
+from tests.cli.conftest import Swept
+from tests.cli.test_light_verbs import HEAVY, in_a_new_python
 
 
 @contextmanager
@@ -222,25 +204,22 @@ def test_every_verb_begins_with_a_line_and_leaves_stdout_alone(
     assert answer.out == "pooling keeps the contract.\n"
 
 
+FIRST_LINES = {
+    "eval KEY --suite graded": "evaluating KEY on graded",
+    "compare KEY tiny-bert --suite graded": "comparing KEY and tiny-bert on graded",
+    "retrieve KEY words": "asking KEY for the sentences of STS-B test",
+    "picture KEY --output OUT": "drawing KEY into OUT",
+    "export KEY OUT": "exporting KEY into OUT",
+    "check simcse": "checking simcse",
+    "prepare quickstart": "preparing what the trials of 3 searches share",
+    "report --out OUT": "writing a report of the store STORE into OUT",
+    "figure --paper d2cse --figure 2": "drawing figure 2 of d2cse from the store STORE",
+}
+
+
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        ("eval KEY --suite graded", "evaluating KEY on graded"),
-        ("compare KEY tiny-bert --suite graded", "comparing KEY and tiny-bert on graded"),
-        ("retrieve KEY words", "asking KEY for the sentences of STS-B test"),
-        ("picture KEY --output OUT", "drawing KEY into OUT"),
-        ("export KEY OUT", "exporting KEY into OUT"),
-        ("check simcse", "checking simcse"),
-        ("prepare quickstart", "preparing what the trials of 3 searches share"),
-        ("report --out OUT", "writing a report of the store STORE into OUT"),
-        ("figure --paper d2cse --figure 2", "drawing figure 2 of d2cse from the store STORE"),
-    ],
-)
-def test_the_line_comes_before_the_heavy_modules(
-    swept: Swept, cache: Path, tmp_path: Path, arguments: str, line: str
-) -> None:
-    """The verb is ended when it imports the first of them; report and figure 2 import none."""
+def test_the_line_comes_before_the_heavy_modules(swept: Swept, cache: Path, tmp_path: Path) -> None:
+    """A verb is ended when it imports the first of them; report and figure 2 import none."""
     names = {
         "KEY": max(each.key for each in Store(swept.store).matching("") if each.role == "final"),
         "OUT": str(tmp_path / "out"),
@@ -250,13 +229,12 @@ def test_the_line_comes_before_the_heavy_modules(
     def filled(text: str) -> str:
         return " ".join(names.get(word, word) for word in text.split(" "))
 
-    words = filled(arguments).split(" ")
-    if words[0] != "check":
-        words += ["--store", str(swept.store)]
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, ",".join(HEAVY), *words],
-        capture_output=True, text=True, timeout=600, check=False, cwd=REPOSITORY,
-        env={**os.environ, "HARNESS_CACHE": str(cache)},
-    )  # fmt: skip
-    assert done.stderr.startswith(filled(line)), done.stderr
-    assert done.returncode == (0 if words[0] in ("report", "figure") else 7), done.stderr
+    commands = [filled(words).split(" ") for words in FIRST_LINES]
+    for words in commands:
+        words += ["--store", str(swept.store)] if words[0] != "check" else []
+    # pyarrow imports pandas, in a quarter of a second, when a verb looks up its model.
+    heavy = HEAVY - {"pandas", "matplotlib", "obstore", "deepspeed", "sentence_transformers"}
+    answers = in_a_new_python(commands, cache, heavy)
+    for words, line, answer in zip(commands, FIRST_LINES.values(), answers, strict=True):
+        assert answer.err.startswith(filled(line)), answer
+        assert answer.code == (0 if words[0] in ("report", "figure") else None), answer

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness.trials.store import Store
+from tests.cli.conftest import SentEval
 
 SMALL = (
     "--encoder", "tiny-bert", "--set", "sentences=graded-sentences", "--set", "max_steps=2",
@@ -19,11 +20,7 @@ SMALL = (
 
 
 @pytest.fixture
-def reproduce(
-    harness: Any,
-    senteval: Callable[..., Path],
-    tmp_path: Path,
-) -> Callable[..., Any]:
+def reproduce(harness: Any, senteval: SentEval, tmp_path: Path) -> Callable[..., Any]:
     """reproduce(argument, ..., paper=..., table=...): on the tiny encoder and a small archive."""
     senteval()
 
@@ -95,20 +92,3 @@ def test_examples_are_those_of_the_kept_models(
     asked = harness("retrieve", best.key, "you can do it, too.", *store)
     for rank, sentence in enumerate(ours[:3], start=1):
         assert re.search(rf"  {rank}  [\d.-]+  {re.escape(sentence)}\n", asked.out)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["difaug"], 'did you mean "diffaug"?'),
-        (["diffaug", "--table", "66"], 'did you mean "6"?'),
-        (["diffaug", "--table", "5"], "nothing to run for Table 5 of diffaug"),
-        (["diffaug", "--table", "6", "--set", "batch_size=0"], "batch_size = 0"),
-        (["diffaug", "--table", "6", "--gpus-per-trial", "many"], "--gpus-per-trial many"),
-    ],
-)
-def test_mistakes(arguments: list[str], part: str, harness: Any, tmp_path: Path) -> None:
-    answer = harness("reproduce", *arguments, "--store", tmp_path / "store")
-    assert answer.code == 2
-    assert part in answer.err
-    assert not (tmp_path / "store").exists()

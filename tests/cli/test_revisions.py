@@ -14,6 +14,7 @@ from harness.trials.flat import data_frame
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial, revisions
+from tests.cli.conftest import Shown
 from tests.downloads import FIRST, SECOND, THIRD, downloaded, downloaded_model, downloaded_texts
 
 DATA_OF_MTEB = {
@@ -122,7 +123,9 @@ def test_data_that_mteb_reads_have_a_commit(
 
 
 @pytest.mark.slow
-def test_a_plan_knows_revisions_apart(harness: Harness, store: Store, tmp_path: Path) -> None:
+def test_a_plan_knows_revisions_apart(
+    harness: Harness, shown: Shown, store: Store, tmp_path: Path
+) -> None:
     space = tmp_path / "space.yaml"
     space.write_text(
         "setting: unsup\nsuite: graded\nselect: {metric: graded-dev}\n"
@@ -131,9 +134,8 @@ def test_a_plan_knows_revisions_apart(harness: Harness, store: Store, tmp_path: 
         "set: {sentences: some/texts@v3, max_steps: 2, batch_size: 8}\n"
         "methods:\n  simcse:\n    grid: {learning_rate: [1e-4, 5e-4]}\n"
     )
-    answer = harness("plan", space, "--store", store.folder)
-    assert answer.code == 0, answer.err
-    assert f"On tiny@v2, tiny@refs/pr/1, tiny, tiny@{FIRST[:10]}:" in answer.out
-    assert "16 trials to run" in answer.out
+    out = shown("plan", space, "--store", store.folder)
+    assert f"On tiny@v2, tiny@refs/pr/1, tiny, tiny@{FIRST[:10]}:" in out
+    assert "16 trials to run" in out
     answer = harness("plan", space, "--encoder", "some/tiny@v9", "--store", store.folder)
     assert 'Not here yet: model "some/tiny@v9"' in answer.out

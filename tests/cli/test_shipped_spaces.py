@@ -1,6 +1,6 @@
 """Every shipped search space can be planned; each ablation plans the cells of its table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from harness.sweeps.spaces.named_spaces import shipped_spaces
 from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.space import load_space
 from harness.targets.options import SweepOptions
+from tests.cli.conftest import Shown
 
 CELLS = {
     "clsr-table2": 10,  # 5 sizes of the batch, on two corpora
@@ -42,10 +43,9 @@ CELLS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", shipped_spaces())
-def test_every_shipped_space_can_be_planned(name: str, harness: Any, tmp_path: Path) -> None:
-    answer = harness("plan", name, "--store", tmp_path / "store")
-    assert answer.code == 0, answer.err
-    assert "trials to run" in answer.out
+def test_every_shipped_space_can_be_planned(name: str, shown: Shown, tmp_path: Path) -> None:
+    out = shown("plan", name, "--store", tmp_path / "store")
+    assert "trials to run" in out
     assert not (tmp_path / "store").exists()
 
 
@@ -141,11 +141,10 @@ def test_edits_in_the_contrastive_loss_train_as_simcse_does() -> None:
 
 
 def test_a_path_in_the_checkout_means_the_shipped_ablation(
-    harness: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("diffaug-table6", "search_spaces/ablations/diffaug-table6.yaml"):
-        answer = harness("plan", "simcse", name, "--encoder", "tiny-bert", "--store", "none")
-        assert answer.code == 0, answer.err
-        assert "On tiny-bert:" in answer.out
-        assert "(sup-joint)" in answer.out
+        out = shown("plan", "simcse", name, "--encoder", "tiny-bert", "--store", "none")
+        assert "On tiny-bert:" in out
+        assert "(sup-joint)" in out

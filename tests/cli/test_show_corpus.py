@@ -52,9 +52,3 @@ def test_overlaps_count_every_column_and_distinct_sentences() -> None:
 def test_a_method_is_no_corpus(harness: Harness) -> None:
     for name in ("simcse", "methods/simcse"):
         assert "Its own hyperparameters" in harness("show", name).out
-
-
-def test_an_unknown_data_set_is_refused(harness: Harness) -> None:
-    answer = harness("show", "nobody/nothing:train")
-    assert answer.code == 2
-    assert 'data set "nobody/nothing" was not found' in answer.err

@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.trials.record import SCHEMA_VERSION, Record
+from harness.trials.record import SCHEMA_VERSION
 from harness.trials.store import Store
+from tests.cli.conftest import Shown
+from tests.trials.test_store import record
 
 AtEachWrite = Callable[[Callable[[Path], None]], None]
 RUN = (
@@ -32,15 +34,10 @@ main()
 """Runs the command line where no file can be larger than the first argument"""
 
 
-def add(store: Store, number: int, **different: Any) -> str:
+def add(store: Store, number: int) -> str:
     """Write a finished final trial, and return its key."""
-    values = {"learning_rate": 1e-5, "encoder": "tiny-bert"}
-    named = {"method": "simcse", "setting": "unsup", "encoder": "tiny-bert", "suite": "graded"}
-    scores = {"dev": {"graded-dev": 40.0}, "test": {"graded": 50.0}, "selected_by": "graded-dev"}
-    plain = {"seed": number, "configuration": values, "steps": 10, **named, **scores}
-    key = f"{number:032x}"
-    store.write(Record(key, "finished", "final", **{**plain, **different}))
-    return key
+    store.write(record(number, suite="graded"))
+    return f"{number:032x}"
 
 
 @pytest.fixture
@@ -51,16 +48,13 @@ def store(tmp_path: Path) -> Store:
     return found
 
 
-def odd(kind: str, path: Path) -> None:
-    """Put something there that looks like a record by its name."""
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "link to nothing":
-        path.symlink_to("nowhere")
-    elif kind == "link to itself":
-        path.symlink_to(path.name)
+ODD: dict[str, Callable[[Path], object]] = {
+    "folder": Path.mkdir,
+    "pipe": os.mkfifo,
+    "link to nothing": lambda path: path.symlink_to("nowhere"),
+    "link to itself": lambda path: path.symlink_to(path.name),
+}
+"""Kind -> what puts it there, which looks like a record by its name"""
 
 
 @pytest.mark.slow
@@ -75,7 +69,7 @@ def odd(kind: str, path: Path) -> None:
 )
 def test_what_is_no_file_is_named(kind: str, name: str, store: Store, harness: Any) -> None:
     path = store.folder / f"{name}.parquet"
-    odd(kind, path)
+    ODD[kind](path)
     for verb in (["list", "trials"], ["table"]):
         answer = harness(*verb, "--store", store.folder)
         assert answer.code == 0
@@ -89,7 +83,7 @@ def test_what_is_no_file_is_named(kind: str, name: str, store: Store, harness: A
     assert os.path.lexists(path)
 
 
-def test_newer_and_damaged_rows_are_named(store: Store, harness: Any) -> None:
+def test_newer_and_damaged_rows_are_named(store: Store, harness: Any, shown: Shown) -> None:
     newer, damaged = (add(store, number) for number in (2, 3))
     path = store.folder / f"{newer}.parquet"
     version = pa.array([SCHEMA_VERSION + 1], pa.int32())
@@ -98,12 +92,11 @@ def test_newer_and_damaged_rows_are_named(store: Store, harness: Any) -> None:
     path = store.folder / f"{damaged}.parquet"
     table = pq.read_table(path).drop_columns(["configuration"])
     pq.write_table(table.append_column("configuration", pa.array(['{"a'])), path)
-    answer = harness("table", "--store", store.folder)
-    assert answer.code == 0
-    said = " ".join(answer.out.split())  # a note breaks between words
+    out = shown("table", "--store", store.folder)
+    said = " ".join(out.split())  # a note breaks between words
     assert f"{newer}.parquet (its schema is version {SCHEMA_VERSION + 1}" in said
     assert f"{damaged} (its configuration is not a JSON object)" in said
-    assert "simcse" in answer.out
+    assert "simcse" in out
     for key in (newer, damaged):
         answer = harness("show", key, "--store", store.folder)
         assert answer.code == 2

@@ -3,7 +3,7 @@
 import json
 import os
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from harness.sweeps.screen.live_view import SweepState, publishing
 from harness.trials.output import BoundedLog
 from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA
 from harness.trials.store import Store
+from tests.cli.conftest import Harness
 from tests.trials.test_store import record
 
 ORDERS = "\x1b[2J\x1b]0;title\x07\u202egnirts\u2066\x9b31m<script>x</script>|[a](javascript:b)"
@@ -156,9 +157,7 @@ VERBS: dict[str, list[str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_strangers_store(
-    verb: str, strangers: Path, tmp_path: Path, harness: Callable[..., Any]
-) -> None:
+def test_a_strangers_store(verb: str, strangers: Path, tmp_path: Path, harness: Harness) -> None:
     """No code runs, no traceback is printed, no file is written elsewhere, no order is obeyed."""
     before = snapshot(tmp_path, strangers)
     words = {"STORE": str(strangers), "OUT": str(tmp_path / "out")}
@@ -190,10 +189,7 @@ def snapshot(folder: Path, store: Path) -> dict[Path, bytes]:
 
 
 def test_code_that_its_user_has_named_runs(
-    strangers: Path,
-    harness: Callable[..., Any],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    strangers: Path, harness: Harness, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The control: the file does run where the user names it, and its content is known then."""
     harness("show", key_of(1), "--store", strangers)
@@ -212,7 +208,7 @@ def test_code_that_its_user_has_named_runs(
 
 @pytest.mark.slow
 def test_merge_takes_what_is_sound_and_names_the_rest(
-    strangers: Path, harness: Callable[..., Any], tmp_path: Path
+    strangers: Path, harness: Harness, tmp_path: Path
 ) -> None:
     answer = harness("merge", strangers, "--into", tmp_path / "into")
     for name, why in (
@@ -229,9 +225,7 @@ def test_merge_takes_what_is_sound_and_names_the_rest(
     assert not list(tmp_path.glob("into-weights/*"))
 
 
-def test_notes_of_a_stranger_are_shown_as_they_are(
-    strangers: Path, harness: Callable[..., Any]
-) -> None:
+def test_notes_of_a_stranger_are_shown_as_they_are(strangers: Path, harness: Harness) -> None:
     shown = harness("watch", "--store", strangers, "--once").out
     assert "\\x1b[2J\\x1b]0;title\\x07" in shown
     assert "1/2 done" in shown
@@ -242,7 +236,7 @@ def test_notes_of_a_stranger_are_shown_as_they_are(
 
 @pytest.mark.parametrize("hidden", [".running", ".sweeps"])
 def test_nothing_is_removed_through_a_link_of_a_store(
-    hidden: str, tmp_path: Path, harness: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    hidden: str, tmp_path: Path, harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sweep removes what killed sweeps have left, and `clean` what no trial of the store has."""
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))

@@ -1,9 +1,10 @@
 """A suite of a user's own from its file to the table: its card goes with its records."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.cli.conftest import Shown
 
 pytestmark = pytest.mark.slow
 
@@ -29,14 +30,13 @@ def count(task, data, vectors):
 """
 
 
-def test_the_table_prints_its_average_as_an_average(harness: Any, tmp_path: Path) -> None:
+def test_the_table_prints_its_average_as_an_average(shown: Shown, tmp_path: Path) -> None:
     path, store = tmp_path / "fruit.py", tmp_path / "store"
     path.write_text(SUITE, encoding="utf-8")
-    answer = harness("eval", "tiny-bert", "--suite", path, "--store", store)
-    assert answer.code == 0, answer.err
+    shown("eval", "tiny-bert", "--suite", path, "--store", store)
     path.unlink()  # the table needs the store alone
-    table = harness("table", "--store", store)
-    head, _, row, *_ = [line for line in table.out.splitlines() if line and "suite" not in line]
+    table = shown("table", "--store", store)
+    head, _, row, *_ = [line for line in table.splitlines() if line and "suite" not in line]
     assert head.split()[-3:] == ["Apples", "pears", "Mean"]
     assert row.split()[-3:] == ["3.0", "4.0", "3.5"]
-    assert "Pieces, mean±sample std over n seeds." in table.out
+    assert "Pieces, mean±sample std over n seeds." in table

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,25 +11,20 @@ from harness.training.progress import Progress
 from harness.trials.running import noted, running_trials
 from harness.trials.store import Store
 from harness.trials.store_folders import PROGRESS
+from tests.cli.conftest import Shown
 
 KEY = "a" * 32
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+def store(store: Path) -> Store:
+    return Store(store)
 
 
 @pytest.fixture
-def watched(harness: Any, store: Store) -> Callable[[], str]:
+def watched(shown: Shown, store: Store) -> Callable[[], str]:
     """watched(): what `harness watch --once` prints."""
-
-    def call() -> str:
-        answer = harness("watch", "--once", "--store", store.folder)
-        assert (answer.code, answer.err) == (0, "")
-        return str(answer.out)
-
-    return call
+    return lambda: shown("watch", "--once", "--store", store.folder)
 
 
 def test_nothing_runs(watched: Callable[[], str], store: Store) -> None:

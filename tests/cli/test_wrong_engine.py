@@ -1,6 +1,5 @@
 """Records that DeepSpeed trained wrongly with accumulation are named, and run again."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from harness.trials.merging import merge
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import FACTS
+from tests.cli.conftest import Harness
 from tests.trials.test_store import record
 
 WRONG = {
@@ -40,8 +40,8 @@ def trained(engine: dict[str, Any], accumulation: int, protocol: int | None, **m
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+def store(store: Path) -> Store:
+    return Store(store)
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_other_records_count(
     assert store.read().records() == [right]
 
 
-def test_every_verb_says_so(harness: Callable[..., Any], store: Store) -> None:
+def test_every_verb_says_so(harness: Harness, store: Store) -> None:
     wrong = trained(WRONG["zero 2"], 4, 5)
     store.write(wrong)
     table = harness("table", "--store", store.folder)

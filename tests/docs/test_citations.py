@@ -127,36 +127,20 @@ def test_a_wrong_page_and_a_wrong_section_are_noticed() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_right_forms_are_accepted_and_others_noticed() -> None:
+    for text in (
         "here.md",
         '"""here.md, section 3."""',
         "(here.md, section 1.2, step 5)",
         "docs/here.md, sections 1 and 3; here.md",
         "a loss of here.md,\n    section 1.2: mean",
         'path / "table.md"',
-    ],
-)
-def test_right_forms_are_accepted(text: str) -> None:
-    assert wrong_citations(text, PLANTED) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "here.md, 1.2",
-        "here.md 1.2 and 3",
-        "here.md section 3",
-        "here.md, sections 1 to 3",
-        "here.md, section 1 and 3",
-        "here.md, section 1 to 3",
-        "Section 3 of here.md",
-    ],
-)
-def test_other_forms_are_noticed(text: str) -> None:
-    (problem,) = wrong_citations(text, PLANTED)
-    assert problem.startswith("line 1: write the sections as in")
+    ):
+        assert wrong_citations(text, PLANTED) == []
+    for text in ("here.md, 1.2", "here.md 1.2 and 3", "here.md section 3", "Section 3 of here.md",
+                 "here.md, sections 1 to 3", "here.md, section 1 and 3"):  # fmt: skip
+        (problem,) = wrong_citations(text, PLANTED)
+        assert problem.startswith("line 1: write the sections as in")
 
 
 def test_sections_are_numbered_headings_outside_code() -> None:

@@ -31,75 +31,32 @@ pytestmark = pytest.mark.slow  # sentence-transformers takes seconds to import
 
 KitFor = Callable[..., Kit]
 EXPORTED: list[tuple[str, dict[str, Any]]] = [
-    ("simcse", {"masked_language_weight": 0.1}),
-    ("simcse", {"setting": "sup"}),
-    ("simcse", {"lora_rank": 2}),
-    ("promptbert", {"lora_rank": 2}),
-    ("simcse", {"setting": "sup", "head": "batchnorm"}),
-    ("esimcse", {"queue_ratio": 2.0}),
-    ("consert", {}),
-    ("consert", {"test_pooling": "mean"}),
-    ("sbert", {}),
-    ("scored_pairs", {}),
-    ("ct", {"negatives": 4}),
-    ("rankcse", {}),
-    ("sncse", {}),
-    ("angle", {}),
-    ("mixcse", {}),
-    ("prompteol", {"setting": "sup"}),
-    ("echo", {"setting": "sup"}),
-    ("llm2vec", {}),
-    ("whitenedcse", {}),
-    ("pcl", {}),
-    ("infocse", {}),
-    ("vascl", {}),
-    ("cotbert", {}),
-    ("dclr", {}),
-    ("arccse", {}),
-    ("isbert", {}),
-    ("promptbert", {}),
-    ("promptbert", {"setting": "sup"}),
-    ("dcpcse", {"mlm": True}),
-    ("dcpcse", {"prompts": "shallow"}),
-    ("dcpcse", {"prompts": "layer-shared"}),
+    ("simcse", {"masked_language_weight": 0.1}), ("simcse", {"setting": "sup"}),
+    ("simcse", {"lora_rank": 2}), ("promptbert", {"lora_rank": 2}),
+    ("simcse", {"setting": "sup", "head": "batchnorm"}), ("esimcse", {"queue_ratio": 2.0}),
+    ("consert", {}), ("consert", {"test_pooling": "mean"}), ("sbert", {}), ("scored_pairs", {}),
+    ("ct", {"negatives": 4}), ("rankcse", {}), ("sncse", {}), ("angle", {}), ("mixcse", {}),
+    ("prompteol", {"setting": "sup"}), ("echo", {"setting": "sup"}), ("llm2vec", {}),
+    ("whitenedcse", {}), ("pcl", {}), ("infocse", {}), ("vascl", {}), ("cotbert", {}),
+    ("dclr", {}), ("arccse", {}), ("isbert", {}), ("promptbert", {}),
+    ("promptbert", {"setting": "sup"}), ("dcpcse", {"mlm": True}),
+    ("dcpcse", {"prompts": "shallow"}), ("dcpcse", {"prompts": "layer-shared"}),
     ("dcpcse", {"prompts": "input-layer", "setting": "sup", "hinge_weight": 10.0}),
     ("d2cse", {"cls_prompt": True}),
     ("d2cse", {"static_corruption": True, "discriminator": "copy"}),
-    ("diffcse", {"objective": "corrective"}),
-    ("diffaug", {"analysis": True}),
+    ("diffcse", {"objective": "corrective"}), ("diffaug", {"analysis": True}),
     ("diffaug", {"augmentation": "lora"}),
-    ("diffaug", {"augmentation": "adapter", "combination": "sum"}),
-    ("clsr", {}),
-    ("flow", {"vector_dropout": False}),
-    ("whitening", {"dimensions": 7}),
-    ("pooling", {"pooling": "cls"}),
-    ("pooling", {"pooling": "first-last"}),
-]
+    ("diffaug", {"augmentation": "adapter", "combination": "sum"}), ("clsr", {}),
+    ("flow", {"vector_dropout": False}), ("whitening", {"dimensions": 7}),
+    ("pooling", {"pooling": "cls"}), ("pooling", {"pooling": "first-last"}),
+]  # fmt: skip
 PLAIN = {
-    "angle",
-    "arccse",
-    "simcse",
-    "esimcse",
-    "consert",
-    "sbert",
-    "scored_pairs",
-    "ct",
-    "rankcse",
-    "diffcse",
-    "clsr",
-    "infocse",
-    "pcl",
-    "vascl",
-    "whitenedcse",
-}
+    "angle", "arccse", "simcse", "esimcse", "consert", "sbert", "scored_pairs", "ct", "rankcse",
+    "diffcse", "clsr", "infocse", "pcl", "vascl", "whitenedcse",
+}  # fmt: skip
 """Methods that are a transformer, a pooling and perhaps dense layers in the end"""
-TEXTS = [
-    "the small dog sees a red house.",
-    " ".join(WORDS),
-    "a",
-    "The Cat likes",
-    " ".join(WORDS * 4),
-]
+TEXTS = ["the small dog sees a red house.", " ".join(WORDS), "a", "The Cat likes",
+         " ".join(WORDS * 4)]  # fmt: skip
 
 
 def changed(kit: Kit) -> Any:
@@ -142,14 +99,9 @@ def exported(kit: Kit, folder: Path) -> bool:
 
 @pytest.mark.parametrize(("name", "options"), EXPORTED, ids=str)
 def test_every_method(
-    kit_for: KitFor,
-    tiny_encoder: Path,
-    triplets: Path,
-    pairs: Path,
-    tmp_path: Path,
-    name: str,
-    options: dict[str, Any],
-) -> None:
+    kit_for: KitFor, tiny_encoder: Path, triplets: Path, pairs: Path, tmp_path: Path,
+    name: str, options: dict[str, Any],
+) -> None:  # fmt: skip
     kit = kit_for(name, **values_of(name, options, str(tiny_encoder), triplets, pairs))
     assert exported(kit, tmp_path / "model") == is_plain(name, options)
 
@@ -237,12 +189,14 @@ def folder(kit_for: KitFor, tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def test_sentence_transformers_itself(folder: Path) -> None:
+def test_sentence_transformers_itself(folder: Path, tmp_path: Path) -> None:
     """It imports the installed package when it is told to, and never without."""
     found = SentenceTransformer(str(folder), trust_remote_code=True).encode(TEXTS)
     assert (found == encoder(folder).encode(TEXTS)).all()
     with pytest.raises(ValueError, match="trust_remote_code"):
         SentenceTransformer(str(folder))
+    encoder(folder).save(str(tmp_path / "again"))
+    assert (encoder(tmp_path / "again").encode(TEXTS) == found).all()
 
 
 @pytest.mark.parametrize(
@@ -290,42 +244,34 @@ def test_no_folder_of_this_machine_is_named(
     assert not [path for path in kept if str(tmp_path).encode() in path.read_bytes()]
 
 
-def test_saved_again(folder: Path, tmp_path: Path) -> None:
-    encoder(folder).save(str(tmp_path / "again"))
-    assert (encoder(tmp_path / "again").encode(TEXTS) == encoder(folder).encode(TEXTS)).all()
+def described(folder: Path, **changed: str) -> None:
+    """Change what the folder says of its trial."""
+    path = folder / "config.json"
+    content = json.loads(path.read_text())
+    content["harness"].update(changed)
+    path.write_text(json.dumps(content))
 
 
-def test_a_method_that_is_not_here(folder: Path) -> None:
-    description = folder / "config.json"
-    description.write_text(description.read_text().replace('"pooling"', '"elsewhere"', 1))
-    content = json.loads(description.read_text())
-    content["harness"]["method"] = "elsewhere"
-    description.write_text(json.dumps(content))
+def test_another_code_is_said_and_a_method_that_is_not_here_is_refused(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    described(folder, source_digest="another")
+    encoder(folder)
+    assert "the code of the method pooling is not that of" in caplog.text
+    described(folder, method="elsewhere")
     with pytest.raises(UserError, match="needs the method elsewhere, which is not installed here"):
         encoder(folder)
 
 
-def test_another_code_is_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    description = folder / "config.json"
-    content = json.loads(description.read_text())
-    content["harness"]["source_digest"] = "another"
-    description.write_text(json.dumps(content))
-    encoder(folder)
-    assert "the code of the method pooling is not that of" in caplog.text
-
-
-@pytest.mark.parametrize("content", ["[]", "{}", "no JSON"])
-def test_a_damaged_folder(folder: Path, content: str) -> None:
-    (folder / "config.json").write_text(content)
-    with pytest.raises(UserError, match=r"cannot be loaded|is no exported model"):
-        encoder(folder)
-
-
-def test_damaged_weights(folder: Path) -> None:
+def test_a_damaged_folder(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(UserError, match=r"model\.safetensors"):
         encoder(folder)
+    for content in ("[]", "{}", "no JSON"):
+        (folder / "config.json").write_text(content)
+        with pytest.raises(UserError, match=r"cannot be loaded|is no exported model"):
+            encoder(folder)
 
 
 def test_different_embeddings_leave_nothing(

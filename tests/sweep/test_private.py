@@ -98,7 +98,7 @@ def test_a_sweep_gives_nothing_away_and_imports_nothing_of_the_folder(
     aws = {"AWS_ENDPOINT_URL": os.environ["AWS_ENDPOINT_URL"]}
     done = subprocess.run(
         [sys.executable, "-P", "-c", SPIED, str(tmp_path), "sweep", "./known.py", "space.yaml",
-         "--store", f"s3://{bucket}/results/trials", "--dashboard", "--track", "trackio"],
+         "--store", f"s3://{bucket}/results/trials", "--dashboard", "--track", "tensorboard"],
         cwd=working, env=environment | SECRETS | aws | {
             "HARNESS_CACHE": str(cache), "HARNESS_SHARED_CACHE": f"s3://{bucket}/cache",
         },
@@ -109,7 +109,7 @@ def test_a_sweep_gives_nothing_away_and_imports_nothing_of_the_folder(
     [copy] = cache.glob("stores/*/trials")
     [record] = Store(copy).read().records()
     assert record.status == "finished"
-    assert list(copy.with_name("trials-tracking").rglob("*.db"))
+    assert list(copy.with_name("trials-tracking").rglob("events.*"))
 
     addresses, commands = json.loads((tmp_path / "seen.json").read_text())
     assert any("gcs_server" in command for command in commands)

@@ -1,6 +1,5 @@
 """Reads back what trackers have written, each with its own library or by its file format."""
 
-import sqlite3
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -107,30 +106,8 @@ def _records(data: bytes) -> Iterator[bytes]:
             whole = b""
 
 
-def trackio(folder: Path) -> list[Seen]:
-    """The runs in the database."""
-    import orjson
-
-    (path,) = (folder / "trackio").glob("*.db")
-    runs: dict[str, Seen] = {}
-    with sqlite3.connect(path) as database:
-        for run, name, text in database.execute("select run_id, run_name, config from configs"):
-            configuration = orjson.loads(text)
-            runs[run] = Seen(name, configuration["_Group"], configuration=configuration)
-        rows = database.execute("select run_id, step, metrics from metrics order by id")
-        for run, step, text in rows:
-            for name, value in orjson.loads(text).items():
-                if isinstance(value, str):
-                    runs[run].status = value
-                else:
-                    runs[run].values.setdefault(name, []).append((step, value))
-                    runs[run].scores[name] = value
-    return [*runs.values()]
-
-
 READERS: dict[str, Callable[[Path], list[Seen]]] = {
     "tensorboard": tensorboard,
     "mlflow": mlflow,
     "wandb": wandb,
-    "trackio": trackio,
 }

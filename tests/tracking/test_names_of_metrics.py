@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.tracking.trackers import About, TensorBoard
+from harness.tracking.trackers import TRACKERS, About
 from tests.tracking.readers import READERS
 
 NAMES = ["test.a[b]", "a/b", "..", "é*?", "a_x5b_", "%s {x}", "a_x5f_x5b_", "a\nb"]
@@ -39,10 +39,8 @@ def test_usual_names_stay() -> None:
 @pytest.mark.process
 @pytest.mark.slow
 def test_the_database_of_mlflow_is_where_the_path_says(tmp_path: Path) -> None:
-    from harness.tracking.trackers import Mlflow
-
     folder = tmp_path / "a b?c#d%41 [x]" / "tracking"
-    Mlflow(folder).begin(About("k", "label", "a [1] %s", "final", {}), None)
+    TRACKERS["mlflow"](folder)(About("k", "label", "a [1] %s", "final", {}), None)
     assert (folder / "mlflow.db").is_file()
     assert [path.name for path in tmp_path.iterdir()] == ["a b?c#d%41 [x]"]
 
@@ -65,10 +63,11 @@ def test_event_files_stay_in_the_folder_of_the_tracking(group: str, tmp_path: Pa
     """Neither the name of a sweep nor the note of a stranger's store leads out of it."""
     folder = tmp_path / "a" / "run.v2 [x]" / "tracking"
     about = About("0" * 32, f"{group} label", group, "final", {})
-    first = TensorBoard(folder).begin(about, None)
+    begin = TRACKERS["tensorboard"](folder)
+    first = begin(about, None)
     identities = [first.identity, f"../{group}", f"{folder}/../../{group}"]
-    for run in [first, *(TensorBoard(folder).begin(about, each) for each in identities)]:
-        run.log(1, {"dev": 1.0})
+    for run in [first, *(begin(about, each) for each in identities)]:
+        run.log({1: {"dev": 1.0}})
         run.leave()
     files = [path.relative_to(tmp_path) for path in tmp_path.rglob("events.*")]
     assert len(files) == 4
@@ -83,13 +82,10 @@ def test_wandb_keeps_names_with_an_underscore_in_front(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The library has values of its own under such names."""
-    from harness.tracking.trackers import WeightsAndBiases
-
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    run = WeightsAndBiases(tmp_path).begin(About("0" * 32, "a", "b", "final", {}), None)
+    run = TRACKERS["wandb"](tmp_path)(About("0" * 32, "a", "b", "final", {}), None)
     names = ("_step", "_timestamp", "_x", "plain_name")
-    for step in (1, 2):
-        run.log(step, dict.fromkeys(names, 7.5 + step))
+    run.log({step: dict.fromkeys(names, 7.5 + step) for step in (1, 2)})
     run.end(3, {}, "finished")
     until = time.monotonic() + 60  # the library's own process may still write
     while not (runs := READERS["wandb"](tmp_path)) or runs[0].status != "finished":

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.tracking.trackers import About, check
+from harness.tracking.trackers import TRACKERS, check
 from harness.tracking.tracking import Tracking
 from harness.training.progress import Point
 from harness.trials.store import Store
@@ -24,7 +24,7 @@ SETTINGS = {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sent
 @pytest.fixture(params=READERS)
 def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a tracker."""
-    for variable in ("WANDB_MODE", "WANDB_PROJECT", "MLFLOW_TRACKING_URI", "TRACKIO_DIR"):
+    for variable in ("WANDB_MODE", "WANDB_PROJECT", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(variable, raising=False)
     return str(request.param)
 
@@ -91,17 +91,11 @@ def test_trial_that_goes_on_is_one_run(name: str, trial: Trial, tmp_path: Path) 
 
 
 class Broken:
-    """A tracker whose runs fail after their first values."""
+    """A run of a tracker that fails with its first values."""
 
     identity = "broken"
 
-    def __init__(self, *_: Any) -> None:
-        self.steps: list[int] = []
-
-    def begin(self, about: About, identity: str | None) -> "Broken":
-        return self
-
-    def log(self, step: int, values: dict[str, float]) -> None:
+    def log(self, steps: dict[int, dict[str, float]]) -> None:
         raise ConnectionError("the server is away")
 
     def __getattr__(self, name: str) -> Any:
@@ -111,7 +105,7 @@ class Broken:
 def test_tracker_that_fails_says_so_once(
     trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.tracking.tracking.tracker", Broken)
+    monkeypatch.setitem(TRACKERS, "wandb", lambda _: lambda *_: Broken())
     monkeypatch.setattr("harness.tracking.tracking.check", lambda _: None)
     said = attempt("wandb", Store(tmp_path), trial, points(1, 3), points(4, 6), ends=True)
     (sentence,) = said
@@ -180,7 +174,7 @@ def test_sweep_is_tracked_as_its_records(process: Any, write_plugin: Any, tmp_pa
 def test_nothing_is_imported_when_tracking_is_off() -> None:
     code = (
         "import sys, harness.cli.run, harness.cli.sweep, harness.sweeps.run; "
-        "print([n for n in ('wandb', 'mlflow', 'tensorboard', 'trackio') if n in sys.modules])"
+        "print([n for n in ('wandb', 'mlflow', 'tensorboard') if n in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True

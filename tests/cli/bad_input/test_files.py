@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness.data.senteval import ARCHIVE, SIMCSE
-from tests.cli.bad_input.conftest import Model, Refused, SpaceFile
+from tests.cli.conftest import Model, Refused, SpaceFile
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,6 @@ def test_every_kind(words: str, refused: Refused, folder: Path) -> None:
     ("name", "arguments", "part"),
     [
         ("corpus.txt", [*RUN, "--set", "sentences=corpus.txt"], PIPE),
-        ("corpus.csv", [*RUN, "--set", "sentences=corpus.csv"], PIPE),
         ("corpus.parquet", [*RUN, "--set", "sentences=corpus.parquet"], PIPE),
         ("corpus.txt", [*RUN, "--set", "sentences=neighbours:corpus.txt"], PIPE),
         ("suite.py", [*RUN[:4], "--set", "suite=suite.py"], PIPE),

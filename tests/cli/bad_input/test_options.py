@@ -8,12 +8,15 @@ import pytest
 
 from harness.trials.store import Store
 from harness.trials.trial import Trial, failed
-from tests.cli.bad_input.conftest import Refused, SpaceFile
+from tests.cli.conftest import Refused, SpaceFile
 
 DIGITS = "9" * 5000
 GRADED = ("--set", "suite=graded")
 SIMCSE = ["run", "simcse", "--encoder", "tiny-bert"]
 PAPER = ["--paper", "diffaug", "--table"]
+DIFFAUG = ["diffaug", "--table"]
+DIFFCSE = ["--paper", "diffcse", "--table", "4"]
+REPORT = ["report", "--out", "report"]
 
 
 @pytest.mark.slow
@@ -24,21 +27,15 @@ PAPER = ["--paper", "diffaug", "--table"]
         (["sweeep", "quickstart"], "sweep"),
         (["--nope"], "No such option: --nope"),
         (["sweep"], "Missing argument"),
-        (["run"], "harness run --help"),
-        (["show"], "Missing argument"),
-        (["list"], "Missing argument"),
         (["compare", "tiny-bert"], "Missing argument"),
-        (["retrieve", "tiny-bert"], "Missing argument"),
         (["run", "simcse", "--sed", "1"], "--seed"),
         (["run", "simcse", "more"], "unexpected extra argument"),
-        (["run", "simcse", "--seed"], "--seed"),
         (["run", "simcse", "--seed", "1e3"], "valid integer"),
         (["run", "simcse", "--seed", DIGITS], "maximum size"),
         (["run", "simcse", "--seed", "9" * 30], "whole numbers from 0 to 4294967295"),
         (["run", "pooling", "--encoder", "tiny-bert", *GRADED, "--seed=-1"], "seed"),
         (["plan", "quickstart", "--seeds", DIGITS], "whole numbers"),
         (["plan", "quickstart", "--configurations", "0"], "--configurations"),
-        (["plan", "quickstart", "--configurations", "1.5"], "--configurations"),
         (["plan", "quickstart", "--configurations", "9" * 30], "1000000"),
         (["sweep", "quickstart", "--published", "--configurations", "2"], "are not searched"),
         (["plan", "quickstart", "--cpus-per-trial", "0"], "--cpus-per-trial"),
@@ -47,7 +44,6 @@ PAPER = ["--paper", "diffaug", "--table"]
         (["sweep", "quickstart", "--gpus-per-trial", "-1"], "--gpus-per-trial"),
         (["sweep", "quickstart", "--dry-run=maybe"], "--dry-run"),
         (["sweep", "quickstart", "--memory-per-trial", "inf"], "finite"),
-        (["sweep", "quickstart", "--memory-per-trial", "lots"], "--memory-per-trial"),
         (["sweep", "quickstart", "--trial-timeout", "soon"], "90s, 30m or 2h"),
         (["sweep", "quickstart", "--trial-timeout", "0s"], "at least one second"),
         (["sweep", "quickstart", "--trial-timeout", "9" * 5000 + "h"], "90s, 30m or 2h"),
@@ -59,14 +55,30 @@ PAPER = ["--paper", "diffaug", "--table"]
         (["table", *PAPER, "66"], 'did you mean "6"?'),
         (["table", *PAPER, "9"], "diffaug has no Table 9"),
         (["table", "--encoder", "mini-bert"], "--paper PAPER"),
+        (["list", "methods", "--encoder", "tiny-bert"], "methods are listed without --encoder"),
+        (["figure"], "name what is drawn"),
+        (["figure", "--sweep", "abcdef", "--paper", "diffaug"], "name what is drawn"),
+        (["figure", "--sweep", "abcdef", "--encoder", "tiny-bert"], "belong to a paper"),
+        (["figure", "--paper", "diffaug"], "needs the number of a figure"),
+        (["figure", "--paper", "diffau", "--figure", "4"], 'did you mean "diffaug"?'),
+        (["figure", "--paper", "diffaug", "--figure", "1"], "there is 3, 4, 5"),
+        (["figure", "--sweep", "abcdef", "--format", "gif"], "is not one of 'png', 'svg', 'pdf'"),
+        ([*REPORT, "--paper", "diffaug", "--sweep", "quickstart"], "two reports"),
+        ([*REPORT, "--encoder", "tiny-bert"], "--encoder tiny-bert needs the name of a paper"),
+        (["reproduce", "difaug"], 'did you mean "diffaug"?'),
+        (["reproduce", *DIFFAUG, "66"], 'did you mean "6"?'),
+        (["reproduce", *DIFFAUG, "5"], "nothing to run for Table 5 of diffaug"),
+        (["reproduce", *DIFFAUG, "6", "--set", "batch_size=0"], "batch_size = 0"),
+        (["reproduce", *DIFFAUG, "6", "--gpus-per-trial", "many"], "--gpus-per-trial many"),
+        (["plan", *DIFFCSE, "--set", "encoder=tiny-bert"], "is named with --encoder tiny-bert"),
+        (["compare", "1", "2"], "there is no row 1: the store is empty"),
         (["eval", "tiny-bert", "--pooling", "max"], "'mean'"),
         (["retrieve", "tiny-bert", "q", "--count", "0"], "--count"),
-        (["retrieve", "tiny-bert", "q", "--count", "many"], "--count"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
 def test_usage(arguments: list[str], part: str, refused: Refused) -> None:
-    """The parser's own messages are boxes of several lines."""
+    """The parser's own messages are boxes of several lines. The store is not there."""
     refused([*arguments, "--store", "none"], part)
 
 
@@ -188,21 +200,15 @@ def test_odd_name(arguments: list[str], refused: Refused) -> None:
 
 
 @pytest.mark.parametrize("field", ["sentences", "suite"])
-@pytest.mark.parametrize("name", ["x" * 5000, "a\nb", "a\0b.txt"], ids=["long", "line-end", "zero"])
-def test_odd_value(field: str, name: str, refused: Refused, space: SpaceFile) -> None:
-    refused(["plan", space(), "--set", f"{field}={json.dumps(name)}"])
+def test_odd_value(field: str, refused: Refused, space: SpaceFile) -> None:
+    for name in ("x" * 5000, "a\nb", "a\0b.txt"):
+        refused(["plan", space(), "--set", f"{field}={json.dumps(name)}"])
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["..", "../tiny-bert", "tiny-bert/..", "harness/../../models/tiny-bert", "a/./b", "a//b",
-     "/tiny-bert", "~nobody-at-all/x", "", "a\nb"],
-)  # fmt: skip
-def test_name_that_leaves_the_mirror(name: str, refused: Refused) -> None:
-    refused(["eval", name, "--suite", "graded"])
-
-
-def test_name_of_an_encoder_that_leaves_the_mirror(refused: Refused) -> None:
+def test_name_that_leaves_the_mirror(refused: Refused) -> None:
+    for name in ("..", "../tiny-bert", "tiny-bert/..", "harness/../../models/tiny-bert", "a/./b",
+                 "a//b", "/tiny-bert", "~nobody-at-all/x", "", "a\nb"):  # fmt: skip
+        refused(["eval", name, "--suite", "graded"])
     arguments = ["run", "pooling", "--encoder", "a/../tiny-bert", *GRADED]
     refused(arguments, '"a/../tiny-bert" cannot be the name of a model', "ORGANISATION/NAME")
 
@@ -226,18 +232,21 @@ def test_show_of_a_key_of_no_trial_or_of_several(
     refused(["show", "", "--store", two.folder], "2 trials have keys", "give more characters")
 
 
-@pytest.mark.parametrize("name", ["two-words", "1st", "a b"])
-def test_new_with_a_bad_name(name: str, refused: Refused, tmp_path: Path) -> None:
-    refused(["new", tmp_path / name], f'"{name}" cannot be the name of a method')
-
-
-@pytest.mark.parametrize("name", ["m" * 300, "a/" * 2000 + "m"], ids=["long", "long-path"])
-def test_new_with_a_long_name_makes_no_folder(name: str, refused: Refused, tmp_path: Path) -> None:
-    refused(["new", tmp_path / "a" / name])
-
-
-def test_new_on_an_existing_path(refused: Refused, tmp_path: Path) -> None:
+def test_new(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    refused(["new", tmp_path / "mine"], tmp_path / "mine", "exists already")
     (tmp_path / "file").touch()
-    refused(["new", tmp_path / "file" / "mine"], "cannot be written")
+    for words, part in (
+        (["two-words"], '"two-words" cannot be the name of a method'),
+        (["1st"], '"1st" cannot be the name of a method'),
+        (["a b"], '"a b" cannot be the name of a method'),
+        (["a/" + "m" * 300], ""),
+        (["a/" * 2000 + "m"], ""),
+        (["mine"], "mine exists already"),
+        (["file/mine"], "cannot be written"),
+        (["paper", "simcse"], 'harness has a paper or a method "simcse"; choose another name'),
+        (["paper", "diffaug"], 'harness has a paper or a method "diffaug"; choose another name'),
+        (["paper", "a-b"], '"a-b" cannot be the name of a method'),
+        (["papers", "mine"], "one folder is written, and not papers and mine"),
+        (["paper", "mine", "--like", "pairs"], "`harness new PATH --like pairs`"),
+    ):
+        refused(["new", *words], part)

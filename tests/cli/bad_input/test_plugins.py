@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.bad_input.conftest import Refused, SpaceFile
+from tests.cli.conftest import Refused, SpaceFile
 
 pytestmark = pytest.mark.slow
 
@@ -103,23 +103,16 @@ def test_plan_refuses_a_plugin(refused: Refused, space: SpaceFile, tmp_path: Pat
     ("fields", "part"),
     [
         ("streams={}", "streams"),
-        ("streams=[8]", "streams"),
         ("streams={'s': 0}", "streams.s = 0"),
-        ("streams={'s': -3}", "streams.s = -3"),
-        ("streams={'s': True}", "streams.s = True"),
         ("streams={'s': '8'}", "streams.s = '8'"),
         ("streams={'other': 8}", 'the stream "other"'),
-        ("losses=3", "losses = 3"),
         ("losses={'s': 'b'}", "losses.s"),
         ("losses={'s': float('nan')}", "losses.s"),
-        ("trains=['*']", "trains"),
         ("trains={'*': 3}", "trains.* = 3"),
         ("trains={'*': 'learning_rat'}", 'did you mean "learning_rate"?'),
         ("epochs=None", "without an end"),
         ("epochs=0", "epochs = 0"),
-        ("epochs='1'", "epochs = '1'"),
         ("epochs=float('inf')", "epochs = inf"),
-        ("max_steps=0", "max_steps = 0"),
         ("max_steps=1.5", "max_steps = 1.5"),
         ("accumulation=0", "accumulation = 0"),
     ],
@@ -132,9 +125,7 @@ def test_field_of_a_stage(fields: str, part: str, refused_plugin: Refused) -> No
     ("field", "part"),
     [
         ("published: ClassVar = 3", "AttributeError"),
-        ("published: ClassVar = {('unsup', '*'): [1]}", "its configuration raises"),
         ("dependent_defaults = classmethod(lambda cls, given: 1 / 0)", "ZeroDivisionError"),
-        ("dependent_defaults = classmethod(lambda cls, given: None)", "TypeError"),
         ("needed: int", "needed"),
         ("sentences: str = 3", "sentences = 3"),
         ("rate: float = float('nan')", "rate = nan"),
@@ -155,63 +146,44 @@ def test_source(source: str, refused_plugin: Refused) -> None:
     refused_plugin(source)
 
 
-@pytest.mark.parametrize("verb", ["run", "check", "sweep", "plan"])
-def test_unknown_method_is_answered_with_the_nearest(
-    verb: str, refused: Refused, space: SpaceFile
-) -> None:
-    arguments = ["simcze", space()] if verb in ("sweep", "plan") else ["simcze"]
-    refused([verb, *arguments], 'unknown method "simcze"', 'did you mean "simcse"?')
-
-
-def test_method_that_the_space_does_not_have(refused: Refused, space: SpaceFile) -> None:
+def test_names_of_methods(refused: Refused, space: SpaceFile, tmp_path: Path) -> None:
+    for words in (["run", "simcze"], ["check", "simcze"], *([verb, "simcze", space()] for verb in
+                  ("sweep", "plan"))):  # fmt: skip
+        refused(words, 'unknown method "simcze"', 'did you mean "simcse"?')
     refused(["sweep", "pooling", space()], 'no method "pooling"', "simcse")
-
-
-def test_folder_without_a_method(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     refused(["run", tmp_path / "empty"], tmp_path / "empty", "holds no method", "__init__.py")
-
-
-def test_file_that_is_no_python(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("text")
     refused(["check", tmp_path / "notes.txt"], "notes.txt", "not a Python file")
 
 
+FAILS = "fails to import"
+
+
 @pytest.mark.parametrize(
-    ("source", "reason"),
+    ("source", "parts"),
     [
-        (
-            "import no_such_package_anywhere\n",
-            "ModuleNotFoundError: No module named 'no_such_package_anywhere'",
+        ("import no_such_package\n", [FAILS, "ModuleNotFoundError: No module named 'no_such"]),
+        ("def broken(:\n", [FAILS, "SyntaxError"]),
+        ("raise RuntimeError('of no use')\n", [FAILS, "RuntimeError: of no use"]),
+        ("import sys\nsys.exit(7)\n", [FAILS, "SystemExit: 7"]),
+        *(
+            (source, ["holds no method", "class Method"])
+            for source in (
+                "",
+                PLUGIN.replace("class Method", "class Methods"),
+                "from harness.plugin import Method\n",
+                "Method = 3\n",
+            )
         ),
-        ("def broken(:\n", "SyntaxError"),
-        ("raise RuntimeError('of no use')\n", "RuntimeError: of no use"),
-        ("import sys\nsys.exit(7)\n", "SystemExit: 7"),
     ],
-    ids=["missing package", "syntax", "raises", "exits"],
 )
-def test_plugin_that_fails_to_import(
-    source: str, reason: str, refused: Refused, tmp_path: Path
+def test_file_that_is_no_plugin(
+    source: str, parts: list[str], refused: Refused, tmp_path: Path
 ) -> None:
-    plugin = tmp_path / "broken.py"
-    plugin.write_text(source)
-    refused(["run", plugin], plugin, "fails to import", reason)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "",
-        PLUGIN.replace("class Method", "class Methods"),
-        "from harness.plugin import Method\n",
-        "Method = 3\n",
-    ],
-    ids=["empty", "other name", "the base class", "no class"],
-)
-def test_plugin_without_class_method(source: str, refused: Refused, tmp_path: Path) -> None:
     plugin = tmp_path / "hollow.py"
     plugin.write_text(source)
-    refused(["run", plugin], plugin, "holds no method", "class Method")
+    refused(["run", plugin], plugin, *parts)
 
 
 SUITE = """\
@@ -245,7 +217,7 @@ def score(task, data, vectors):
             f"DATA = dict.fromkeys(DATA, lambda: {value})"
             for value in ("3", "None", "1 / 0", "['a b']")
         ),
-        *(f"Data.texts = {value}" for value in ("None", "3", "'abc'", "[]", "[1]", "('a', 'b')")),
+        *(f"Data.texts = {value}" for value in ("None", "'abc'", "[]", "[1]")),
         *(f"FILES = {value}" for value in ("None", "3", "[]", "lambda: None", "lambda: ['x']")),
         *(f"FILES = lambda: {value}" for value in ("1 / 0", "[Path('nosuch')]", "[Path('.')]")),
         *(f"CARD = {value}" for value in ("3", "None", "''", "'sts'", "SuiteCard(3)")),

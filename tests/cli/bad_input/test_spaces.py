@@ -5,7 +5,7 @@
 
 import pytest
 
-from tests.cli.bad_input.conftest import LineOf, Refused, SpaceFile
+from tests.cli.conftest import LineOf, Refused, SpaceFile
 
 GRID = "    grid:\n      learning_rate: [1e-4, 5e-4]\n"
 VALUES = "[1e-4, 5e-4]"
@@ -47,7 +47,6 @@ TEXTS = [
     ("metric: graded-dev", "metrik: graded-dev", NEW, 'did you mean "metric"?'),
     ("final: {seeds", "final: {seed", NEW, 'did you mean "seeds"?'),
     ("suite: graded\n", "suite: graded\nsuite: graded \n", "graded \n", "is written twice"),
-    ("encoders:", "suite: sts\nencoders:", NEW, "suite is written twice"),
     (GRID, f"{GRID}      learning_rate: [1e-3]\n", "[1e-3]", "is written twice"),
     ("  simcse:\n", "  simcse: {}\n  simcse: \n", "simcse: \n", "simcse is written twice"),
     ("encoders: [tiny-bert]\n", "", "", "encoders: Field required"),
@@ -61,34 +60,21 @@ TEXTS = [
     (VALUES, "{from: 0.2, to: 0.1, step: 0.01}", NEW, "there is no value from"),
     (VALUES, "{between: best_two, step: 0.01}", NEW, "between needs a round before it"),
     (GRID, "    grid: [1]\n", NEW, "valid dictionary"),
-    (GRID, "    grid: learning_rate\n", NEW, "valid dictionary"),
     (VALUES, "{from: .nan, to: 1, step: 1}", NEW, "finite number"),
-    (VALUES, "{from: 0.1, to: .inf, step: 1}", NEW, "finite number"),
     (VALUES, "{from: 0.1, to: 1, step: -.inf}", NEW, "finite number"),
-    (VALUES, "{from: 0.1, to: 1.0e+400, step: 1}", NEW, "finite number"),
     (VALUES, "{from: 0.1, to: 1, step: 0}", NEW, "greater than 0"),
     (VALUES, "{from: 0.1, to: 1, step: true}", NEW, "a number is expected, not true"),
-    (VALUES, "{from: a, to: 1, step: 1}", NEW, "valid number"),
     (VALUES, "{from: 0.1, to: 1}", NEW, "required"),
     (VALUES, "{from: 0.1, to: 1, step: 1, by: 2}", NEW, "unknown key"),
     (VALUES, "{from: 0.1, to: 1, step: 1.0e-9}", NEW, MANY),
     (VALUES, "{from: 1.0e-300, to: 1.0e+300, step: 1.0e-308}", NEW, MANY),
     (VALUES, "{between: best_three, step: 1}", NEW, "best_two"),
-    (VALUES, "{}", NEW, "required"),
     (VALUES, "null", NEW, "list"),
     (VALUES, "[[0.1]]", NEW, "valid number"),
-    (VALUES, "[{a: 1}]", NEW, "valid number"),
     (VALUES, "[true]", NEW, "a number is expected, not true"),
-    (VALUES, "[2020-01-01]", NEW, "valid number"),
     # Rounds
     (GRID, rounds("learning_rate: {from: 1, to: 2, step: 1.0e-9}"), "1.0e-9", MANY),
     (GRID, rounds(TWO, "learning_rate: {between: best_two, step: 1.0e-12}"), "1.0e-12", MANY),
-    (
-        GRID,
-        rounds(TWO, *(f"learning_rate: {{between: best_two, step: {s}}}" for s in (0.01, 1e-13))),
-        "1e-13",
-        MANY,
-    ),
     (
         GRID,
         rounds("precision: [fp32, bf16]", "precision: {between: best_two, step: 0.1}"),
@@ -104,7 +90,6 @@ TEXTS = [
     (GRID, "    rounds: []\n", NEW, "at least 1 item"),
     (GRID, "    rounds: [{}]\n", NEW, "the round is empty"),
     (GRID, "    rounds: [null]\n", NEW, "valid dictionary"),
-    (GRID, "    rounds: {a: 1}\n", NEW, "valid list"),
     # Ranges and samplers
     ("    grid:", ranges("temperature: {low: 0.1, high: 0.2}") + "    grid:", "simcse", "exclude"),
     (GRID, of_key("ranges", f"{{learning_rate: {ANY}}}"), "simcse", "ranges need a sampler"),
@@ -116,30 +101,22 @@ TEXTS = [
     (GRID, ranges("batch_size: {low: 8, high: 64, step: 0.5}"), "low:", "batch_size"),
     (GRID, ranges("learning_rat: {low: 0.1, high: 0.2}"), "low:", 'did you mean "learning_rate"?'),
     (GRID, ranges("learning_rate: {low: -1, high: 0.2}"), "low:", "greater than 0"),
-    (GRID, ranges("learning_rate: {low: .nan, high: 1}"), "low:", "finite"),
     (GRID, ranges("learning_rate: {low: 0.1, high: .inf}"), "low:", "finite"),
     (GRID, ranges("learning_rate: {low: true, high: 2}"), "low:", "not true"),
-    (GRID, ranges("learning_rate: {low: 0.1, high: 1, step: .inf}"), "low:", "finite"),
     (GRID, ranges("learning_rate: {low: 0.1, high: 1, log: 2}"), "low:", "methods.simcse"),
     (GRID, ranges("learning_rate: [true, false]"), "true, false", "methods.simcse"),
-    (GRID, ranges("learning_rate: [[1]]"), "[[1]]", "methods.simcse"),
-    (GRID, ranges("learning_rate: 3"), "rate: 3", "methods.simcse"),
     *(
         (GRID, below(ANY, sampler), "sampler:", reason)
         for sampler, reason in (
             ("{name: tpe}", "a sampler needs a budget; write configurations, hours, or both"),
             ("{hours: 0}", "hours: Input should be greater than 0"),
-            ("{hours: .inf}", "finite number"),
             ("{hours: true}", "a number is expected, not true"),
             ("{configuration: 2}", 'did you mean "configurations"?'),
             ("{name: cmaes, configurations: 2}", "'cma-es'"),
-            ("{configurations: 0}", "methods.simcse"),
             ("{configurations: true}", "methods.simcse"),
             ("{configurations: 1.5}", "methods.simcse"),
-            ("{configurations: .inf}", "methods.simcse"),
             ("{configurations: 99999999999999999999999}", "methods.simcse"),
             ("{configurations: 1, seed: -1}", "methods.simcse"),
-            ("{}", "methods.simcse"),
             ("[]", "methods.simcse"),
         )
     ),
@@ -152,9 +129,7 @@ TEXTS = [
             ),
             ("{values: [1.0e-5], when: {head: relu}}", "head is never 'relu'; its values: tanh, "),
             ("{values: [1.0e-5], when: {temperature: 7}}", "is never 7; its values: 0.01"),
-            ("{values: [1.0e-5], when: {temperature: low}}", "temperature is never 'low'"),
             ("{values: [1.0e-5], when: {head: []}}", "at least 1 item"),
-            ("{values: [1.0e-5], when: head}", "valid dictionary"),
             ("{values: [], when: {head: tanh}}", "at least 1 item"),
             ("{values: [fast], when: {head: tanh}}", "learning_rate = 'fast'"),
             ("{low: 1.0e-5, high: 1.0e-3, wen: {head: tanh}}", 'did you mean "when"?'),
@@ -169,10 +144,8 @@ TEXTS = [
             ("{name: halving}", 'unknown pruner "halving"; valid: asha, hyperband, median'),
             ("hyperband", "last_evaluation"),
             ("{keep_percent: 25}", 'unknown pruner "None"'),
-            ("3", "unknown pruner"),
             ("{name: asha, reduction_facto: 2}", 'did you mean "reduction_factor"?'),
             ("{name: asha, reduction_factor: 1}", "greater than or equal to 2"),
-            ("{name: asha, reduction_factor: 2.5}", "valid integer"),
             ("{name: median, first_evaluation: 0}", "greater than or equal to 1"),
             ("{name: percentile, keep_percent: 100}", "less than 100"),
             ("{name: wilcoxon, p_threshold: 0}", "greater than 0"),
@@ -184,8 +157,6 @@ TEXTS = [
         for select, reason in (
             ("[dev]", "a list of objectives is [dev, cost]"),
             ("[dev, price]", "a list of objectives is [dev, cost]"),
-            ("[cost, dev]", "a list of objectives is [dev, cost]"),
-            ("[]", "a list of objectives is [dev, cost]"),
             ("[graded, cost]", '"graded" is a test score'),
         )
     ),
@@ -202,7 +173,6 @@ TEXTS = [
     (VALUES, "[1e-4, -5e-4]", NEW, "learning_rate = '-5e-4'", "greater than 0"),
     (VALUES, "[.nan]", NEW, "learning_rate = nan", "finite number"),
     ("batch_size: 8", "batch_size: 1", NEW, "batch_size = 1", "greater than or equal to 2"),
-    ("batch_size: 8", "batch_size: 8.5", NEW, "batch_size = 8.5", "integer"),
     ("batch_size: 8", "batch_size: true", NEW, "batch_size = True"),
     ("precision: fp32", "precision: fp8", NEW, "precision = 'fp8'", "'bf16'"),
     ("max_steps: 2", "max_steps: 18446744073709551616", NEW, "beyond 64 bits"),
@@ -232,22 +202,18 @@ TEXTS = [
     ("    grid:", "    setting: supper\n    grid:", NEW, "'unsup'"),
     ("methods:\n", "methods:\n  diffaug: {setting: unsup}\n", "diffaug", "setting = 'unsup'"),
     ("    grid:", "    encoders: []\n    grid:", NEW, "at least 1 item"),
-    ("    grid:", "    encoders: tiny-bert\n    grid:", NEW, "list"),
     *(
         (GRID, f"    {variants}\n", NEW, part)
         for variants, part in (
             ("variants: {}", "at least 1 item"),
-            ("variants: [a, b]", "dictionary"),
             ("variants: {a: 3}", "dictionary"),
             ("variants: {64: {batch_size: 64}}", 'write "64" in quotes'),
             ("variants: {'': {batch_size: 64}}", "the name of a variant is a text"),
             ("variants: {a: {batch_siz: 64}}", 'did you mean "batch_size"?'),
             ("variants: {a: {batch_size: many}}", "batch_size = 'many'"),
-            ("variants: {a: {batch_size: 0}}", "greater than or equal to 2"),
             ("variants: {a: {setting: sup}}", "setting is not a hyperparameter"),
             ("variants: {a: {encoder: x}}", "write `encoders:`"),
             ("variants: {a: {seed: 1}}", "the seed is not a hyperparameter"),
-            ("variants: {a: {head: round}}", "head = 'round'"),
             ("variant: {a: {batch_size: 64}}", 'did you mean "variants"?'),
         )
     ),
@@ -283,10 +249,8 @@ TEXTS = [
             ("trained_by: sbert", "trained_by: sbet", 'did you mean "sbert"?'),
             ("trained_by: sbert", "traned_by: sbert", 'did you mean "trained_by"?'),
             ("setting: sup", "setting: unsup", "sbert: setting = 'unsup'"),
-            ("setting: sup", "setting: super", "'unsup'"),
             ("setting: sup", "sting: sup", 'did you mean "setting"?'),
             ("sbert, setting: sup", "pooling", "pooling does not train its encoder"),
-            ("sbert, setting: sup", "dcpcse", "dcpcse does not train its encoder"),
             ("tiny-bert, trained_by", "3, trained_by", "valid string"),
         )
     ),
@@ -325,34 +289,23 @@ def test_part_of_another_kind(old: str, new: str, refused: Refused, space: Space
     refused(["plan", path], path)
 
 
-@pytest.mark.parametrize(
-    ("suite", "metric", "dev"),
-    [("graded", "graded", "graded-dev"), ("sts", "stsb", "stsb-dev"), ("sts", "avg", "stsb-dev")],
-)
-def test_test_score_as_selector(
-    suite: str, metric: str, dev: str, refused: Refused, space: SpaceFile, line_of: LineOf
-) -> None:
-    path = space("suite: graded\n", f"suite: {suite}\n", "metric: graded-dev", f"metric: {metric}")
-    parts = f'"{metric}" is a test score', "never select", f'"{dev}"'
-    for verb in ("plan", "sweep"):
-        refused([verb, path], line_of(path, "metric"), *parts)
+def test_test_score_as_selector(refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
+    for suite, metric, dev in (("graded", "graded", "graded-dev"), ("sts", "avg", "stsb-dev")):
+        path = space(
+            "suite: graded\n", f"suite: {suite}\n", "metric: graded-dev", f"metric: {metric}"
+        )
+        parts = f'"{metric}" is a test score', "never select", f'"{dev}"'
+        for verb in ("plan", "sweep"):
+            refused([verb, path], line_of(path, "metric"), *parts)
 
 
-def test_a_sampler_with_one_objective(refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
+def test_two_parts_that_do_not_fit(refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
     sampler = below(ANY, "{name: cma-es, configurations: 2}")
     path = space(GRID, sampler, "select: {metric: graded-dev}", "select: [dev, cost]")
     refused(["plan", path], line_of(path, "sampler"), "cma-es has one objective", "use nsga-ii")
-
-
-def test_an_encoder_of_a_method_with_variants(
-    refused: Refused, space: SpaceFile, line_of: LineOf
-) -> None:
     sbert = "methods:\n  sbert: {setting: sup, variants: {a: {epochs: 1}}}\n"
     path = space("    grid:", TRAINED, "methods:\n", sbert)
     refused(["plan", path], line_of(path, "{encoder"), "only one can train the encoder")
-
-
-def test_an_encoder_of_a_trial_that_is_not_there(refused: Refused) -> None:
     arguments = ["run", "pooling", "--encoder", f"tiny-bert@{'0' * 32}", "--set", "suite=graded"]
     refused(arguments, "trial 0000000000, which trains it, has not finished")
 
@@ -391,7 +344,8 @@ def test_verbs_that_read_a_space(refused: Refused, space: SpaceFile, line_of: Li
     refused(["plan", "simcse", "quickstrat"], '"quickstrat"', 'did you mean "quickstart"?')
 
 
-@pytest.mark.parametrize("name", ["a/../tiny-bert", "tiny-bert/..", "a\\nb", ""])
-def test_a_name_that_no_model_can_have(name: str, refused: Refused, space: SpaceFile) -> None:
+def test_a_name_that_no_model_can_have(refused: Refused, space: SpaceFile) -> None:
     """A model that is only missing is named under the plan."""
-    refused(["plan", space("[tiny-bert]", f'["{name}"]')], "cannot be the name of a model")
+    for name in ("a/../tiny-bert", "tiny-bert/..", "a\\nb", ""):
+        path = space("[tiny-bert]", f'["{name}"]')
+        refused(["plan", path], "cannot be the name of a model")
