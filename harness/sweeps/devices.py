@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import NotHere, UserError, suggest
+from harness.errors import UserError, suggest
 from harness.plugin.config import TrainingConfig
 from harness.plugin.operations import shape_of
 from harness.sweeps.machines import Gpu, Machine
@@ -195,11 +195,7 @@ def seconds_of(trial: Trial, parts: Iterable[Part], device: Device, cores: float
 
 def estimated(trial: Trial, device: Device, cores: float = 1) -> Bounds | None:
     """The estimated seconds of a whole trial; None: a model or a corpus is not known."""
-    try:
-        parts = parts_of_trial(trial)
-    except (NotHere, KeyError):
-        return None
-    if parts is None:
+    if (parts := parts_of_trial(trial)) is None:
         return None
     return seconds_of(trial, parts, device, cores) + beside(device)
 

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-import pyarrow.compute as pc
-
 from harness.data.corpora import fewer_than_published
 from harness.data.hub import model_shape
 from harness.errors import NotHere, UserError
@@ -25,6 +23,7 @@ from harness.sweeps.price import UNKNOWN, Price, Prices, joined
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweeps.spaces.axes import Axes, Between, Values, axis_text, corners, fewest_and_most
 from harness.sweeps.spaces.search import Search, implied
+from harness.sweeps.trial_runs import Settled
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 
@@ -199,11 +198,7 @@ class _Planner:
     """The finished trials of a store, which was read once for all searches."""
 
     def __init__(self, store: Store, prices: Prices) -> None:
-        self.store, self.prices = store, prices
-        pruned = store.read(("search",), pc.field("status") == "pruned").table
-        self.pruned = {(row["key"], row["search"]) for row in pruned.to_pylist()}
-        finished = store.read((), pc.field("status") == "finished").table
-        self.keys = set(finished["key"].to_pylist())
+        self.store, self.prices, self.settled = store, prices, Settled(store)
         self.absent: set[tuple[str | None, ...]] = set()
         """Models and data of trials, of which some are not here; most trials share theirs"""
         self.planned: set[str] = set()
@@ -379,8 +374,7 @@ class _Planner:
         if needs in self.absent:
             return False
         try:
-            name = key(trial, download=False)
-            return name in self.keys or (name, trial.search) in self.pruned
+            return bool(self.settled.keys({key(trial, download=False): trial}))
         except NotHere:  # without the model or the data file there is no key to look for
             self.absent.add(needs)
             return False

@@ -10,8 +10,9 @@ import pytest
 
 from harness.claims import Claim
 from harness.errors import SweepStopped
-from harness.sweeps.cluster import tune_run
-from harness.sweeps.cluster.tune_run import NextInLine, Stopping
+from harness.sweeps.cluster import stopping
+from harness.sweeps.cluster.stopping import Stopping
+from harness.sweeps.cluster.tune_run import NextInLine
 from harness.trials.run import GIVE_WAY
 from harness.trials.store import Store
 
@@ -58,7 +59,7 @@ def test_it_ends_when_the_asked_trials_have_given_way(store: Store) -> None:
 def test_it_waits_no_longer_than_its_patience(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tune_run, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(stopping, "PATIENCE_SECONDS", 0.0)
     stop = of(store, {"runs"}, [])
     with stop.heeded():
         signal.raise_signal(signal.SIGTERM)

@@ -20,7 +20,7 @@ from harness.plugin import registry
 from harness.relocation import relocate
 from harness.sweeps.cluster.machine_check import digests_of
 from harness.sweeps.workers import files, worker
-from harness.sweeps.workers.files import FileList, LocalFiles, brought, file_list
+from harness.sweeps.workers.files import brought, file_list
 from harness.trials.trial import Trial, arrived, describe, key, portable
 
 PLUGIN = '''\
@@ -158,7 +158,7 @@ def nobody(path: str) -> Iterator[bytes]:
 def test_trial_is_the_same_on_a_machine_without_its_files(
     trial: Trial, laptop: Path, elsewhere: Callable[[], Read]
 ) -> None:
-    sent, found = portable(trial), FileList.read(file_list(trial).text().encode())
+    sent, found = portable(trial), file_list(trial)
     expected, digests = describe(trial), digests_of(trial)
     read = elsewhere()
     with pytest.raises(UserError):
@@ -192,7 +192,7 @@ def test_the_folder_of_a_suite_travels(
         (laptop / name).parent.mkdir(parents=True, exist_ok=True)
         (laptop / name).write_text(text, encoding="utf-8")
     trial = Trial("my_method", {**trial.configuration, "suite": "faq"}, seed=0)
-    sent, found = portable(trial), FileList.read(file_list(trial).text().encode())
+    sent, found = portable(trial), file_list(trial)
     expected = key(trial)
     read = elsewhere()
     with pytest.raises(UserError, match='unknown suite "faq"'):
@@ -218,14 +218,6 @@ def test_list_has_what_is_named_by_a_path_and_nothing_else(trial: Trial, laptop:
     }  # and neither .git nor the file of a data set that every machine finds by its name
     by_name = Trial("simcse", {"encoder": "tiny-bert", "suite": "graded"}, seed=0)
     assert {Path(file.path).suffix for file in file_list(by_name).files} == {".py"}
-
-
-def test_lists_that_are_equal_are_one_file(trial: Trial, tmp_path: Path) -> None:
-    files = LocalFiles(tmp_path / "lists", "node")
-    first = files.listed(trial)
-    assert files.listed(replace(trial, seed=1)) == first
-    assert first["node"] == "node"
-    assert FileList.read(Path(first["listed"]).read_bytes()) == file_list(trial)
 
 
 def test_nothing_is_copied_where_the_files_are(

@@ -52,7 +52,7 @@ from harness.sweeps.memory import check_fits, largest_room
 from harness.sweeps.pool import TURNS, Hearing, Job, Lanes, Report
 from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher
 from harness.sweeps.workers import worker
-from harness.sweeps.workers.files import LocalFiles, on_every_machine
+from harness.sweeps.workers.files import on_every_machine
 from harness.sweeps.workers.gpu_share import GpuShares
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import Store
@@ -86,8 +86,8 @@ class RayPool:
         """
         self.store, self.resources, self.limits = store, resources, limits
         self._samples, self._watcher, self._show = list(samples), watcher, show
-        self._files: LocalFiles | None = None
-        """The files for the machines of a cluster; a local Ray has them"""
+        self._node: str | None = None
+        """Ray's name of this machine, from which those of a cluster get files"""
         self.sweep = uuid.uuid4().hex
         self._session = ExitStack()
         self._capacity, self._demand = Capacity(), Demand()
@@ -117,9 +117,8 @@ class RayPool:
         self._session.enter_context(ended_by_sigterm())
         self.resources = affordable(self.resources, self._capacity, self._say)
         if os.environ.get("RAY_ADDRESS"):
-            node = ray.get_runtime_context().get_node_id()
-            self._files = LocalFiles(session / "files", node)
-            check_machines(self._samples, self._files)
+            self._node = ray.get_runtime_context().get_node_id()
+            check_machines(self._samples, self._node)
         if self._show and self._watcher:
             self._watcher.notice(where_it_is(page, session))
             self._show(Dashboard())
@@ -181,9 +180,7 @@ class RayPool:
     def _jobs(self) -> Jobs:
         assert self._watcher  # whoever runs jobs has one
         capacity, cpus = self._capacity, self.resources.cpus
-        return Jobs(
-            self.store, self.sweep, self._shares, self._files, self._watcher, capacity, cpus
-        )
+        return Jobs(self.store, self.sweep, self._shares, self._node, self._watcher, capacity, cpus)
 
     async def run(self, job: Job, hearing: Hearing) -> Report:
         """Run a job in a slot that the caller holds; Tune gives it a worker."""
@@ -228,7 +225,7 @@ class RayPool:
         gpus = 1.0 if wanted == "auto" else wanted
         remote = ray.remote(num_cpus=self.resources.cpus, num_gpus=gpus, max_retries=1)(call)
         address, cpus = self.store.address, self.resources.cpus
-        sent = [{**each, **worker.trial_settings(each["trial"], self._files)} for each in given]
+        sent = [{**each, **worker.trial_settings(each["trial"], self._node)} for each in given]
         running = {remote.remote(each, address, cpus): number for number, each in enumerate(sent)}
         while running:
             [ended], _ = ray.wait(list(running), num_returns=1)

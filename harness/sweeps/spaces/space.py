@@ -69,18 +69,25 @@ Settings = Annotated[
 """One setting or a list of them"""
 
 
-class TrainedEncoder(SpacePart):
-    """An encoder that another method of the sweep trains first.
+class TrainedModel(SpacePart):
+    """A model of a method, such as a teacher, that another method of the sweep trains first.
 
     It is that of the method's chosen configuration, trained on the first of the final seeds.
     """
 
-    encoder: str
-    """The pretrained model from which that method starts"""
     trained_by: str
     """The method; one that is not in the space has its published values"""
+    encoder: str | None = None
+    """The pretrained model from which that method starts; None: that of the search itself"""
     setting: Setting | None = None
-    """The setting of that method; None: the setting of the method that uses the encoder"""
+    """The setting of that method; None: the setting of the method that uses the model"""
+
+
+class TrainedEncoder(TrainedModel):
+    """An encoder that another method of the sweep trains first."""
+
+    encoder: str
+    """The pretrained model from which that method starts"""
 
 
 Encoders = Annotated[
@@ -92,20 +99,6 @@ Encoders = Annotated[
     ],
     Field(min_length=1),
 ]
-
-
-class TrainedModel(SpacePart):
-    """A further model of a method, such as a teacher, that another method trains first.
-
-    It is that of the method's chosen configuration, trained on the first of the final seeds.
-    """
-
-    trained_by: str
-    """The method; one that is not in the space has its published values"""
-    encoder: str | None = None
-    """The pretrained model from which that method starts; None: that of the search itself"""
-    setting: Setting | None = None
-    """The setting of that method; None: the setting of the search itself"""
 
 
 SetValue = Annotated[

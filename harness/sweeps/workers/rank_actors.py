@@ -34,7 +34,7 @@ class Rank:
         """`key`: that of the trial. `sweep`: identifier of this run of a sweep."""
         self.key, self.sweep, self.limits = key, sweep, limits
 
-    def ready(self, trial: dict[str, Any], store: str, files: dict[str, str] | None) -> None:
+    def ready(self, trial: dict[str, Any], store: str, files: dict[str, Any] | None) -> None:
         """Get what the trial needs. Raises UserError when something is missing."""
         if files:
             receive(**files)

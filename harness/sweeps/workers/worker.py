@@ -18,7 +18,7 @@ from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserErr
 from harness.locks import postponing
 from harness.sweeps.machines import Limits
 from harness.sweeps.pool import POSTPONED, Job, report_of, unstored_report
-from harness.sweeps.workers.files import LocalFiles, receive
+from harness.sweeps.workers.files import file_list, receive
 from harness.sweeps.workers.gpu_share import NEEDS_MORE
 from harness.sweeps.workers.limits import limited, stop_note, stopped, watched
 from harness.sweeps.workers.rank_actors import in_this_group
@@ -38,18 +38,22 @@ PRUNE = "prune"
 """The file in the folder of a running trial with which the driver ends its training"""
 
 
-def trial_settings(trial: Trial, files: LocalFiles | None) -> dict[str, Any]:
-    """A trial as another process takes it: the plugin by its path, and the files that travel."""
-    return {"trial": portable(trial), "files": files and files.listed(trial)}
+def trial_settings(trial: Trial, node: str | None) -> dict[str, Any]:
+    """A trial as another process takes it: the plugin by its path, and the files that travel.
+
+    `node`: Ray's name of this machine; None: no other one takes it.
+    """
+    files = node and {"listed": file_list(trial), "node": node}
+    return {"trial": portable(trial), "files": files}
 
 
-def settings_of(job: Job, gpus: float, files: LocalFiles | None) -> dict[str, Any]:
+def settings_of(job: Job, gpus: float, node: str | None) -> dict[str, Any]:
     """A job as Tune hands it to a worker. `gpus`: how many it may use."""
     part = job.part and {
         "title": job.part.title, "computes": job.part.computes, "asked": sorted(job.asked)
     }  # fmt: skip
     try:
-        sent = trial_settings(job.trial, files)
+        sent = trial_settings(job.trial, node)
     except UserError:  # the trial itself says in its record which file is missing
         sent = trial_settings(job.trial, None)
     return {"key": job.key, "part": part, "gpus": gpus, "workers": job.workers, **sent}
