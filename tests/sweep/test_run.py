@@ -1,6 +1,7 @@
 """A sweep whose trials end when a test says so: the order of its trials, without Ray."""
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ class Played:
     """A sweep on a pool whose trials a test ends."""
 
     def __init__(self, found: list[Search], store: Store, slots: int) -> None:
-        self.pool, self.heard = HandPool(slots, store), Heard()
+        self.store, self.pool, self.heard = store, HandPool(slots, store), Heard()
         watcher: Any = self.heard
         self.sweep = Sweep(found, store, self._start, watcher, watcher)
         self.starts = 0
@@ -138,6 +139,24 @@ def test_finals_of_a_decided_search_start_while_another_one_samples(sweep_of: Sw
     assert order.index("simcse final") < order.index("esimcse search") + 8
     assert [order.count(f"{name} search") for name in ("simcse", "esimcse")] == [2, 6]
     assert order[-1] == "esimcse final"
+
+
+def test_a_search_suggests_the_same_whatever_runs_beside_it(sweep_of: SweepOf) -> None:
+    """Each has random numbers of its own, which follow from it and the number of a suggestion."""
+    one, other = SAMPLER.format(count=3), SAMPLER.format(count=2).replace("simcse", "esimcse")
+
+    def rates(played: Played, method: str) -> set[float]:
+        jobs = [job.trial for job in played.pool.begun if job.trial.role == "search"]
+        return {job.configuration["learning_rate"] for job in jobs if job.method == method}
+
+    both = sweep_of(one, other)
+    both.play()
+    assert len(rates(both, "simcse") | rates(both, "esimcse")) == 5
+    shutil.rmtree(both.store.folder)
+    shutil.rmtree(both.store.studies_folder)
+    alone = sweep_of(one)
+    alone.play()
+    assert rates(alone, "simcse") == rates(both, "simcse")
 
 
 @pytest.mark.slow

@@ -74,43 +74,9 @@ def test_the_command_line_changes_the_encoder_of_both(found: Found) -> None:
     trainer = narrowed[1].trainers["encoder"]
     assert trainer.config.encoder == "mini-bert"
     assert trainer.repeats["final"].seeds == [7]
-
-
-def test_a_method_that_is_not_in_the_space_has_its_published_values(found: Found) -> None:
-    text = SPACE.partition("  simcse:\n")[0]
-    trainer = found(text)[1].trainers["encoder"]
+    # A method that is not in the space has its published values.
+    trainer = found(SPACE.partition("  simcse:\n")[0])[1].trainers["encoder"]
     assert trainer.config.model_dump()["learning_rate"] == 3e-5
-
-
-def run(*arguments: object) -> None:
-    """Run the command in this process."""
-    from typer.testing import CliRunner
-
-    from harness.cli.verbs import app
-
-    answer = CliRunner().invoke(app, ["run", *map(str, arguments)])
-    assert answer.exit_code == 0, answer.output
-
-
-@pytest.mark.slow
-def test_a_run_starts_from_a_trained_encoder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The plain [CLS] of the trained encoder is what SimCSE itself is measured by."""
-    monkeypatch.delenv("HARNESS_HUB", raising=False)
-    store = Store(tmp_path / "store")
-    words = ["--set", "suite=graded", "--store", store.folder]
-    small = ["--set", "max_steps=2", "--set", "batch_size=8", "--set", "precision=fp32"]
-    corpus = ["--set", "sentences=graded-sentences", "--set", "learning_rate=1e-3"]
-    run("simcse", "--encoder", "tiny-bert", *words, *small, *corpus)
-    [simcse] = store.read().records()
-    encoder = f"tiny-bert@{simcse.key}"
-    run("pooling", "--encoder", encoder, "--set", "pooling=cls", *words)
-    [pooled] = [record for record in store.read().records() if record.method == "pooling"]
-    assert pooled.encoder == encoder
-    assert pooled.dev == simcse.dev
-    assert pooled.test == simcse.test
-    assert pooled.dev["graded-dev"] != simcse.dev_before
 
 
 TEACHERS = """\

@@ -231,29 +231,9 @@ def test_nothing_is_copied_where_the_files_are(
     assert key(arrived(sent)) == expected
 
 
-def test_second_trial_finds_what_the_first_has_brought(
+def test_what_was_brought_is_used_again_unless_it_is_damaged(
     trial: Trial, elsewhere: Callable[[], Read]
 ) -> None:
-    found = file_list(trial)
-    read = elsewhere()
-    first = brought(found, read)
-    assert brought(found, nobody) == first
-    # Another list has other contents; what is in both is brought once.
-    assert brought(replace(found, links={}), nobody).root != first.root
-
-
-def test_damaged_copy_is_brought_again(trial: Trial, elsewhere: Callable[[], Read]) -> None:
-    found = file_list(trial)
-    read = elsewhere()
-    first = brought(found, read)
-    [words] = [file for file in found.files if file.path.endswith("words.txt")]
-    place = first.place(Path(words.path))
-    place.write_text("other\n")
-    assert brought(found, read) == first
-    assert place.read_text() == "five\n"
-
-
-def test_file_that_has_changed_is_refused(trial: Trial, elsewhere: Callable[[], Read]) -> None:
     found = file_list(trial)
     read = elsewhere()
 
@@ -263,6 +243,15 @@ def test_file_that_has_changed_is_refused(trial: Trial, elsewhere: Callable[[], 
     with pytest.raises(UserError, match=r"words\.txt has changed since the sweep began; give the"):
         brought(found, changed)
     assert not list((files.cache_folder() / "travelled").glob("*/__init__.py"))
+    first = brought(found, read)
+    assert brought(found, nobody) == first
+    # Another list has other contents; what is in both is brought once.
+    assert brought(replace(found, links={}), nobody).root != first.root
+    [words] = [file for file in found.files if file.path.endswith("words.txt")]
+    place = first.place(Path(words.path))
+    place.write_text("other\n")
+    assert brought(found, read) == first
+    assert place.read_text() == "five\n"
 
 
 def test_too_much_is_refused_unless_it_is_there(

@@ -144,16 +144,6 @@ def test_the_store_is_compacted_while_further_trials_begin_and_end(
     assert driver not in threads
 
 
-def test_the_end_of_one_releases_the_others(play: Play) -> None:
-    async def scenario(waiting: Waiting) -> None:
-        for key in ("a", "b"):
-            await waiting.pool.end(key, **POSTPONED)
-        await waiting.pool.end("a", "failed", reason="a planted fault", dev=None)
-        await waiting.pool.end("b")
-
-    assert play(scenario, a=None, b=None).keys == ["a", "b", "a", "b"]
-
-
 @pytest.mark.parametrize("status", ["finished", "failed"])
 def test_a_trial_waits_for_the_one_that_trains_its_encoder(status: str, play: Play) -> None:
     """When that has failed, the trial that needs it says so in its own record."""
@@ -168,26 +158,6 @@ def test_a_trial_waits_for_the_one_that_trains_its_encoder(status: str, play: Pl
 
     trials: dict[str, Any] = {"a": later, start: None, "b": later}
     assert sorted(play(scenario, **trials).keys[1:]) == ["a", "b"]
-
-
-def test_a_trial_does_not_wait_for_one_that_nobody_asks_for(play: Play) -> None:
-    async def scenario(waiting: Waiting) -> None:
-        await waiting.pool.end("a")
-
-    play(scenario, a=Trial("simcse", {"encoder": f"tiny-bert@{'5' * 32}"}, seed=0))
-
-
-def test_a_part_is_made_once_before_the_trials_that_need_it(
-    play: Play, needs: Callable[..., None]
-) -> None:
-    needs(lambda trial: [part("words", trial)])
-
-    async def scenario(waiting: Waiting) -> None:
-        assert [*waiting.pool.running] == ["words"]
-        for key in ("words", "a", "b"):
-            await waiting.pool.end(key)
-
-    assert play(scenario, a=None, b=None, slots=2).keys == ["words", "a", "b"]
 
 
 def test_parts_that_follow_one_another(play: Play, needs: Callable[..., None]) -> None:
