@@ -19,6 +19,7 @@ from harness.sweeps.pool import (
     Hearing,
     Job,
     Lanes,
+    Pool,
     Report,
     report_of,
     unstored_report,
@@ -34,25 +35,17 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial, arrived, failed, portable
 
 
-class LocalPool:
+class LocalPool(Pool):
     """A pool of one slot and without limits.
 
     Ctrl-C and SIGTERM save the training of the trial, which goes on from there the next time.
     """
 
-    slots = 1
-
-    limits = None
+    slots, limits = 1, None
 
     def __init__(self, store: Store, cpus: float) -> None:
         """cpus: CPU cores of a trial."""
         self.store, self.cpus, self.sweep = store, cpus, uuid.uuid4().hex
-
-    def __enter__(self) -> "LocalPool":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
     def check_fits(self, trials: Iterable[Trial]) -> None:
         """Raises UserError for a trial that needs more memory than this machine has."""

@@ -62,12 +62,14 @@ class Pool(Protocol):
     sweep: str
     """Identifier of this run of a sweep"""
 
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *error: Any) -> None: ...
+    limits: Limits | None
+    """Limits of each trial; None: it has no process of its own that could be ended"""
 
-    @property
-    def limits(self) -> Limits | None:
-        """Limits of each trial; None: it has no process of its own that could be ended."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Give back what the jobs needed."""
 
     @property
     def slots(self) -> int:

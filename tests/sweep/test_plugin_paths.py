@@ -122,9 +122,7 @@ def shown(*words: object) -> str:
     return answer.stdout
 
 
-def test_its_hyperparameters_are_shown_by_path_and_by_name(
-    folder: Path,
-) -> None:
+def test_its_hyperparameters_are_shown_by_path_and_by_name(folder: Path) -> None:
     space = folder / "elsewhere" / "space.yaml"
     space.write_text(SPACE.replace("PATH", "../plugins/mine.py"), encoding="utf-8")
     by_path = shown("show", "../plugins/mine.py")

@@ -49,7 +49,7 @@ from harness.sweeps.cluster.ray_session import ray_session
 from harness.sweeps.cluster.tune_run import Awaited, Jobs, NextInLine, trial_worker
 from harness.sweeps.machines import Limits, Machine, Resources, this_machine
 from harness.sweeps.memory import check_fits, largest_room
-from harness.sweeps.pool import TURNS, Hearing, Job, Lanes, Report
+from harness.sweeps.pool import TURNS, Hearing, Job, Lanes, Pool, Report
 from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher
 from harness.sweeps.workers import worker
 from harness.sweeps.workers.files import on_every_machine
@@ -67,7 +67,7 @@ REPLY_SECONDS = 180.0
 """A machine starts a worker for its answer"""
 
 
-class RayPool:
+class RayPool(Pool):
     """A connection to Ray for the length of a sweep. It is made when the first trial needs it."""
 
     def __init__(
@@ -91,9 +91,6 @@ class RayPool:
         self.sweep = uuid.uuid4().hex
         self._session = ExitStack()
         self._capacity, self._demand = Capacity(), Demand()
-
-    def __enter__(self) -> "RayPool":
-        return self
 
     def __exit__(self, *error: Any) -> None:
         self._session.__exit__(*error)

@@ -99,25 +99,20 @@ def _join(address: str, say: Callable[[str], None]) -> str:
     late = threading.Timer(LOOK_SECONDS, say, [sentence])
     late.daemon = True
     late.start()
-    try:
-        _check_reachable(address)
-        return _joined(address)
-    finally:
-        late.cancel()
-
-
-def _joined(address: str) -> str:
     refused = UserError(f"no Ray cluster could be joined: RAY_ADDRESS is {address}")
+    silent = UserError(f"{refused}, and what listens there does not answer as Ray does")
     # Every machine runs the harness of this one; the other packages it must have.
     runtime = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
-    silent = UserError(f"{refused}, and what listens there does not answer as Ray does")
     try:
+        _check_reachable(address)
         with _alarm(silent, JOIN_SECONDS), _watched(lambda: _reachable(address)):
             return _initialised(address, _Job(), runtime_env=runtime)
     except UserError:
         raise
     except Exception as error:
         raise UserError(f"{refused} ({_why(error)})") from None
+    finally:
+        late.cancel()
 
 
 def _start(folder: Path, *, dashboard: bool) -> str:

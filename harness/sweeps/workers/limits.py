@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -33,14 +34,11 @@ class Watchdog:
     It serves all trials of a worker, one after the other.
     """
 
-    _of_this_process: "Watchdog | None" = None
-
-    @classmethod
-    def here(cls) -> "Watchdog":
+    @staticmethod
+    @cache
+    def here() -> "Watchdog":
         """The watchdog of this process."""
-        if cls._of_this_process is None:
-            cls._of_this_process = cls()
-        return cls._of_this_process
+        return Watchdog()
 
     def __init__(self) -> None:
         adopt_orphans()
