@@ -47,6 +47,9 @@ class LocalPool(Pool):
         """cpus: CPU cores of a trial."""
         self.store, self.cpus, self.sweep = store, cpus, uuid.uuid4().hex
 
+    def __exit__(self, *error: object) -> None:
+        pass
+
     def check_fits(self, trials: Iterable[Trial]) -> None:
         """Raises UserError for a trial that needs more memory than this machine has."""
         machine = this_machine()

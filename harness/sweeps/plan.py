@@ -19,7 +19,7 @@ from harness.sweeps.devices import (
 )
 from harness.sweeps.machines import this_machine
 from harness.sweeps.memory import most_memory
-from harness.sweeps.price import UNKNOWN, Price, Prices, joined
+from harness.sweeps.price import Price, Prices, joined
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweeps.spaces.axes import Axes, Between, Values, axis_text, corners, fewest_and_most
 from harness.sweeps.spaces.search import Search, implied
@@ -115,12 +115,9 @@ class Plan:
         """The plan in a notebook."""
         rows = [
             (
-                line.search,
-                line.round,
+                line.search, line.round,
                 "; ".join(f"{name}: {value}" for name, value in line.varied.items()),
-                *("?" if number is None else f"{number:,}" for number in (
-                    line.trials, line.stored,
-                )),
+                "?" if line.trials is None else f"{line.trials:,}", f"{line.stored:,}",
                 *("?" if span is None else _between(span) for span in (line.steps, line.seconds)),
             )
             for line in self.lines
@@ -211,16 +208,16 @@ class _Planner:
         """
         search = self._started(search)
         lines, chosen = self._rounds(search)
+        values = search.fixed if chosen is None else chosen
+        finals = search.trials([values], "final")[: 1 if only_first else None]
+        repeats, count = _repeats_text(finals), len(finals)
         if chosen is not None:
-            finals = search.trials([chosen], "final")[: 1 if only_first else None]
-            return [*lines, self._line(search, "final", _repeats_text(finals), finals)]
-        finals = search.trials([search.fixed], "final")[: 1 if only_first else None]
+            return [*lines, self._line(search, "final", repeats, finals)]
         varied = [*search.rounds, search.ranges]
-        return [
-            *lines,
-            self._open_line(search, "final", _repeats_text(finals), varied, "final",
-                            (len(finals), len(finals)), count=len(finals)),
-        ]  # fmt: skip
+        last = self._open_line(
+            search, "final", repeats, varied, "final", (count, count), count=count
+        )
+        return [*lines, last]
 
     def _started(self, search: Search) -> Search:
         """The search on the models that others train, if it is known which ones these are."""
@@ -360,7 +357,7 @@ class _Planner:
         self.planned |= set(new)
         # Seeds and subsets cost the same.
         kinds = {id(trial.declared): trial for trial in trials}
-        each = joined([self.prices.of(trial) for trial in kinds.values()]) if kinds else UNKNOWN
+        each = joined([self.prices.of(trial) for trial in kinds.values()])
         return PlanLine(
             search.label, title, shown, len(trials), len(trials) - len(missing), len(new),
             each, self.prices.of_all(new.values()),

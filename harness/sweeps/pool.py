@@ -68,8 +68,7 @@ class Pool(Protocol):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """Give back what the jobs needed."""
+    def __exit__(self, *error: Any) -> None: ...
 
     @property
     def slots(self) -> int:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from statistics import fmean
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.data.user_modules import names_of_records
@@ -108,7 +109,7 @@ def _means(
     keys = [
         [key(trial) for trial in search.trials([values], "search")] for values in configurations
     ]
-    asked = pc.field("key").isin([name for names in keys for name in names])
+    asked = pc.field("key").isin(pa.array((name for names in keys for name in names), pa.string()))
     columns = ("selected_by", "dev", "training_seconds")
     rows = store.read(columns, asked & _FINISHED).table.to_pylist()
     by_key = {

@@ -271,7 +271,9 @@ def test_failures_do_not_count_towards_the_budget_of_the_next_command(
     assert len(play(source_of(search), score).ran) == 2
 
 
-def test_a_budget_in_hours(search_of: SearchOf, source_of: SourceOf) -> None:
+def test_a_budget_in_hours_and_a_sampler_without_another_configuration(
+    search_of: SearchOf, source_of: SourceOf
+) -> None:
     """A played trial takes an hour."""
     search = search_of(ranges().replace("configurations: 6", "hours: 2.5"))
     source = source_of(search)

@@ -178,14 +178,24 @@ def test_two_methods_that_wait_for_each_other_are_refused(found: Found) -> None:
         found(text + circle)
 
 
+PRUNED = """\
+  esimcse:
+    encoders: [{encoder: tiny-bert, trained_by: simcse}]
+    set: {max_steps: 6, evaluation_interval: 1}
+    grid: {learning_rate: [1.0e-9, 1.0e-1, 3.0e-1, 5.0e-1, 9.0e-1]}  # the first one loses nothing
+pruner: {name: asha, reduction_factor: 2}
+"""
+
+
 @pytest.mark.slow
 def test_the_sweep_trains_the_teachers_first(serially: Any, tmp_path: Path) -> None:
     """What the teachers are is chosen on dev; the students begin when these have ended."""
     path, store = tmp_path / "space.yaml", tmp_path / "store"
-    path.write_text(TEACHERS + CHAIN, encoding="utf-8")
-    words = ["rankcse", "pooling", path, "--store", store]
+    path.write_text(TEACHERS + CHAIN + PRUNED, encoding="utf-8")
+    words = ["rankcse", "pooling", "esimcse", path, "--store", store]
     planned = serially(*words, "--dry-run").out
     assert planned.index("simcse unsup") < planned.index("rankcse unsup")
+    assert "14 trials to run" in planned
     answer = serially(*words)
     assert answer.code == 0, answer.out + answer.err
     records = Store(store).read().records()
@@ -194,7 +204,7 @@ def test_the_sweep_trains_the_teachers_first(serially: Any, tmp_path: Path) -> N
         for each in records
         if each.role == "final" and each.method in ("simcse", "mixcse")
     }
-    searched = [each for each in records if each.role == "search"]
+    searched = [each for each in records if (each.method, each.role) == ("simcse", "search")]
     best = max(searched, key=lambda each: each.dev["graded-dev"])
     assert teachers["simcse"].configuration["learning_rate"] == best.configuration["learning_rate"]
     students = [each for each in records if each.method == "rankcse"]
@@ -207,40 +217,12 @@ def test_the_sweep_trains_the_teachers_first(serially: Any, tmp_path: Path) -> N
     [pooled] = [each for each in records if each.method == "pooling"]
     assert pooled.encoder == f"tiny-bert@{first.key}"
     assert pooled.dev == first.dev
-    assert "\n0 trials to run" in serially(*words, "--dry-run").out
-
-
-PRUNED = """\
-  esimcse:
-    encoders: [{encoder: tiny-bert, trained_by: simcse}]
-    set: {max_steps: 6, evaluation_interval: 1}
-    grid: {learning_rate: [1.0e-9, 1.0e-1, 3.0e-1, 5.0e-1, 9.0e-1]}  # the first one loses nothing
-pruner: {name: asha, reduction_factor: 2}
-"""
-
-
-@pytest.mark.slow
-def test_the_sweep_trains_the_encoder_first(serially: Any, tmp_path: Path) -> None:
-    """The encoder is trained once for the search with a pruner and the method without a search."""
-    path, store = tmp_path / "space.yaml", tmp_path / "store"
-    path.write_text(SPACE + PRUNED, encoding="utf-8")
-    words = ["pooling", "esimcse", path, "--store", store]
-    planned = serially(*words, "--dry-run").out
-    assert planned.index("simcse unsup") < planned.index("pooling unsup")
-    assert f"{3 + 5 + 2} trials to run" in planned
-    answer = serially(*words)
-    assert answer.code == 0, answer.out + answer.err
-    records = Store(store).read().records()
-    assert sorted((each.method, each.seed) for each in records if each.method != "esimcse") == [
-        ("pooling", 3), ("pooling", 3), ("simcse", 3)
-    ]  # fmt: skip
-    [simcse] = [each for each in records if each.method == "simcse"]
-    dev = {each.encoder: each.dev for each in records if each.method == "pooling"}
-    assert dev[f"tiny-bert@{simcse.key}"] == simcse.dev
+    # A search with a pruner begins with the encoder, too, which is trained once for all.
     pruned = [each for each in records if each.method == "esimcse"]
-    assert {each.encoder for each in pruned} == {f"tiny-bert@{simcse.key}"}
+    assert {each.encoder for each in pruned} == {f"tiny-bert@{teachers['simcse'].key}"}
     statuses = [each.status for each in pruned if each.role == "search"]
     assert len(statuses) == 5
     assert {*statuses} == {"finished", "pruned"}
     assert [each.status for each in pruned if each.role == "final"] == ["finished"] * 2
+    assert len(records) == 2 + 1 + 1 + 2 + 1 + 5 + 2
     assert "\n0 trials to run" in serially(*words, "--dry-run").out

@@ -176,8 +176,10 @@ class RayPool(Pool):
     @cached_property
     def _jobs(self) -> Jobs:
         assert self._watcher  # whoever runs jobs has one
-        capacity, cpus = self._capacity, self.resources.cpus
-        return Jobs(self.store, self.sweep, self._shares, self._node, self._watcher, capacity, cpus)
+        cpus = self.resources.cpus
+        return Jobs(
+            self.store, self.sweep, self._shares, self._watcher, self._capacity, cpus, self._node
+        )
 
     async def run(self, job: Job, hearing: Hearing) -> Report:
         """Run a job in a slot that the caller holds; Tune gives it a worker."""

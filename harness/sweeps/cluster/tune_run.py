@@ -71,20 +71,13 @@ class Jobs(_Unsaved, TrialProgressCallback):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        store: Store,
-        sweep: str,
-        shares: GpuShares,
-        node: str | None,
-        watcher: SweepWatcher,
-        capacity: Capacity,
-        cpus: float,
-    ) -> None:
-        """`sweep`: identifier of this run of a sweep. `node`: Ray's name of this machine; None: no
-        other one takes jobs.
+        self, store: Store, sweep: str, shares: GpuShares, watcher: SweepWatcher,
+        capacity: Capacity, cpus: float, node: str | None = None,
+    ) -> None:  # fmt: skip
+        """`sweep`: identifier of this run of a sweep. `cpus`: of each worker.
 
-        `watcher`: hears of jobs that wait long for a worker, and of a sweep that stops. `cpus`: of
-        each worker.
+        `watcher`: hears of jobs that wait long for a worker, and of a sweep that stops. `node`:
+        Ray's name of this machine; None: no other one takes jobs.
         """
         self.store, self.sweep, self.shares, self.node = store, sweep, shares, node
         self._watcher, self._capacity, self._cpus = watcher, capacity, cpus
