@@ -12,9 +12,7 @@ import pytest
 from scipy import stats
 
 from harness.sweeps.resolution import TYPICAL, resolution, smallest_difference
-from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.spaces.space import load_space
 from harness.trials.record import Record
 from harness.trials.store import Store
 
@@ -43,15 +41,9 @@ def test_a_t_test_finds_the_difference_in_80_of_100_experiments(repeats: int) ->
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Callable[..., list[Search]]:
+def plan(searches_of: Callable[..., list[Search]]) -> Callable[..., list[Search]]:
     """plan(old, new): the searches of the space above, with one text replaced."""
-
-    def make(old: str = "", new: str = "") -> list[Search]:
-        path = tmp_path / "space.yaml"
-        path.write_text(SPACE.replace(old, new) if old else SPACE, encoding="utf-8")
-        return searches(*load_space(path), Overrides())
-
-    return make
+    return lambda old="", new="": searches_of(SPACE.replace(old, new) if old else SPACE)
 
 
 def record(key: int, **values: Any) -> Record:

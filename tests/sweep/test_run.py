@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +10,11 @@ import pytest
 from harness.errors import UserError
 from harness.sweeps.pool import Lanes, Slot
 from harness.sweeps.run import Sweep
-from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 from tests.sweep.conftest import HEAD, HandPool, Watcher, settled
 
+pytestmark = pytest.mark.usefixtures("no_parts")
 GRID = "  simcse: {grid: {learning_rate: [1e-5, 2e-5]}}\n"
 SAMPLER = """\
   simcse:
@@ -67,26 +65,18 @@ class Played:
         return self.pool.names
 
 
-@pytest.fixture(autouse=True)
-def no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.trials.shared_parts.missing_parts", lambda _: [])
-
-
 SweepOf = Callable[..., Played]
 
 
 @pytest.fixture
-def sweep_of(tmp_path: Path, store: Store) -> SweepOf:
+def sweep_of(searches_of: Callable[..., list[Search]], store: Store) -> SweepOf:
     """sweep_of(methods of a space, ..., slots=1): a sweep of several spaces."""
 
-    def make(*parts: str, slots: int = 1, encoders: str = "tiny-bert", head: str = "") -> Played:
+    def make(*parts: str, slots: int = 1, head: str = "") -> Played:
         found: list[Search] = []
-        for number, part in enumerate(parts):
-            path = tmp_path / f"space{number}.yaml"
-            begin = HEAD.replace("tiny-bert", encoders) + head
-            seeds = "search: {seeds: [42]}\nfinal: {seeds: [0]}\n"
-            path.write_text(f"{begin}{seeds}methods:\n{part}", encoding="utf-8")
-            found += searches(*load_space(path), Overrides())
+        seeds = "search: {seeds: [42]}\nfinal: {seeds: [0]}\n"
+        for part in parts:
+            found += searches_of(f"{HEAD}{head}{seeds}methods:\n{part}")
         return Played(found, store, slots)
 
     return make

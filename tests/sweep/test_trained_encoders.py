@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search, implied
-from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 from harness.trials.trial import key
 
@@ -32,16 +30,9 @@ Found = Callable[..., list[Search]]
 
 
 @pytest.fixture
-def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Found:
+def found(searches_of: Found) -> Found:
     """found(text, ...): the searches of a search space, narrowed by the options."""
-    monkeypatch.delenv("HARNESS_HUB", raising=False)
-
-    def load(text: str = SPACE, **options: Any) -> list[Search]:
-        path = tmp_path / "space.yaml"
-        path.write_text(text, encoding="utf-8")
-        return searches(*load_space(path), Overrides(**options))
-
-    return load
+    return lambda text=SPACE, **options: searches_of(text, **options)
 
 
 def test_a_search_names_the_one_that_trains_its_encoder(found: Found) -> None:

@@ -16,15 +16,15 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.sweep.conftest import HandPool, settled
 
+pytestmark = pytest.mark.usefixtures("no_parts")
 POSTPONED = {"status": "postponed", "reason": "another process makes the first stage"}
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those who wait look and try again without a pause, and no trial needs a part."""
+    """Those who wait look and try again without a pause."""
     monkeypatch.setattr(trial_runs, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(trial_runs, "PROBE_SECONDS", 0.0)
-    monkeypatch.setattr("harness.trials.shared_parts.missing_parts", lambda _: [])
 
 
 @pytest.fixture

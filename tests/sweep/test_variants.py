@@ -39,16 +39,9 @@ Found = Callable[..., list[Search]]
 
 
 @pytest.fixture
-def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Found:
-    """found(text, ...): the searches of a search space, narrowed by the options."""
-    monkeypatch.delenv("HARNESS_HUB", raising=False)
-
-    def load(text: str, **options: Any) -> list[Search]:
-        path = tmp_path / "space.yaml"
-        path.write_text(HEAD + text, encoding="utf-8")
-        return searches(*load_space(path), Overrides(**options))
-
-    return load
+def found(searches_of: Found) -> Found:
+    """found(text, ...): the searches of a space with this text, narrowed by the options."""
+    return lambda text, **options: searches_of(HEAD + text, **options)
 
 
 def searched(search: Search) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ class Bar(SweepWatcher):
         """Print a sentence above the bar."""
         self._bar.write(sentence)
 
-    def _pass(self, *_: Any) -> None:
+    def _pass(self, *_: Any, **__: Any) -> None:
         """An event that a bar does not show."""
 
     round = started = postponed = _pass

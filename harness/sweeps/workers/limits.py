@@ -69,6 +69,9 @@ class Watchdog:
         `running`: its folder. `sweep`: identifies the sweep in the note of a trial that is stopped.
         `who`: the subject of this note.
         """
+        if limits.shares_gpu and torch.cuda.is_available():
+            total = torch.cuda.get_device_properties().total_memory / 2**20
+            torch.cuda.set_per_process_memory_fraction(allowed_fraction(limits.gpus, total))
         told = {"seconds": limits.seconds, "memory_bytes": limits.memory_bytes, "who": who}
         trial = json.dumps({"folder": str(running), "log": str(log), "sweep": sweep, **told})
         while not self._tell(trial):
@@ -104,26 +107,11 @@ def limited(
     """
     if why := stopped(running, sweep):
         return failed(trial, with_log(why, log))
-    with watched(running, log, sweep, limits):
+    with Watchdog.here().watching(running, log, sweep, limits):
         record = run()
     if record.status == "failed":
         record = replace(record, reason=with_log(record.reason or "", log))
     return record
-
-
-@contextmanager
-def watched(
-    running: Path, log: Path, sweep: str, limits: Limits, who: str = "it"
-) -> Iterator[None]:
-    """In the block, this process keeps within the limits; its output goes into `log`.
-
-    The other arguments are those of `Watchdog.watching`.
-    """
-    if limits.shares_gpu and torch.cuda.is_available():
-        total = torch.cuda.get_device_properties().total_memory / 2**20
-        torch.cuda.set_per_process_memory_fraction(allowed_fraction(limits.gpus, total))
-    with Watchdog.here().watching(running, log, sweep, limits, who):
-        yield
 
 
 def stop_note(running: Path, sweep: str) -> Path:

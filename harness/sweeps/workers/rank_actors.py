@@ -19,7 +19,7 @@ from harness.errors import WorkerLost
 from harness.ranks import is_lost
 from harness.sweeps.machines import Limits
 from harness.sweeps.workers.files import receive
-from harness.sweeps.workers.limits import watched
+from harness.sweeps.workers.limits import Watchdog
 from harness.trials.follower import follow
 from harness.trials.lookup import provide_models
 from harness.trials.remote_store import store_at
@@ -52,7 +52,8 @@ class Rank:
         name = worker_name(rank.number, rank.count)
         log = self.running / f"output-{rank.number}.txt"
         on_network = on_loopback() if rank.address.startswith("file:") else nullcontext()
-        with watched(self.running, log, self.sweep, self.limits, who=name), on_network:
+        watching = Watchdog.here().watching(self.running, log, self.sweep, self.limits, name)
+        with watching, on_network:
             follow(self.trial, rank)
 
 

@@ -20,7 +20,7 @@ from harness.sweeps.machines import Limits
 from harness.sweeps.pool import POSTPONED, Job, report_of, unstored_report
 from harness.sweeps.workers.files import file_list, receive
 from harness.sweeps.workers.gpu_share import NEEDS_MORE
-from harness.sweeps.workers.limits import limited, stop_note, stopped, watched
+from harness.sweeps.workers.limits import Watchdog, limited, stop_note, stopped
 from harness.sweeps.workers.rank_actors import in_this_group
 from harness.training.memory import give_back, own_garbage
 from harness.training.progress import Progress
@@ -141,7 +141,7 @@ def _make_part(
         part = part_of(trial, key)
         if part and not (why := stopped(running, sweep)):
             running.mkdir(parents=True, exist_ok=True)
-            with watched(running, store.log_here(key), sweep, limits):
+            with Watchdog.here().watching(running, store.log_here(key), sweep, limits):
                 part.make(_report, settings["part"]["asked"])
             store.log(key).unlink(missing_ok=True)
         shutil.rmtree(running, ignore_errors=True)
