@@ -148,10 +148,8 @@ Ends = tuple[float, float] | tuple[()]
 
 
 def _choice_kind(value: Any) -> str:
-    listed = isinstance(value, list | SamplerValues) or (
-        isinstance(value, dict) and "values" in value
-    )
-    return "values" if listed else "range"
+    named = isinstance(value, dict) and "values" in value
+    return "values" if named or isinstance(value, list | SamplerValues) else "range"
 
 
 Choice = Annotated[

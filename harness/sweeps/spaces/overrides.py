@@ -162,6 +162,10 @@ class _Searches:
         free = [overrides.without(axes) for axes in rounds(part, variant)]
         # It refuses a bad value now, before anything runs.
         ranges = bound(plugin, fixed, overrides.without(part.ranges or {}))
+        final = Repeats(
+            seeds=list(overrides.seeds) or space.final.seeds,
+            subsets=list(overrides.subsets) or space.final.subsets,
+        )
         return Search(
             method=locator,
             variant=variant,
@@ -169,7 +173,7 @@ class _Searches:
             rounds=tuple(axes for axes in free if axes),
             ranges=ranges,
             sampler=self._sampler(part) if ranges else None,
-            repeats={"search": space.search, "final": self._final()},
+            repeats={"search": space.search, "final": final},
             limit=overrides.configurations,
             pruner=space.pruner,
             by_cost=space.select.cost,
@@ -180,12 +184,6 @@ class _Searches:
         if part.sampler is None or limit is None:
             return part.sampler
         return part.sampler.model_copy(update={"configurations": limit})
-
-    def _final(self) -> Repeats:
-        return Repeats(
-            seeds=list(self.overrides.seeds) or self.space.final.seeds,
-            subsets=list(self.overrides.subsets) or self.space.final.subsets,
-        )
 
 
 FINAL_SEEDS, FINAL_SUBSETS = (0, 1, 2), (0, 1, 2, 3, 4)

@@ -296,10 +296,11 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
         )
     grids = {(*location, "grid"): part.grid}
     for variant, own in (part.variants or {}).items():
-        grids[*location, "variants", variant, "grid"] = own.grid
+        place = (*location, "variants", variant, "grid")
+        grids[place] = own.grid
         if own.grid is not None and kinds:
             raise document.error(
-                (*location, "variants", variant, "grid"),
+                place,
                 f"{kinds[0]} of the method and the grid of a variant exclude each other; "
                 f"keep one of them",
             )
@@ -313,7 +314,13 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
     if wrong := condition_problem(part.ranges or {}):
         key, problem = wrong
         raise document.error((*location, "ranges", key), problem)
-    _check_variants(part, (*location, "variants"), document)
+    for name, variant in (part.variants or {}).items():
+        searched = {key for axes in rounds(part, name) for key in axes} | {*(part.ranges or {})}
+        if both := sorted(searched & variant.values.keys()):
+            raise document.error(
+                (*location, "variants", name, both[0]),
+                f"{both[0]} is searched as well; leave it out of the variant or of the search",
+            )
     ends: dict[str, Ends | None] = {}
     before: Round = {}
     for where, axes in located_rounds(part, location):
@@ -325,16 +332,6 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
         if where[2] == "rounds":
             ends |= {key: joined_ends(ends.get(key, ()), axis) for key, axis in axes.items()}
             before = axes
-
-
-def _check_variants(part: MethodSpace, location: Location, document: Document) -> None:
-    for name, variant in (part.variants or {}).items():
-        searched = {key for axes in rounds(part, name) for key in axes} | {*(part.ranges or {})}
-        if both := sorted(searched & variant.values.keys()):
-            raise document.error(
-                (*location, name, both[0]),
-                f"{both[0]} is searched as well; leave it out of the variant or of the search",
-            )
 
 
 def rounds(part: MethodSpace, variant: str) -> list[Round]:
