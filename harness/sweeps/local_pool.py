@@ -21,8 +21,7 @@ from harness.sweeps.pool import (
     Lanes,
     Pool,
     Report,
-    report_of,
-    unstored_report,
+    trial_report,
 )  # fmt: skip
 from harness.training.interruption import ended_by_sigterm, outside
 from harness.training.memory import own_garbage
@@ -99,7 +98,7 @@ class LocalPool(Pool):
         """Run a trial, and return the report of it."""
         # As a worker gets it: it forgets afterwards what its method declares.
         trial, key = arrived(portable(job.trial)), job.key
-        streams, made = (sys.stdout, sys.stderr), list[Record]()
+        streams = sys.stdout, sys.stderr
 
         def report(progress: Progress) -> None:
             # What the trial prints is for its log, and this is not.
@@ -108,21 +107,16 @@ class LocalPool(Pool):
             if stops:
                 raise Pruned
 
-        def run() -> Record:
+        def train() -> Record:
             try:
                 provide_models(self.store, trial)
             except UserError as why:  # the trial that trains the encoder has failed
                 return failed(trial, str(why))
             with own_garbage(), self.store.logging(key) as log, kept_output(log), postponing():
                 weights, running = self.store.weights(key), self.store.running(key)
-                made.append(attempt(trial, report, weights, running))
-            return made[0]
+                return attempt(trial, report, weights, running)
 
-        try:
-            record = self.store.finished_or_run(key, trial.label, run, trial.search)
-        except UserError as why:
-            return unstored_report(why, made)
-        return report_of(record)
+        return trial_report(trial, key, self.store, train)
 
 
 @contextmanager

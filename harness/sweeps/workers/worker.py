@@ -17,7 +17,7 @@ from ray import tune
 from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
 from harness.sweeps.machines import Limits
-from harness.sweeps.pool import POSTPONED, Job, report_of, unstored_report
+from harness.sweeps.pool import POSTPONED, Job, trial_report
 from harness.sweeps.workers.files import file_list, receive
 from harness.sweeps.workers.gpu_share import NEEDS_MORE
 from harness.sweeps.workers.limits import Watchdog, limited, stop_note, stopped
@@ -168,8 +168,6 @@ def _run_trial(
     trial, key = arrived(settings["trial"]), settings["key"]
     running = store.running(key)
 
-    made: list[Record] = []
-
     def report(progress: Progress) -> None:
         # Tune returns when the driver has heard of the progress, and so has decided.
         _report(progress)
@@ -183,18 +181,13 @@ def _run_trial(
         except UserError as why:  # the trial that trains the encoder has failed
             return failed(trial, str(why))
         weights, shared = store.weights(key), limits.shares_gpu
-        made.append(attempt(trial, report, weights, running, shares_gpu=shared, launch=launch))
-        return made[0]
+        return attempt(trial, report, weights, running, shares_gpu=shared, launch=launch)
 
     def of_commit() -> Record:
         with store.logging(key) as log:
             return replace(limited(trial, running, log, sweep, limits, run), commit=commit)
 
-    try:
-        record = store.finished_or_run(key, trial.label, of_commit, trial.search)
-    except UserError as why:
-        return unstored_report(why, made)
-    return report_of(record)
+    return trial_report(trial, key, store, of_commit)
 
 
 def _report(progress: Progress) -> None:
