@@ -73,7 +73,7 @@ class _Actors:
         # A place whose machine was lost between two trials may never come back.
         if placement_group_table(self._group)["state"] != "CREATED":
             raise WorkerLost("another worker has lost its place: its machine was lost")
-        if not self._follow and self._done(0) == len(self._waiting):
+        if not self._follow and not self.running():
             pairs = zip(self._actors, self._places, strict=True)
             self._waiting = [actor.follow.remote(place) for actor, place in pairs]
             self._follow = True
@@ -86,9 +86,6 @@ class _Actors:
         count = len(self._waiting)
         _, left = ray.wait(self._waiting, num_returns=count, timeout=0)
         return [self._waiting.index(answer) + 1 for answer in left]
-
-    def _done(self, seconds: float) -> int:
-        return len(ray.wait(self._waiting, num_returns=len(self._waiting), timeout=seconds)[0])
 
     def _ended(self, seconds: float) -> str | None:
         """Why the first rank has ended that failed by itself."""
