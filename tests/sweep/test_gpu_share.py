@@ -220,7 +220,7 @@ def test_the_driver_does_not_ask_its_gpu_about_a_trial_of_others(
     ("wanted", "gpus", "given"),
     [(None, 2, 1), (None, 0, 0), ("auto", 2, "auto"), ("auto", 0, 0), (0.5, 2, 0.5), (0, 2, 0)],
 )
-def test_default_and_auto_are_0_without_gpus(
+def test_default_and_auto_are_0_without_gpus_and_more_than_there_is_is_refused(
     monkeypatch: pytest.MonkeyPatch, wanted: Any, gpus: int, given: Any
 ) -> None:
     nodes = [{"Alive": True, "Resources": {"CPU": 4.0, "GPU": gpus}}]

@@ -79,11 +79,7 @@ class RayPool(Pool):
         watcher: SweepWatcher | None,
         show: Callable[[TrialWatcher], None] | None,
     ) -> None:
-        """`samples`: a trial of each search, for which a cluster is checked before the first one.
-
-        `watcher`: hears where Ray's dashboard is, of a sweep that stops, and of a job without a
-        worker. `show`: gets what shows trials in the dashboard; None: they are not shown there.
-        """
+        """The arguments are those of `harness.sweeps.pools.pool`."""
         self.store, self.resources, self.limits = store, resources, limits
         self._samples, self._watcher, self._show = list(samples), watcher, show
         self._node: str | None = None
@@ -216,9 +212,7 @@ class RayPool(Pool):
     ) -> Iterator[tuple[int, Any]]:
         """Call a function on a worker for each of these; yield (number, what it returned).
 
-        They come as they end. The function also gets the address of the store and its number of
-        CPU cores. It is called again, once, when its worker has died, and then the reason is
-        yielded.
+        It is called again, once, when its worker has died, and then the reason is yielded.
         """
         wanted = self._shares.wanted
         gpus = 1.0 if wanted == "auto" else wanted

@@ -102,8 +102,8 @@ def limited(
     """The record of `run`, which runs the trial, kept within the limits.
 
     A trial that this sweep has stopped before is not run again, but recorded as failed. The reason
-    of a failure gets the last lines of the trial's output. `running`: the folder of the running
-    trial. `log`: the file for its output. `sweep`: identifier of this run of a sweep.
+    of a failure gets the last lines of the trial's output. The other arguments are those of
+    `Watchdog.watching`.
     """
     if why := stopped(running, sweep):
         return failed(trial, with_log(why, log))
