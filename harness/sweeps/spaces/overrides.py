@@ -115,27 +115,24 @@ class _Searches:
         settings = [values["setting"]] if "setting" in values else settings
         encoders = encoders_of(part, self.space, wanted)
         for setting, encoder, variant in product(settings, encoders, part.variants or [""]):
-            search = self._started(name, variant, setting, pretrained(encoder))
-            if isinstance(encoder, TrainedEncoder):
-                # The variants of the other method would each train another encoder.
-                trainer = self._started(
-                    encoder.trained_by, "", encoder.setting or setting, encoder.encoder
-                )
-                search = replace(search, trainers={"encoder": trainer, **search.trainers})
-            yield search
+            yield self._started(name, variant, setting, encoder)
 
-    def _started(self, name: str, variant: str, setting: str, encoder: str) -> Search:
-        """The search of a method, with those that train its further models."""
-        part = self.space.methods.get(name) or MethodSpace()
+    def _started(
+        self, name: str, variant: str, setting: str, encoder: str | TrainedEncoder
+    ) -> Search:
+        """The search of a method, with those that train its models."""
+        part, base = self.space.methods.get(name) or MethodSpace(), pretrained(encoder)
         varied = part.variants[variant].values if part.variants else {}
+        models = trained_models({**part.set, **varied})
+        models = {key: each for key, each in models.items() if key not in self.overrides.values}
+        if isinstance(encoder, TrainedEncoder):
+            models = {"encoder": encoder, **models}
         trainers = {
-            hyperparameter: self._started(
-                one.trained_by, "", one.setting or setting, one.encoder or encoder
-            )
-            for hyperparameter, one in trained_models({**part.set, **varied}).items()
-            if hyperparameter not in self.overrides.values
+            # The variants of the other method would each train another model.
+            key: self._started(each.trained_by, "", each.setting or setting, each.encoder or base)
+            for key, each in models.items()
         }
-        return replace(self._search(name, variant, setting, encoder), trainers=trainers)
+        return replace(self._search(name, variant, setting, base), trainers=trainers)
 
     def _search(self, name: str, variant: str, setting: str, encoder: str) -> Search:
         """The search of a method; one that the space does not have has its published values."""
