@@ -168,25 +168,6 @@ def test_no_worker_is_idle_while_a_search_may_suggest(
     assert len(played.play(scenario)) == 3 + 9 + 4 + 3
 
 
-@pytest.mark.slow
-def test_searches_share_the_workers_evenly(sweep_of: SweepOf) -> None:
-    """As long as each of them may suggest, none has two workers more than another."""
-    names = ["simcse", "esimcse", "promptbert"]
-    parts = [SAMPLER.format(count=6).replace("simcse", name) for name in names]
-    played = sweep_of(*parts, slots=5)
-
-    async def scenario(played: Played) -> None:
-        for _ in range(9):
-            running = [
-                job.trial.method for job in played.pool.begun if job.key in played.pool.running
-            ]
-            counts = [running.count(name) for name in names]
-            assert max(counts) - min(counts) <= 1
-            await played.pool.end(next(iter(played.pool.running)))
-
-    played.play(scenario)
-
-
 def test_nothing_is_suggested_before_a_worker_is_free(sweep_of: SweepOf, store: Store) -> None:
     """What is suggested later knows more."""
     played = sweep_of(SAMPLER.format(count=5), SAMPLER.format(count=5).replace("simcse", "esimcse"),

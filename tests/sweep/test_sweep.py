@@ -260,22 +260,6 @@ def test_same_sweep_again_runs_nothing_else(first: Swept, second: Swept) -> None
         assert f"search, round {number}: 0 to run" in second.answer.out
 
 
-def test_command_line_narrows(serial_sweep: Sweep) -> None:
-    narrowed = serial_sweep(
-        ["chosen", "sampled"], SPACE, "narrow", "--configurations", "1", "--seeds", "5,6,7",
-        "--set", "favours=both", "--set", "width=4", "--encoder", "tiny-bert",
-    )  # fmt: skip
-    assert narrowed.answer.code == 0, narrowed.answer.out + narrowed.answer.err
-    assert {row.method for row in narrowed.rows} == {"chosen", "sampled"}
-    assert len(narrowed.values("chosen", "noise")) == 1
-    assert sorted(narrowed.values("sampled", "learning_rate", "width").values()) == [2]
-    assert {row.configuration["width"] for row in narrowed.rows if row.method == "sampled"} == {4}
-    assert {row.configuration["favours"] for row in narrowed.rows if row.method == "chosen"} == {
-        "both"
-    }
-    assert sorted(row.seed for row in narrowed.of("sampled", "final")) == [5, 6, 7]
-
-
 # Trials that fail
 
 

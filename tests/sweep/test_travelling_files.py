@@ -181,27 +181,6 @@ def test_trial_is_the_same_on_a_machine_without_its_files(
     assert source(str(laptop / "corpus.txt")).paths() == corpus.paths()
 
 
-def test_the_folder_of_a_suite_travels(
-    trial: Trial, laptop: Path, elsewhere: Callable[[], Read]
-) -> None:
-    for name, text in {
-        "faq/queries.txt": "one\n",
-        "faq/documents.txt": "two\nthree\n",
-        "faq/qrels/test.csv": "query,document\n1,2\n",
-    }.items():
-        (laptop / name).parent.mkdir(parents=True, exist_ok=True)
-        (laptop / name).write_text(text, encoding="utf-8")
-    trial = Trial("my_method", {**trial.configuration, "suite": "faq"}, seed=0)
-    sent, found = portable(trial), file_list(trial)
-    expected = key(trial)
-    read = elsewhere()
-    with pytest.raises(UserError, match='unknown suite "faq"'):
-        suites.suite("faq")
-    relocate(brought(found, read))
-    assert key(arrived(sent)) == expected
-    assert suites.suite("faq").load("faq").texts == ["one", "three", "two"]
-
-
 def test_list_has_what_is_named_by_a_path_and_nothing_else(trial: Trial, laptop: Path) -> None:
     names = {Path(file.path).relative_to(laptop).as_posix() for file in file_list(trial).files}
     models = {name for name in names if name.startswith("models/real-bert/")}

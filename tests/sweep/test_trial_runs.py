@@ -219,17 +219,3 @@ def test_a_part_that_another_process_makes_is_tried_again(
         await waiting.pool.end("a")
 
     assert play(scenario, a=None).keys == ["words", "words", "a"]
-
-
-def test_parts_alone_are_prepared(needs: Callable[..., None], tmp_path: Path) -> None:
-    needs(lambda trial: [part("words", trial)])
-
-    async def scenario() -> list[str]:
-        waiting = Waiting(Store(tmp_path / "store"), 1)
-        task = asyncio.create_task(waiting.runs.prepared("a", Trial("simcse", {}, 0)))
-        await settled()
-        await waiting.pool.end("words")
-        await task
-        return waiting.pool.keys
-
-    assert asyncio.run(scenario()) == ["words"]
