@@ -33,7 +33,7 @@ class Bag(plugin.Method[Config]):
 
     def __init__(self, config, kit):
         super().__init__(config, kit)
-        self.words = nn.Embedding(len(kit.tokenizer), 8)
+        self.words = nn.Embedding(len(kit.tokenizer), getattr(config, "width", 8))
 
     @property
     def longest(self):
@@ -57,7 +57,12 @@ class Config(plugin.TrainingConfig):
     fault: Literal["none", "no fault", "raise"] = "none"
 
 
-class Method(plugin.Method[Config]):
+"""
+    + BAG
+    + """\
+
+
+class Method(Bag):
     '''A bag of words that trains.'''
 
     @classmethod
@@ -76,14 +81,6 @@ class Method(plugin.Method[Config]):
             )
         ]
 
-    def __init__(self, config, kit):
-        super().__init__(config, kit)
-        self.words = nn.Embedding(len(kit.tokenizer), config.width)
-
-    @property
-    def longest(self):
-        return 64
-
     def watched(self, stage):
         return {"niceness": float(os.getpriority(os.PRIO_PROCESS, 0))}
 
@@ -94,10 +91,6 @@ class Method(plugin.Method[Config]):
         vectors = self.embed(batch["contrastive"])
         first, second = (nn.functional.dropout(vectors, 0.1) for _ in range(2))
         return {"contrastive": info_nce(first, second, temperature=self.config.temperature)}
-
-    def embed(self, batch):
-        mask = batch.attention_mask[:, :, None].float()
-        return (self.words(batch.input_ids) * mask).sum(1) / mask.sum(1)
 """
 )
 """The code of a plugin that trains.

@@ -109,7 +109,8 @@ class Configurations:
             if trial.state != TrialState.FAIL:
                 known |= names
             if trial.state == TrialState.RUNNING and not names:
-                self.study.failed(trial.number)  # the process ended while it was suggested
+                # The process ended while it was suggested.
+                self.study.tell(trial.number, TrialState.FAIL)
             if trial.state in (TrialState.COMPLETE, TrialState.PRUNED):
                 self._heard_of.add(trial.number)
                 # On other data or under another protocol, its trials had other keys.
@@ -285,7 +286,7 @@ class Configurations:
             trials = {key(each): each for each in self.search.trials([values], "search")}
         except UserError:  # two values that do not go together
             self._count(frozenset({str(number)}))
-            self.study.failed(number)
+            self.study.tell(number, TrialState.FAIL)
             return None
         self._count(frozenset(trials))
         self.study.name_trials(number, list(trials))
@@ -319,7 +320,7 @@ class Configurations:
             self._prune(configuration)
         elif report["status"] == "failed":
             configuration.left.clear()
-            self.study.failed(number)
+            self.study.tell(number, TrialState.FAIL)
         else:
             configuration.scores.append(report["dev"])
             configuration.costs.append(report.get("cost") or 0.0)
@@ -334,7 +335,7 @@ class Configurations:
 
     def _prune(self, configuration: Configuration) -> None:
         """End a configuration early, and record those of its trials that do not run."""
-        self.study.pruned(configuration.number)
+        self.study.tell(configuration.number, TrialState.PRUNED)
         for trial in configuration.left.values():
             with suppress(UserError):  # the disk is full; the study knows it, too
                 self.store.write(pruned(trial, "its search pruned the configuration before it ran"))

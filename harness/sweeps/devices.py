@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import NotHere, UserError, suggest
+from harness.errors import UserError, suggest
 from harness.plugin.config import TrainingConfig
 from harness.plugin.operations import shape_of
-from harness.sweeps.machines import Gpu, Machine
+from harness.sweeps.machines import Machine
 from harness.sweeps.operations import Part, parts_of_trial
 from harness.trials.trial import Trial
 
@@ -121,13 +121,8 @@ def device_here(machine: Machine) -> Device | None:
     """The device on which trials of a machine compute; None: a GPU that has no data sheet here."""
     if not machine.gpus:
         return this_cpu()
-    return next(filter(None, map(device_of, machine.gpus)), None)
-
-
-def device_of(gpu: Gpu) -> Device | None:
-    """The device of a GPU that nvidia-smi names."""
-    words = re.split(r"[^a-z0-9]+", gpu.name.lower())
-    return next((device for device in GPUS if device.name in words), None)
+    words = [re.split(r"[^a-z0-9]+", gpu.name.lower()) for gpu in machine.gpus]
+    return next((device for each in words for device in GPUS if device.name in each), None)
 
 
 def check_gpus(device: Device | None, gpus: int | None) -> None:
@@ -169,10 +164,8 @@ def seconds_of(trial: Trial, parts: Iterable[Part], device: Device, cores: float
 
     cores: CPU cores of a trial, where the device is a CPU.
     """
-    config, width = (
-        trial.config,
-        shape_of(trial.config.encoder).hidden if trial.declared.models else 1,
-    )
+    config = trial.config
+    width = shape_of(config.encoder).hidden if trial.declared.models else 1
     precision = config.precision if isinstance(config, TrainingConfig) else "fp32"
     items = sum(sum(stage.streams.values()) for stage in trial.declared.stages[-1:])
     whole = 0.0
@@ -195,11 +188,7 @@ def seconds_of(trial: Trial, parts: Iterable[Part], device: Device, cores: float
 
 def estimated(trial: Trial, device: Device, cores: float = 1) -> Bounds | None:
     """The estimated seconds of a whole trial; None: a model or a corpus is not known."""
-    try:
-        parts = parts_of_trial(trial)
-    except (NotHere, KeyError):
-        return None
-    if parts is None:
+    if (parts := parts_of_trial(trial)) is None:
         return None
     return seconds_of(trial, parts, device, cores) + beside(device)
 

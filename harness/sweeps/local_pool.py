@@ -19,9 +19,9 @@ from harness.sweeps.pool import (
     Hearing,
     Job,
     Lanes,
+    Pool,
     Report,
-    report_of,
-    unstored_report,
+    trial_report,
 )  # fmt: skip
 from harness.training.interruption import ended_by_sigterm, outside
 from harness.training.memory import own_garbage
@@ -34,22 +34,17 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial, arrived, failed, portable
 
 
-class LocalPool:
+class LocalPool(Pool):
     """A pool of one slot and without limits.
 
     Ctrl-C and SIGTERM save the training of the trial, which goes on from there the next time.
     """
 
-    slots = 1
-
-    limits = None
+    slots, limits = 1, None
 
     def __init__(self, store: Store, cpus: float) -> None:
         """cpus: CPU cores of a trial."""
         self.store, self.cpus, self.sweep = store, cpus, uuid.uuid4().hex
-
-    def __enter__(self) -> "LocalPool":
-        return self
 
     def __exit__(self, *error: object) -> None:
         pass
@@ -103,7 +98,7 @@ class LocalPool:
         """Run a trial, and return the report of it."""
         # As a worker gets it: it forgets afterwards what its method declares.
         trial, key = arrived(portable(job.trial)), job.key
-        streams, made = (sys.stdout, sys.stderr), list[Record]()
+        streams = sys.stdout, sys.stderr
 
         def report(progress: Progress) -> None:
             # What the trial prints is for its log, and this is not.
@@ -112,21 +107,16 @@ class LocalPool:
             if stops:
                 raise Pruned
 
-        def run() -> Record:
+        def train() -> Record:
             try:
                 provide_models(self.store, trial)
             except UserError as why:  # the trial that trains the encoder has failed
                 return failed(trial, str(why))
             with own_garbage(), self.store.logging(key) as log, kept_output(log), postponing():
                 weights, running = self.store.weights(key), self.store.running(key)
-                made.append(attempt(trial, report, weights, running))
-            return made[0]
+                return attempt(trial, report, weights, running)
 
-        try:
-            record = self.store.finished_or_run(key, trial.label, run, trial.search)
-        except UserError as why:
-            return unstored_report(why, made)
-        return report_of(record)
+        return trial_report(trial, key, self.store, train)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from harness.plugin.operations import (
     text_operations,
 )
 from harness.plugin.passes import Pass, Passes, texts_of
-from harness.plugin.stage import Stage
+from harness.plugin.stage import Artefact, Stage
 from harness.trials.trial import Trial, suites_of
 
 EVALUATED = 12.3
@@ -46,10 +46,14 @@ class Part:
 
 
 def parts_of_trial(trial: Trial) -> list[Part] | None:
-    """The parts of a trial; None: a corpus is not here and its size is not published.
+    """The parts of a trial; None: the sizes of a model or of a corpus are not known here."""
+    try:
+        return _parts(trial)
+    except (NotHere, KeyError):
+        return None
 
-    Raises NotHere and KeyError when the sizes of a model are not known.
-    """
+
+def _parts(trial: Trial) -> list[Part] | None:
     declared, passes = trial.declared, passes_of(trial.declared)
     config = declared.config
     measured, *others = suites_of(config)
@@ -61,7 +65,7 @@ def parts_of_trial(trial: Trial) -> list[Part] | None:
         work = [part for part in passes.embedding() if not (kept and isinstance(part, Pass))]
         return text_operations(passes, work, count, sentences)
 
-    found = [_artefact(declared, passes, name) for name in (a.name for a in declared.artefacts)]
+    found = [_artefact(declared, passes, artefact) for artefact in declared.artefacts]
     dev = embedded(measured.sentences_dev)
     again = embedded(measured.sentences_dev, again=True)
     for stage in declared.stages:
@@ -92,30 +96,25 @@ def _shared(trial: Trial, stage: Stage) -> str:
     return digest_of([trial.declared.source_digest, stage.name, repr(values), trial.seed])
 
 
-def _artefact(declared: Declared, passes: Passes[Any], name: str) -> Part:
+def _artefact(declared: Declared, passes: Passes[Any], artefact: Artefact) -> Part:
     """What is made once for all trials that agree in some fields."""
-    corpus, work = passes.artefact(name)
+    corpus, work = passes.artefact(artefact.name)
     if not work:
         return Part()
-    artefact = next(each for each in declared.artefacts if each.name == name)
     columns = corpus_lengths(corpus)
     stream = next(key for key, value in declared.corpora.items() if value == corpus)
     texts = (declared.items(stream) or 0) * texts_of(corpus)
     operations = text_operations(passes, work, texts, lengths_of(columns))
     values = [getattr(declared.config, field, None) for field in artefact.fields]
     models = artefact.models or declared.config.encoder
-    shared = [declared.source_digest, name, corpus, models, repr(values)]
+    shared = [declared.source_digest, artefact.name, corpus, models, repr(values)]
     return Part(exact=operations, shared=digest_of(shared))
 
 
 def long_first(trials: Mapping[str, Trial]) -> dict[str, Trial]:
     """Key -> trial, the longest first, so that at the end no worker is idle beside a long one."""
 
-    def work(name: str) -> float:
-        try:
-            return sum(part.operations for part in parts_of_trial(trials[name]) or ())
-        except (NotHere, KeyError):
-            return 0.0
+    def work(trial: tuple[str, Trial]) -> float:
+        return sum(part.operations for part in parts_of_trial(trial[1]) or ())
 
-    lengths = {name: work(name) for name in trials}
-    return {name: trials[name] for name in sorted(trials, key=lambda name: -lengths[name])}
+    return dict(sorted(trials.items(), key=work, reverse=True))

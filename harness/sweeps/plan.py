@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-import pyarrow.compute as pc
-
 from harness.data.corpora import fewer_than_published
 from harness.data.hub import looked_up_once, model_shape
 from harness.errors import NotHere, UserError
@@ -21,10 +19,11 @@ from harness.sweeps.devices import (
 )
 from harness.sweeps.machines import this_machine
 from harness.sweeps.memory import most_memory
-from harness.sweeps.price import UNKNOWN, Price, Prices, joined
+from harness.sweeps.price import Price, Prices, joined
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweeps.spaces.axes import Axes, Between, Values, axis_text, corners, fewest_and_most
 from harness.sweeps.spaces.search import Search, implied
+from harness.sweeps.trial_runs import Settled
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 
@@ -116,12 +115,9 @@ class Plan:
         """The plan in a notebook."""
         rows = [
             (
-                line.search,
-                line.round,
+                line.search, line.round,
                 "; ".join(f"{name}: {value}" for name, value in line.varied.items()),
-                *("?" if number is None else f"{number:,}" for number in (
-                    line.trials, line.stored,
-                )),
+                "?" if line.trials is None else f"{line.trials:,}", f"{line.stored:,}",
                 *("?" if span is None else _between(span) for span in (line.steps, line.seconds)),
             )
             for line in self.lines
@@ -200,11 +196,7 @@ class _Planner:
     """The finished trials of a store, which was read once for all searches."""
 
     def __init__(self, store: Store, prices: Prices) -> None:
-        self.store, self.prices = store, prices
-        pruned = store.read(("search",), pc.field("status") == "pruned").table
-        self.pruned = {(row["key"], row["search"]) for row in pruned.to_pylist()}
-        finished = store.read((), pc.field("status") == "finished").table
-        self.keys = set(finished["key"].to_pylist())
+        self.store, self.prices, self.settled = store, prices, Settled(store)
         self.absent: set[tuple[str | None, ...]] = set()
         """Models and data of trials, of which some are not here; most trials share theirs"""
         self.planned: set[str] = set()
@@ -217,16 +209,16 @@ class _Planner:
         """
         search = self._started(search)
         lines, chosen = self._rounds(search)
+        values = search.fixed if chosen is None else chosen
+        finals = search.trials([values], "final")[: 1 if only_first else None]
+        repeats, count = _repeats_text(finals), len(finals)
         if chosen is not None:
-            finals = search.trials([chosen], "final")[: 1 if only_first else None]
-            return [*lines, self._line(search, "final", _repeats_text(finals), finals)]
-        finals = search.trials([search.fixed], "final")[: 1 if only_first else None]
+            return [*lines, self._line(search, "final", repeats, finals)]
         varied = [*search.rounds, search.ranges]
-        return [
-            *lines,
-            self._open_line(search, "final", _repeats_text(finals), varied, "final",
-                            (len(finals), len(finals)), count=len(finals)),
-        ]  # fmt: skip
+        last = self._open_line(
+            search, "final", repeats, varied, "final", (count, count), count=count
+        )
+        return [*lines, last]
 
     def _started(self, search: Search) -> Search:
         """The search on the models that others train, if it is known which ones these are."""
@@ -366,7 +358,7 @@ class _Planner:
         self.planned |= set(new)
         # Seeds and subsets cost the same.
         kinds = {id(trial.declared): trial for trial in trials}
-        each = joined([self.prices.of(trial) for trial in kinds.values()]) if kinds else UNKNOWN
+        each = joined([self.prices.of(trial) for trial in kinds.values()])
         return PlanLine(
             search.label, title, shown, len(trials), len(trials) - len(missing), len(new),
             each, self.prices.of_all(new.values()),
@@ -380,8 +372,7 @@ class _Planner:
         if needs in self.absent:
             return False
         try:
-            name = key(trial, download=False)
-            return name in self.keys or (name, trial.search) in self.pruned
+            return bool(self.settled.keys({key(trial, download=False): trial}))
         except NotHere:  # without the model or the data file there is no key to look for
             self.absent.add(needs)
             return False

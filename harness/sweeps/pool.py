@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from harness.errors import UserError
 from harness.sweeps.machines import Limits
 from harness.trials.record import Record
+from harness.trials.store import Store
 from harness.trials.trial import Trial
 
 if TYPE_CHECKING:
@@ -62,12 +63,13 @@ class Pool(Protocol):
     sweep: str
     """Identifier of this run of a sweep"""
 
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *error: Any) -> None: ...
+    limits: Limits | None
+    """Limits of each trial; None: it has no process of its own that could be ended"""
 
-    @property
-    def limits(self) -> Limits | None:
-        """Limits of each trial; None: it has no process of its own that could be ended."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None: ...
 
     @property
     def slots(self) -> int:
@@ -262,11 +264,23 @@ def report_of(record: Record) -> dict[str, Any]:
     }
 
 
-def unstored_report(why: UserError, records: Iterable[Record]) -> dict[str, Any]:
-    """The report of a trial whose record cannot be stored, so that the terminal has its scores."""
-    scores = [
-        ", ".join(f"{name} {value:.2f}" for name, value in {**each.dev, **each.test}.items())
-        for each in records
-    ]
-    reason = "; ".join([str(why), *(f"its scores: {each}" for each in scores)])
-    return {"status": "failed", "reason": reason, "dev": None}
+def trial_report(
+    trial: Trial, key: str, store: Store, train: Callable[[], Record]
+) -> dict[str, Any]:
+    """Train a trial, unless another process has finished it or runs it; the report of its end.
+
+    The record is stored before. Where it cannot be, the report has its scores for the terminal.
+    """
+    made: list[Record] = []
+
+    def run() -> Record:
+        made.append(train())
+        return made[0]
+
+    try:
+        return report_of(store.finished_or_run(key, trial.label, run, trial.search))
+    except UserError as why:
+        scores = {name: value for each in made for name, value in {**each.dev, **each.test}.items()}
+        shown = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())
+        reason = f"{why}; its scores: {shown}" if shown else str(why)
+        return {"status": "failed", "reason": reason, "dev": None}

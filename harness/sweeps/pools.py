@@ -31,8 +31,9 @@ def pool(
     """The pool of a sweep.
 
     `samples`: a trial of each search, for which a cluster is checked before the first one. `local`:
-    whether it is this process. `watcher`: hears what the user should know. `show`: gets what shows
-    the trials in Ray's dashboard; None: they are not shown there.
+    whether it is this process. `watcher`: hears where Ray's dashboard is, of a sweep that stops and
+    of a job without a worker. `show`: gets what shows the trials in the dashboard; None: they are
+    not shown there.
     """
     # Each of them takes seconds to import.
     if local:

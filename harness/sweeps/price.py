@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.errors import NotHere, UserError
+from harness.errors import UserError
 from harness.sweeps.devices import NOTHING, Bounds, Device, beside, seconds_of
 from harness.sweeps.operations import Part, parts_of_trial
 from harness.sweeps.spaces.search import Search
@@ -112,24 +112,21 @@ class Prices:
 
     def of(self, trial: Trial) -> Price:
         """The price of a trial that shares nothing."""
-        if (parts := self._parts_of(trial)) is None:
+        if (parts := parts_of_trial(trial)) is None:
             return _steps_alone(trial)
         return self._price(trial, parts)
 
     def operations(self, trial: Trial) -> float | None:
         """The operations of a trial; None: not known."""
-        parts = self._parts_of(trial)
-        return (
-            None
-            if parts is None
-            else sum(part.operations + part.exact + part.evaluated for part in parts)
-        )
+        if (parts := parts_of_trial(trial)) is None:
+            return None
+        return sum(part.operations + part.exact + part.evaluated for part in parts)
 
     def of_all(self, trials: Iterable[Trial]) -> Price:
         """The price of trials, of which what they share is paid once, for the longest of them."""
         whole, longest = FREE, dict[str, tuple[Trial, Part]]()
         for trial in trials:
-            if (parts := self._parts_of(trial)) is None:
+            if (parts := parts_of_trial(trial)) is None:
                 whole += _steps_alone(trial)
                 continue
             for part in parts:
@@ -144,13 +141,6 @@ class Prices:
                 whole += self._price(trial, [rest], whole=False)
                 self._made[name] = Bounds(part.operations, part.steps)
         return whole
-
-    def _parts_of(self, trial: Trial) -> list[Part] | None:
-        """The parts of a trial; None: not known."""
-        try:
-            return parts_of_trial(trial)
-        except (NotHere, KeyError):
-            return None
 
     def _price(self, trial: Trial, parts: Sequence[Part], *, whole: bool = True) -> Price:
         """whole: whether there is also what a trial takes beside its work."""

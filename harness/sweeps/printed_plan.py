@@ -56,7 +56,7 @@ def plan_parts(
     for name, encoders, labels in _together(shown, given):
         if values := given[labels[0]]:
             yield f"{name} on {', '.join(encoders)}: {values}"
-    yield f"\n{_trials(made)}{_steps(made)}"
+    yield f"\n{_to_run(made)}"
     yield MEMORY
     if most := max(map(_offloaded, shown), default=0):
         has = this_machine().memory_bytes
@@ -104,17 +104,14 @@ def _offloaded(search: Search) -> int:
     return engine_of(search.declared).workers * max(least.offloaded for least in several)
 
 
-def _trials(made: Plan) -> str:
-    """The number of trials to run; between two numbers where scores decide it."""
+def _to_run(made: Plan) -> str:
+    """The trials to run and their steps; between two numbers where scores decide it."""
     more = sum(line.at_most for line in made.lines)
-    return f"{made.to_run}{f' to {made.to_run + more}' if more else ''} trials to run"
-
-
-def _steps(made: Plan) -> str:
-    """The steps of the trials to run, as the end of a sentence."""
+    trials = f"{made.to_run}{f' to {made.to_run + more}' if more else ''} trials to run"
     open_rounds = any(not line.decided for line in made.lines)
     why = ", as scores of earlier rounds decide" if open_rounds else ""
-    return "" if made.steps is None else f", {_span(made.steps, _whole)} steps{why}"
+    steps = "" if made.steps is None else f", {_span(made.steps, _whole)} steps{why}"
+    return trials + steps
 
 
 def time_line(made: Plan) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
@@ -20,13 +20,7 @@ from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.operations import long_first
 from harness.sweeps.pool import Lanes, Pool, Slot, finish
 from harness.sweeps.pools import pool, runs_here
-from harness.sweeps.scored import (
-    Scored,
-    chosen_of,
-    sampled_of,
-    scored_of,
-    tried_of,
-)  # fmt: skip
+from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweeps.screen.watcher import (
     Phase,
     Phases,
@@ -46,15 +40,9 @@ if TYPE_CHECKING:
     from harness.sweeps.configurations import Configurations
 
 
-class Trained(NamedTuple):
-    """The search that trains a model for others, and the trial that does so."""
-
-    search: Search
-    trial: Trial
-
-
-Training = asyncio.Future[Trained | None]
-"""None: no configuration of the search has finished"""
+Training = asyncio.Future[tuple[Search, Trial] | None]
+"""The search that trains a model for others, and the trial that does so; None: no configuration of
+the search has finished"""
 
 
 @dataclass(frozen=True)
@@ -102,7 +90,7 @@ def run_sweep(
             here = local
             if here is None:
                 here = not dashboard and runs_here(searches, resources, limits)
-            samples = [each.known_trials()[0] for each in (*implied(searches), *searches)]
+            samples = [each.known_trials()[0] for each in sweep.everything]
             return stack.enter_context(
                 pool(
                     store, resources, limits, samples,
@@ -133,12 +121,13 @@ class Sweep:
         of the sweep; None: no limit.
         """
         self.searches, self.store, self.watcher = searches, store, watcher
+        self.trainers = implied(searches)
+        """Searches that are run for the models of others alone"""
         self._start = start
         self.lanes = Lanes()
         self.runs = TrialRuns(store, self.lanes, lambda: self.pool, heard)
         self.phases = Phases(watcher, lambda: self.pool.slots)
-        everything = [*implied(searches), *searches]
-        self.budget = Budget(budget, everything, lambda: self.pool.slots)
+        self.budget = Budget(budget, self.everything, lambda: self.pool.slots)
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
         self._samplers: set[str] = set()
@@ -153,10 +142,9 @@ class Sweep:
         return self._start()
 
     @property
-    def known(self) -> list[Search]:
-        """The searches whose models are known before anything has run."""
-        everything = [*implied(self.searches), *self.searches]
-        return [each for each in everything if not each.trainers]
+    def everything(self) -> list[Search]:
+        """All searches, each behind those that train models for it."""
+        return [*self.trainers, *self.searches]
 
     def check(self, *, only_parts: bool = False) -> None:
         """Check every search that the store has not finished, before anything runs.
@@ -164,13 +152,12 @@ class Sweep:
         `only_parts`: whether no trial is going to run, so that none needs to fit a machine. Raises
         UserError for trials that cannot run.
         """
-        searches = [*implied(self.searches), *self.searches]
-        trials = [_by_key(each.known_trials()) for each in searches]
-        settled = self.runs.settled.keys({name: each[name] for each in trials for name in each})
-        for search, by_key in zip(searches, trials, strict=True):
-            if by_key.keys() - settled:
+        missing: dict[str, Trial] = {}
+        for search in self.everything:
+            trials = _by_key(search.known_trials())
+            if left := trials.keys() - self.runs.settled.keys(trials):
                 self._check_runnable(search)
-        missing = {name: each[name] for each in trials for name in each.keys() - settled}
+            missing |= {name: trials[name] for name in left}
         if missing and not only_parts:
             self.pool.check_fits(missing.values())
 
@@ -201,30 +188,31 @@ class Sweep:
 
     async def prepare(self) -> None:
         """Make what the known trials share, and run none of them."""
-        trials = _by_key(trial for search in self.known for trial in search.known_trials())
+        known = [search for search in self.everything if not search.trainers]
+        trials = _by_key(trial for search in known for trial in search.known_trials())
         finished = self.runs.settled.finished
         missing = {name: trial for name, trial in trials.items() if name not in finished}
         self.runs.expected |= missing
-        waits = [self.runs.prepared(name, trial) for name, trial in missing.items()]
-        preparing = asyncio.gather(*waits)
+        preparing = asyncio.gather(*(self.runs.prepared(*each) for each in missing.items()))
         await asyncio.sleep(0)
         if self.runs.parts:
             self.watcher.underway(["what trials share"], len(self.runs.parts))
         await preparing
 
     async def run(self) -> None:
-        """Run the searches side by side."""
+        """Run the searches side by side, and raise what the first of them has raised, if any."""
         if not self.searches:  # a published table that lacks nothing
             self.watcher.round(RoundPlan("final seeds", to_run=0, stored=0, slots=0))
-        trainers = implied(self.searches)
         loop = asyncio.get_running_loop()
-        self._training = [(each, loop.create_future()) for each in (*trainers, *self.searches)]
-        await side_by_side(
-            *(
-                self._from_trained(search, training, trains=number < len(trainers))
-                for number, (search, training) in enumerate(self._training)
-            )
+        self._training = [(each, loop.create_future()) for each in self.everything]
+        searches = (
+            self._from_trained(search, training, trains=number < len(self.trainers))
+            for number, (search, training) in enumerate(self._training)
         )
+        # One that raises an error does not end the others.
+        for found in await asyncio.gather(*searches, return_exceptions=True):
+            if isinstance(found, BaseException):
+                raise found
 
     async def _from_trained(self, search: Search, training: Training, *, trains: bool) -> None:
         """A search as soon as the models that others train for it are there."""
@@ -235,8 +223,8 @@ class Sweep:
                 if (trained := await chosen) is None:
                     self._undecided.append(search.label)
                     return
-                await self._all("", trained.search, [trained.trial])
-                trials[name] = trained.trial
+                await self._all("", trained[0], [trained[1]])
+                trials[name] = trained[1]
             await self._search(search.on_models_of(trials), training, trains=trains)
         finally:
             if not training.done():
@@ -262,7 +250,7 @@ class Sweep:
         finals = search.trials([values], "final")[: 1 if trains else None]
         if not trains:
             self._finals |= _by_key(finals).keys()
-        training.set_result(Trained(search, search.training_trial(values)))
+        training.set_result((search, search.training_trial(values)))
         await self._all("final seeds", search, finals)
 
     async def _rounds(self, search: Search) -> Scored:
@@ -379,16 +367,6 @@ class Sweep:
             if row["search"] in self._samplers and row["role"] == "search":
                 failed.add(row["key"])
         return len(failed)
-
-
-async def side_by_side(*tasks: Coroutine[Any, Any, None]) -> None:
-    """Wait for all of these; one that raises a UserError does not end the others.
-
-    Raises what the first of them has raised, when all have ended.
-    """
-    for found in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(found, BaseException):
-            raise found
 
 
 def _by_key(trials: Iterable[Trial]) -> dict[str, Trial]:

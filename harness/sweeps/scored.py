@@ -5,6 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from statistics import fmean
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.data.user_modules import names_of_records
@@ -34,14 +35,9 @@ class Tried:
     """Whether every search seed and label subset of it has finished"""
 
     @property
-    def pruned(self) -> bool:
-        """Whether the search has ended it early."""
-        return any(record.status == "pruned" for record in self.records)
-
-    @property
     def is_complete(self) -> bool:
-        """Whether nothing of it is left to run."""
-        return self.finished or self.pruned
+        """Whether nothing of it is left to run: it has finished, or its search has pruned it."""
+        return self.finished or any(record.status == "pruned" for record in self.records)
 
 
 def scored_of(search: Search, configurations: list[Values], store: Store) -> Scored:
@@ -102,11 +98,8 @@ def sampled_of(search: Search, store: Store) -> Scored:
 
     A configuration counts when every search seed and label subset of it is in the store.
     """
-    return [
-        (each.values, fmean(record.dev_score or 0.0 for record in each.records))
-        for each in tried_of(search, store)
-        if each.finished
-    ]
+    finished = [each.values for each in tried_of(search, store) if each.finished]
+    return scored_of(search, finished, store)
 
 
 def _means(
@@ -116,7 +109,7 @@ def _means(
     keys = [
         [key(trial) for trial in search.trials([values], "search")] for values in configurations
     ]
-    asked = pc.field("key").isin([name for names in keys for name in names])
+    asked = pc.field("key").isin(pa.array((name for names in keys for name in names), pa.string()))
     columns = ("selected_by", "dev", "training_seconds")
     rows = store.read(columns, asked & _FINISHED).table.to_pylist()
     by_key = {

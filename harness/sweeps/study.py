@@ -160,15 +160,13 @@ class Study:
 
     def finished(self, number: int, dev: float, cost: float) -> None:
         """The configuration has this mean dev score, and took so many seconds of training."""
-        self._tell(number, TrialState.COMPLETE, [dev, cost] if self.search.by_cost else [dev])
+        self.tell(number, TrialState.COMPLETE, [dev, cost] if self.search.by_cost else [dev])
 
-    def pruned(self, number: int) -> None:
-        """The configuration has ended early."""
-        self._tell(number, TrialState.PRUNED)
-
-    def failed(self, number: int) -> None:
-        """The configuration has no score."""
-        self._tell(number, TrialState.FAIL)
+    def tell(self, number: int, state: TrialState, values: list[float] | None = None) -> None:
+        """The configuration has ended: it failed, was pruned, or is complete with these values."""
+        with self._writing():
+            # Another sweep of the same search may have told the same.
+            self._study.tell(number, values, state=state, skip_if_finished=True)
 
     def finished_params(self) -> list[Values]:
         """Values that were drawn for each configuration that has finished, in their order."""
@@ -182,11 +180,6 @@ class Study:
     def _hear(self, number: int, step: int, score: float) -> None:
         with self._writing():
             self._storage.set_trial_intermediate_value(self._id(number), step, score)
-
-    def _tell(self, number: int, state: TrialState, values: list[float] | None = None) -> None:
-        with self._writing():
-            # Another sweep of the same search may have told the same.
-            self._study.tell(number, values, state=state, skip_if_finished=True)
 
     def _trial(self, number: int) -> FrozenTrial:
         return self._storage.get_trial(self._id(number))

@@ -191,7 +191,20 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def search_of(tmp_path: Path) -> Callable[..., Search]:
+def searches_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Search]]:
+    """searches_of(text, option=value, ...): the searches of a space, narrowed by the options."""
+    monkeypatch.delenv("HARNESS_HUB", raising=False)
+
+    def load(text: str, **options: Any) -> list[Search]:
+        path = tmp_path / "space.yaml"
+        path.write_text(text, encoding="utf-8")
+        return searches(*load_space(path), Overrides(**options))
+
+    return load
+
+
+@pytest.fixture
+def search_of(searches_of: Callable[..., list[Search]]) -> Callable[..., Search]:
     """search_of(part of the method, line of the space, ..., field=value): a search with SimCSE.
 
     The values are those that the command line sets.
@@ -202,12 +215,16 @@ def search_of(tmp_path: Path) -> Callable[..., Search]:
         for line in lines:
             if line.startswith("select"):
                 text = text.replace("select: {metric: graded-dev}\n", "")
-        path = tmp_path / "space.yaml"
-        path.write_text(text, encoding="utf-8")
-        [search] = searches(*load_space(path), Overrides(values=values))
+        [search] = searches_of(text, values=values)
         return search
 
     return make
+
+
+@pytest.fixture
+def no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No trial needs a part."""
+    monkeypatch.setattr("harness.trials.shared_parts.missing_parts", lambda _: [])
 
 
 @pytest.fixture

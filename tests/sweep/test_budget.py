@@ -10,9 +10,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.sweeps.budget import Budget, out_of_time
-from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.spaces.space import load_space
 from harness.targets.options import SweepOptions
 from harness.trials.store import Store
 from tests.programs import Answer
@@ -20,6 +18,7 @@ from tests.sweep.conftest import HEAD
 from tests.sweep.test_run import Played
 from tests.sweeping import KNOWN, one_grid
 
+pytestmark = pytest.mark.usefixtures("no_parts")
 RATES = ", ".join(f"{number}e-6" for number in range(1, 13))
 GRID = f"  simcse: {{grid: {{learning_rate: [{RATES}]}}}}\n"
 TWO_GRIDS = GRID + GRID.replace("simcse", "esimcse")
@@ -62,20 +61,10 @@ class Timed(Played):
         return Counter(self.play(scenario))
 
 
-@pytest.fixture(autouse=True)
-def no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.trials.shared_parts.missing_parts", lambda _: [])
-
-
 @pytest.fixture
-def space(tmp_path: Path) -> Callable[[str], list[Search]]:
-    def load(methods: str) -> list[Search]:
-        path = tmp_path / "space.yaml"
-        seeds = "search: {seeds: [42]}\nfinal: {seeds: [0, 1, 2]}\n"
-        path.write_text(f"{HEAD}{seeds}methods:\n{methods}", encoding="utf-8")
-        return searches(*load_space(path), Overrides())
-
-    return load
+def space(searches_of: Callable[..., list[Search]]) -> Callable[[str], list[Search]]:
+    seeds = "search: {seeds: [42]}\nfinal: {seeds: [0, 1, 2]}\n"
+    return lambda methods: searches_of(f"{HEAD}{seeds}methods:\n{methods}")
 
 
 @pytest.mark.parametrize("methods", [GRID, SAMPLER, PRUNED])

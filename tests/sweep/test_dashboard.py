@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from harness import cli
 from harness.sweeps.cluster.dashboard import exported_names
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -124,19 +123,3 @@ def test_the_metrics_have_the_loss_of_the_trial(sweep: Sweep) -> None:
     assert 'encoder="tiny-bert"' in labels
     assert float(value) > 0
     assert "ray_harness_loss" in exported_names()
-
-
-def test_watch_shows_the_same_trial_from_elsewhere(
-    sweep: Sweep, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(sys, "argv", ["harness", "watch", "--once", "--store", str(sweep.store)])
-    until = time.monotonic() + PATIENCE_SECONDS
-    shown = ""
-    while not re.search(rf"{re.escape(LABEL)} +\d+/750 ", shown):
-        assert time.monotonic() < until, shown
-        with pytest.raises(SystemExit):
-            cli.main()
-        shown = capsys.readouterr().out
-        time.sleep(1.0)
-    assert "search, round 1: 0/2 done, 0 failed" in shown

@@ -73,25 +73,19 @@ def test_as_many_trials_share_a_gpu_as_fit_with_headroom(peak: float, together: 
     assert share * together <= 1
 
 
-@pytest.mark.parametrize("share", [0.5, 0.25, 0.125])
-def test_the_caps_and_the_contexts_of_all_processes_fit_together(share: float) -> None:
-    each = allowed_fraction(share, A10.memory_mib) * A10.memory_mib + CONTEXT_MIB
-    assert each / share == pytest.approx(A10.memory_mib)
-
-
-def test_a_measured_trial_fits_under_its_cap() -> None:
+def test_caps_and_sizes_in_numbers() -> None:
+    """All caps and contexts fit together, and a measured trial fits under its cap."""
+    for share in (0.5, 0.25, 0.125):
+        each = allowed_fraction(share, A10.memory_mib) * A10.memory_mib + CONTEXT_MIB
+        assert each / share == pytest.approx(A10.memory_mib)
     share = share_of(PEAK, H100.memory_mib)
     assert allowed_fraction(share, H100.memory_mib) * H100.memory_mib > 1.2 * PEAK
-
-
-def test_the_cap_of_a_tiny_share_is_not_negative() -> None:
     assert allowed_fraction(0.01, A10.memory_mib) == 0
-
-
-def test_batches_of_all_streams_count() -> None:
     sizes = {"batch_size": 256, "auxiliary_batch_size": 128, "max_length": 32, "epochs": 9}
     assert batch_tokens(sizes) == 384 * 32
     assert batch_tokens({"pooling": "cls"}) == 0
+    printed = f"{H100.name}, 81559\nNVIDIA, odd, 23028\nNVIDIA A10, [N/A]\n"
+    assert listed_gpus(printed) == (H100, Gpu("NVIDIA, odd", 23028))
 
 
 # A sweep with auto
@@ -107,18 +101,9 @@ def test_first_trial_has_a_gpu_of_its_own_and_its_peak_decides(shares_of: Shares
     assert shares.begun(job("other values", learning_rate=1e-3)) == 0.25
     assert shares.begun(job("smaller batches", batch_size=32)) == 0.25
     assert not shares.waiting
-
-
-@pytest.mark.parametrize(
-    "unlike", [{"batch_size": 128}, {"max_length": 64}, {"setting": "sup"}], ids=str
-)
-def test_larger_or_unlike_trials_are_measured_again(
-    shares_of: SharesOf, unlike: dict[str, Any]
-) -> None:
-    shares = shares_of("auto", H100)
-    shares.ended("first", job("first").trial, ran(PEAK))
-    assert shares.begun(job("next", **unlike)) == 1
-    assert shares.waiting
+    for unlike in ({"batch_size": 128}, {"max_length": 64}, {"setting": "sup"}):
+        assert shares.begun(job("next", **unlike)) == 1, "it is measured again"
+        assert shares.waiting
 
 
 def test_every_gpu_may_measure_a_trial(shares_of: SharesOf) -> None:
@@ -129,9 +114,7 @@ def test_every_gpu_may_measure_a_trial(shares_of: SharesOf) -> None:
     assert shares.waiting
     shares.ended("one", job("one").trial, {})  # its worker died
     assert not shares.waiting
-
-
-def test_share_suffices_on_the_smallest_gpu(shares_of: SharesOf) -> None:
+    # A share suffices on the smallest GPU.
     shares = shares_of("auto", H100, A10)
     shares.ended("first", job("first").trial, ran(PEAK))
     assert shares.begun(job("next")) == share_of(PEAK, A10.memory_mib) == 1
@@ -150,15 +133,13 @@ def test_a_trial_that_needed_more_gets_a_whole_gpu_with_all_of_its_kind(
         assert not shares.waiting  # nothing is left to be measured
 
 
-def test_parts_need_a_gpu_only_where_a_model_computes(shares_of: SharesOf) -> None:
+def test_parts_need_a_gpu_only_where_a_model_computes(shares_of: SharesOf, tmp_path: Path) -> None:
     shares = shares_of("auto", H100)
     shares.ended("first", job("first").trial, ran(PEAK))
     for computes, gpus in ((False, 0), (True, 1)):
         part = Part("part", "a part", job("x").trial, None, computes=computes)
         assert shares.begun(replace(job("part"), part=part)) == gpus
-
-
-def test_without_gpus_that_can_be_asked_every_trial_has_a_whole_one(tmp_path: Path) -> None:
+    # Of GPUs that cannot be asked, every trial has a whole one.
     shares = GpuShares("auto", (), 4, Store(tmp_path / "store"))
     shares.ended("first", job("first").trial, ran(PEAK))
     assert shares.begun(job("next")) == 1
@@ -235,35 +216,18 @@ def test_the_driver_does_not_ask_its_gpu_about_a_trial_of_others(
 # Wishes
 
 
-def test_lines_of_nvidia_smi() -> None:
-    printed = f"{H100.name}, 81559\nNVIDIA, odd, 23028\nNVIDIA A10, [N/A]\n"
-    assert listed_gpus(printed) == (H100, Gpu("NVIDIA, odd", 23028))
-    assert listed_gpus("") == ()
-
-
 @pytest.mark.parametrize(
     ("wanted", "gpus", "given"),
     [(None, 2, 1), (None, 0, 0), ("auto", 2, "auto"), ("auto", 0, 0), (0.5, 2, 0.5), (0, 2, 0)],
 )
-def test_default_and_auto_are_0_without_gpus(
+def test_default_and_auto_are_0_without_gpus_and_more_than_there_is_is_refused(
     monkeypatch: pytest.MonkeyPatch, wanted: Any, gpus: int, given: Any
 ) -> None:
-    planted(monkeypatch, {"CPU": 4.0, "GPU": gpus})
-    assert affordable(Resources(2, wanted), Capacity(), print) == Resources(2, given)
-
-
-@pytest.mark.parametrize(("cpus", "gpus"), [(5, None), (1, 3), (1, 0.5)])
-def test_what_no_machine_has_is_refused(
-    monkeypatch: pytest.MonkeyPatch, cpus: float, gpus: float | None
-) -> None:
-    planted(monkeypatch, {"CPU": 4.0, **({"GPU": 2.0} if gpus != 0.5 else {})})
-    with pytest.raises(UserError, match=r"no machine has .* lower --cpus-per-trial"):
-        affordable(Resources(cpus, gpus), Capacity(), print)
-
-
-def planted(monkeypatch: pytest.MonkeyPatch, resources: dict[str, float]) -> None:
-    nodes = [{"Alive": True, "Resources": resources}]
+    nodes = [{"Alive": True, "Resources": {"CPU": 4.0, "GPU": gpus}}]
     monkeypatch.setattr("ray.nodes", lambda: nodes)
+    assert affordable(Resources(2, wanted), Capacity(), print) == Resources(2, given)
+    with pytest.raises(UserError, match=r"no machine has .* lower --cpus-per-trial"):
+        affordable(Resources(2, gpus + 0.5), Capacity(), print)
 
 
 @pytest.mark.parametrize(

@@ -64,11 +64,8 @@ def test_least_memory_of_a_trained_encoder() -> None:
     """Weights, gradients, two moments of AdamW; one batch has 64 x 64 cosines and logits."""
     [least] = least_memory(simcse().declared)
     assert least == LeastMemory(4 * WEIGHTS, WEIGHTS + 2 * 4 * 64**2, 64)
-
-
-def test_a_batch_is_not_larger_than_its_corpus() -> None:
     [least] = least_memory(simcse(batch_size=10**6).declared)
-    assert least.items == SENTENCES
+    assert least.items == SENTENCES, "a batch is not larger than its corpus"
 
 
 def test_frozen_weights_have_no_gradient() -> None:
@@ -173,13 +170,10 @@ def test_a_decoder_that_is_not_here_is_planned(monkeypatch: pytest.MonkeyPatch) 
     assert most_memory([given.declared]) == pytest.approx(7.11e9 * 2 / 8, rel=1e-3)
     exact = frozen(workers=8, precision="fp32", **values)
     assert most_memory([exact.declared]) == pytest.approx(7.11e9 * 4 / 8, rel=1e-3)
-
-
-def test_an_unknown_encoder_has_no_size() -> None:
-    given = simcse(encoder="someone/not-here")
-    assert most_memory([given.declared]) is None
+    unknown = simcse(encoder="someone/not-here")
+    assert most_memory([unknown.declared]) is None
     with pytest.raises(NotHere):
-        least_memory(given.declared)
+        least_memory(unknown.declared)
 
 
 @pytest.mark.slow
@@ -221,9 +215,6 @@ def test_a_trial_that_cannot_fit_is_told_the_first_stage_that_would(
     assert said.startswith("simcse unsup tiny-bert seed 0 cannot run: the weights of its models")
     assert " in each of its 4 workers, and the largest GPU (A) has " in said
     assert remedy in said
-
-
-def test_no_stage_is_named_where_none_can_be_used() -> None:
     assert "no ZeRO stage helps a single worker: set workers" in refused(simcse(), 3)
     whole = trial("diffaug", stage1_clip="released", engine="ddp", workers=4)
     assert "it needs whole gradients" in refused(whole, 0.9)

@@ -43,12 +43,9 @@ def progress(step: int, dev: float | None) -> dict[str, object]:
 )
 def test_sparkline(values: list[float], bars: str) -> None:
     assert sparkline(values) == bars
-
-
-def test_a_long_curve_keeps_its_ends() -> None:
-    bars = sparkline([5.0, *[1.0] * 200, 9.0])
-    assert len(bars) == CURVE_WIDTH
-    assert (bars[0], bars[-1]) == ("▅", "█")
+    long = sparkline([5.0, *[1.0] * 200, 9.0])
+    assert len(long) == CURVE_WIDTH
+    assert (long[0], long[-1]) == ("▅", "█")
 
 
 def test_what_is_left_follows_from_the_mean_of_what_is_done() -> None:
@@ -96,25 +93,18 @@ def test_the_terminal_names_values_and_counts_every_end() -> None:
 
 def test_others_read_the_state_while_the_sweep_runs(tmp_path: Path) -> None:
     store, state = Store(tmp_path / "store"), SweepState("round 1", 4, 2, done=1)
+    left = store.sweeps_folder / ("0" * 32)
+    left.mkdir(parents=True)
+    (left / "state.json").write_text("{}")
     with publishing(store) as publish:
-        assert not store.folder.exists()  # nothing before the first state
+        assert running_sweeps(store) == []  # nothing before the first state
         publish(state)
+        assert not left.exists(), "what a killed sweep has left is removed by the next one"
         assert running_sweeps(store) == [state]
         folder = next(store.sweeps_folder.iterdir())
         (folder / "state.json").write_text("{")
         assert running_sweeps(store) == []
     assert not store.sweeps_folder.exists()
-
-
-def test_what_a_killed_sweep_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
-    left = store.sweeps_folder / ("0" * 32)
-    left.mkdir(parents=True)
-    (left / "state.json").write_text("{}")
-    assert running_sweeps(store) == []
-    with publishing(store) as publish:
-        publish(SweepState("round 1", 4))
-        assert not left.exists()
 
 
 def test_durations() -> None:

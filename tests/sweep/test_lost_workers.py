@@ -30,7 +30,7 @@ class Lost:
         self.said: list[str] = []
         watcher: Any = SimpleNamespace(notice=self.said.append, stopping=None)
         capacity: Any = SimpleNamespace(machines=self.machines)
-        self.jobs = Jobs(store, "this sweep", shares, None, watcher, capacity, 1)
+        self.jobs = Jobs(store, "this sweep", shares, watcher, capacity, 1)
 
     def reported(self, *, begun: bool, **report: Any) -> Report:
         """A worker takes the job and ends it with this report; without one, it dies.

@@ -2,11 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from harness.sweeps.cluster import ray_session as sessions
 from harness.sweeps.cluster.multi_process import CONTROL, LOGS, PIPES, multi_process_service
 
 pytestmark = pytest.mark.process
@@ -35,7 +33,6 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     monkeypatch.delenv(PIPES, raising=False)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     return notes
 
 
@@ -70,25 +67,3 @@ def test_the_service_of_somebody_else_is_left_alone(
     with multi_process_service(tmp_path):
         assert os.environ[PIPES] == "/somewhere"
     assert not notes.read_text()
-
-
-@pytest.mark.parametrize(
-    ("shares_gpus", "address", "starts"),
-    [(True, "", True), (False, "", False), (True, "10.0.0.1:6379", False)],
-)
-def test_a_local_ray_has_it_where_trials_share_gpus(
-    notes: Path, monkeypatch: pytest.MonkeyPatch, shares_gpus: bool, address: str, starts: bool
-) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    monkeypatch.setattr(sessions, "_endpoints", list)
-    found: list[str | None] = []
-
-    def begin(*_: Any, **__: Any) -> str:
-        found.append(os.environ.get(PIPES))
-        return ""
-
-    for name in ("_start", "_join"):
-        monkeypatch.setattr(sessions, name, begin)
-    with sessions.ray_session(shares_gpus=shares_gpus) as (folder, _):
-        assert found == [str(folder / "mps") if starts else None]
-    assert bool(notes.read_text()) == starts

@@ -88,23 +88,6 @@ def test_a_first_stage_is_paid_once(plan: Any) -> None:
     assert made.lines[0].steps.most == 34
 
 
-def test_views_and_frozen_parts_cost_what_they_do() -> None:
-    def batch(name: str, **values: Any) -> float:
-        own = {"encoder": "tiny-bert", "suite": "graded", "max_steps": 1, **values}
-        [part] = [part for part in parts_of_trial(Trial(name, own, 0)) or () if part.steps]
-        return part.operations
-
-    texts = {"sentences": "graded-sentences", "triplets": "graded-triplets", "batch_size": 64}
-    views, triplets = batch("simcse", **texts), batch("simcse", **texts, setting="sup")
-    assert triplets > 1.3 * views, "three texts and not two"
-    frozen = batch("dcpcse", **texts, prompt_length=1)
-    assert 0.55 * views < frozen < 0.75 * views, "no gradients of weights"
-    with_generator = batch("d2cse", **texts, prompt_length=1, generator="tiny-bert")
-    without = batch("d2cse", **texts, prompt_length=1, generator="tiny-bert",
-                    static_corruption=True)  # fmt: skip
-    assert with_generator > 1.2 * without
-
-
 def test_a_frozen_encoder_reads_dev_once() -> None:
     """An evaluation along CLSR's training costs its two layers, and not the encoder."""
     own = {"encoder": "tiny-bert", "suite": "graded", "pairs": "graded-triplets", "batch_size": 50}

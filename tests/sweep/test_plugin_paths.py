@@ -14,7 +14,6 @@ from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
-from harness.trials.trial import describe
 from tests.sweeping import TRAINED
 
 SPACE = """\
@@ -74,11 +73,6 @@ def test_a_path_starts_at_the_space_or_at_the_working_directory(
     assert search.searched == ("width",)
 
 
-def test_the_folder_of_the_space_goes_first(found: Found, folder: Path) -> None:
-    (folder / "spaces" / "here.py").write_text((folder / "elsewhere" / "here.py").read_text())
-    assert found("./here.py")[0].method == str(folder / "spaces" / "here.py")
-
-
 def test_the_command_line_names_it_by_its_name_or_by_another_path(
     found: Found, folder: Path
 ) -> None:
@@ -87,6 +81,11 @@ def test_the_command_line_names_it_by_its_name_or_by_another_path(
     (folder / "elsewhere" / "mine.py").write_text((folder / "elsewhere" / "here.py").read_text())
     [by_path] = found("../plugins/mine.py", "./mine.py")
     assert by_path.method == "./mine.py"
+    (folder / "spaces" / "here.py").write_text((folder / "elsewhere" / "here.py").read_text())
+    assert found("./here.py")[0].method == str(folder / "spaces" / "here.py"), "its folder is first"
+    (folder / "plugins" / "simcse.py").write_text((folder / "elsewhere" / "here.py").read_text())
+    with pytest.raises(UserError, match=r'line 8: .*two methods .* called "simcse"'):
+        found("../plugins/simcse.py")
 
 
 def test_it_may_train_an_encoder(found: Found, folder: Path) -> None:
@@ -117,28 +116,13 @@ def test_what_is_not_there_is_refused_with_its_line(
         assert sentence in str(refused.value)
 
 
-def test_two_methods_with_one_name_are_refused(found: Found, folder: Path) -> None:
-    (folder / "plugins" / "simcse.py").write_text((folder / "elsewhere" / "here.py").read_text())
-    with pytest.raises(UserError, match=r'line 8: .*two methods .* called "simcse"'):
-        found("../plugins/simcse.py")
-
-
-def test_a_record_names_the_plugin(found: Found, folder: Path) -> None:
-    search, shipped = found("../plugins/mine.py")
-    record = describe(search.trials([search.fixed], "final")[0])
-    assert record.plugin == str(folder / "plugins" / "mine.py")
-    assert describe(shipped.trainers["encoder"].known_trials()[0]).plugin is None
-
-
 def shown(*words: object) -> str:
     answer = CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "200"})
     assert answer.exit_code == 0, answer.output
     return answer.stdout
 
 
-def test_its_hyperparameters_are_shown_by_path_and_by_name(
-    folder: Path,
-) -> None:
+def test_its_hyperparameters_are_shown_by_path_and_by_name(folder: Path) -> None:
     space = folder / "elsewhere" / "space.yaml"
     space.write_text(SPACE.replace("PATH", "../plugins/mine.py"), encoding="utf-8")
     by_path = shown("show", "../plugins/mine.py")
@@ -159,3 +143,4 @@ def test_the_printed_command_runs_the_trial_again(folder: Path, serially: Any) -
     shown(*command[1:], "--store", folder / "again")
     [again] = Store(folder / "again").read().records()
     assert again.key == final.key
+    assert again.plugin == str(folder / "plugins" / "mine.py")

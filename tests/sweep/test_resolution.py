@@ -12,9 +12,7 @@ import pytest
 from scipy import stats
 
 from harness.sweeps.resolution import TYPICAL, resolution, smallest_difference
-from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.spaces.space import load_space
 from harness.trials.record import Record
 from harness.trials.store import Store
 
@@ -38,23 +36,14 @@ def test_a_t_test_finds_the_difference_in_80_of_100_experiments(repeats: int) ->
     second = random.normal(shift, 2.0, (experiments, repeats))
     found = stats.ttest_ind(first, second, axis=1).pvalue < 0.05
     assert found.mean() == pytest.approx(0.8, abs=0.006)  # 4.7 standard errors
-
-
-def test_a_known_value() -> None:
-    """Cohen's tables: 64 in each group find half a standard deviation."""
+    # Cohen's tables: 64 in each group find half a standard deviation.
     assert smallest_difference(1.0, 64) == pytest.approx(0.5, abs=0.005)
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Callable[..., list[Search]]:
+def plan(searches_of: Callable[..., list[Search]]) -> Callable[..., list[Search]]:
     """plan(old, new): the searches of the space above, with one text replaced."""
-
-    def make(old: str = "", new: str = "") -> list[Search]:
-        path = tmp_path / "space.yaml"
-        path.write_text(SPACE.replace(old, new) if old else SPACE, encoding="utf-8")
-        return searches(*load_space(path), Overrides())
-
-    return make
+    return lambda old="", new="": searches_of(SPACE.replace(old, new) if old else SPACE)
 
 
 def record(key: int, **values: Any) -> Record:
@@ -97,19 +86,12 @@ def test_the_deviation_is_pooled_over_the_groups_of_the_store(
     assert found is not None
     assert found.groups == 2
     assert found.std == pytest.approx(math.sqrt((2 * variance(one) + variance(other)) / 3))
-
-
-def test_of_several_subsets_the_means_over_seeds_count(
-    plan: Callable[..., list[Search]], tmp_path: Path
-) -> None:
-    store = Store(tmp_path / "store")
-    scores = {0: [40.0, 44.0], 1: [45.0, 47.0], 2: [41.0, 41.0]}
-    key = 0
-    for subset, values in scores.items():
-        for value in values:
-            key += 1
-            configuration = {"label_fraction": 0.1, "subset": subset}
-            store.write(record(key, test={"graded": value}, configuration=configuration))
+    # Of several label subsets, the means over seeds count.
+    store = Store(tmp_path / "subsets")
+    scores = [(0, 40.0), (0, 44.0), (1, 45.0), (1, 47.0), (2, 41.0), (2, 41.0)]
+    for key, (subset, score) in enumerate(scores):
+        configuration = {"label_fraction": 0.1, "subset": subset}
+        store.write(record(key, test={"graded": score}, configuration=configuration))
     found = resolution(plan(), store)
     assert found is not None
     assert found.std == pytest.approx(math.sqrt(variance([42.0, 46.0, 41.0])))

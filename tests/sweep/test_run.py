@@ -1,8 +1,8 @@
 """A sweep whose trials end when a test says so: the order of its trials, without Ray."""
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +10,11 @@ import pytest
 from harness.errors import UserError
 from harness.sweeps.pool import Lanes, Slot
 from harness.sweeps.run import Sweep
-from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 from tests.sweep.conftest import HEAD, HandPool, Watcher, settled
 
+pytestmark = pytest.mark.usefixtures("no_parts")
 GRID = "  simcse: {grid: {learning_rate: [1e-5, 2e-5]}}\n"
 SAMPLER = """\
   simcse:
@@ -38,7 +37,7 @@ class Played:
     """A sweep on a pool whose trials a test ends."""
 
     def __init__(self, found: list[Search], store: Store, slots: int) -> None:
-        self.pool, self.heard = HandPool(slots, store), Heard()
+        self.store, self.pool, self.heard = store, HandPool(slots, store), Heard()
         watcher: Any = self.heard
         self.sweep = Sweep(found, store, self._start, watcher, watcher)
         self.starts = 0
@@ -66,26 +65,18 @@ class Played:
         return self.pool.names
 
 
-@pytest.fixture(autouse=True)
-def no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.trials.shared_parts.missing_parts", lambda _: [])
-
-
 SweepOf = Callable[..., Played]
 
 
 @pytest.fixture
-def sweep_of(tmp_path: Path, store: Store) -> SweepOf:
+def sweep_of(searches_of: Callable[..., list[Search]], store: Store) -> SweepOf:
     """sweep_of(methods of a space, ..., slots=1): a sweep of several spaces."""
 
-    def make(*parts: str, slots: int = 1, encoders: str = "tiny-bert", head: str = "") -> Played:
+    def make(*parts: str, slots: int = 1, head: str = "") -> Played:
         found: list[Search] = []
-        for number, part in enumerate(parts):
-            path = tmp_path / f"space{number}.yaml"
-            begin = HEAD.replace("tiny-bert", encoders) + head
-            seeds = "search: {seeds: [42]}\nfinal: {seeds: [0]}\n"
-            path.write_text(f"{begin}{seeds}methods:\n{part}", encoding="utf-8")
-            found += searches(*load_space(path), Overrides())
+        seeds = "search: {seeds: [42]}\nfinal: {seeds: [0]}\n"
+        for part in parts:
+            found += searches_of(f"{HEAD}{head}{seeds}methods:\n{part}")
         return Played(found, store, slots)
 
     return make
@@ -140,6 +131,24 @@ def test_finals_of_a_decided_search_start_while_another_one_samples(sweep_of: Sw
     assert order[-1] == "esimcse final"
 
 
+def test_a_search_suggests_the_same_whatever_runs_beside_it(sweep_of: SweepOf) -> None:
+    """Each has random numbers of its own, which follow from it and the number of a suggestion."""
+    one, other = SAMPLER.format(count=3), SAMPLER.format(count=2).replace("simcse", "esimcse")
+
+    def rates(played: Played, method: str) -> set[float]:
+        jobs = [job.trial for job in played.pool.begun if job.trial.role == "search"]
+        return {job.configuration["learning_rate"] for job in jobs if job.method == method}
+
+    both = sweep_of(one, other)
+    both.play()
+    assert len(rates(both, "simcse") | rates(both, "esimcse")) == 5
+    shutil.rmtree(both.store.folder)
+    shutil.rmtree(both.store.studies_folder)
+    alone = sweep_of(one)
+    alone.play()
+    assert rates(alone, "simcse") == rates(both, "simcse")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("slots", [1, 2, 3, 5])
 @pytest.mark.parametrize("last", [False, True])
@@ -157,25 +166,6 @@ def test_no_worker_is_idle_while_a_search_may_suggest(
             await played.pool.end(list(played.pool.running)[-1 if last else 0])
 
     assert len(played.play(scenario)) == 3 + 9 + 4 + 3
-
-
-@pytest.mark.slow
-def test_searches_share_the_workers_evenly(sweep_of: SweepOf) -> None:
-    """As long as each of them may suggest, none has two workers more than another."""
-    names = ["simcse", "esimcse", "promptbert"]
-    parts = [SAMPLER.format(count=6).replace("simcse", name) for name in names]
-    played = sweep_of(*parts, slots=5)
-
-    async def scenario(played: Played) -> None:
-        for _ in range(9):
-            running = [
-                job.trial.method for job in played.pool.begun if job.key in played.pool.running
-            ]
-            counts = [running.count(name) for name in names]
-            assert max(counts) - min(counts) <= 1
-            await played.pool.end(next(iter(played.pool.running)))
-
-    played.play(scenario)
 
 
 def test_nothing_is_suggested_before_a_worker_is_free(sweep_of: SweepOf, store: Store) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from harness.claims import Claim
 from harness.errors import SweepStopped
-from harness.sweeps.cluster import tune_run
-from harness.sweeps.cluster.tune_run import NextInLine, Stopping
+from harness.sweeps.cluster import stopping
+from harness.sweeps.cluster.stopping import Stopping
+from harness.sweeps.cluster.tune_run import NextInLine
 from harness.trials.run import GIVE_WAY
 from harness.trials.store import Store
 
@@ -55,23 +56,20 @@ def test_it_ends_when_the_asked_trials_have_given_way(store: Store) -> None:
     assert not stop.note.exists()
 
 
-def test_it_waits_no_longer_than_its_patience(
+def test_it_ends_after_its_patience_or_at_a_second_signal(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tune_run, "PATIENCE_SECONDS", 0.0)
-    stop = of(store, {"runs"}, [])
-    with stop.heeded():
-        signal.raise_signal(signal.SIGTERM)
-        with pytest.raises(KeyboardInterrupt):
-            stop.look()
-
-
-def test_a_second_signal_ends_it_at_once(store: Store) -> None:
     stop = of(store, {"runs"}, [])
     with stop.heeded():
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+    monkeypatch.setattr(stopping, "PATIENCE_SECONDS", 0.0)
+    stop = of(store, {"runs"}, [])
+    with stop.heeded():
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            stop.look()
 
 
 def test_a_signal_that_ends_ray_as_well_is_an_interruption(store: Store) -> None:

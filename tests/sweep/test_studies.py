@@ -91,25 +91,20 @@ def test_tpe_learns_from_the_newest_configurations(
     assert suggested(90.0, 100) != suggested(-90.0, 100)
 
 
-def test_a_higher_budget_adds_only_the_difference(search_of: SearchOf, source_of: SourceOf) -> None:
+def test_a_higher_budget_adds_only_the_difference(
+    search_of: SearchOf, source_of: SourceOf, store: Store
+) -> None:
     assert len(play(source_of(search_of(ranges(configurations=2))), score).ran) == 2
     source = source_of(search_of(ranges(configurations=5)))
     assert (to_run(source), source.settled_count) == (3, 2)
     assert len(play(source, score).ran) == 3
     assert over(source_of(search_of(ranges(configurations=5))))
-
-
-def test_another_program_opens_the_study(
-    search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
-    search = search_of(ranges(configurations=2))
-    play(source_of(search), score)
+    # Another program opens the study.
     [path] = store.studies_folder.iterdir()
-    backend = optuna.storages.journal.JournalFileBackend(str(path))
-    [name] = optuna.get_all_study_names(optuna.storages.JournalStorage(backend))
-    assert name == f"simcse unsup tiny-bert {search.id}"
-    study = optuna.load_study(study_name=name, storage=optuna.storages.JournalStorage(backend))
-    for trial in study.trials:
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
+    [name] = optuna.get_all_study_names(storage)
+    assert name == f"simcse unsup tiny-bert {source.search.id}"
+    for trial in optuna.load_study(study_name=name, storage=storage).trials:
         assert [store.get(key).dev_score for key in trial.user_attrs["trials"]] == trial.values
         assert list(trial.intermediate_values) == [1, 2, 3]
 
@@ -127,17 +122,10 @@ def test_a_study_that_was_deleted_is_made_again_from_the_store(
     trials = Study(search, store).trials()
     assert {tuple(trial.params.values()) for trial in trials[:4]} == before
     assert all(len(trial.intermediate_values) == 3 for trial in trials)
-
-
-def test_a_store_that_was_deleted_is_filled_again(
-    search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
-    """The store is the ledger: what only the study knows does not count."""
-    search = search_of(ranges(configurations=2))
-    play(source_of(search), score)
+    # The store is the ledger: what only the study knows does not count.
     shutil.rmtree(store.folder)
-    assert len(play(source_of(search), score).ran) == 2
-    assert len(sampled_of(search, store)) == 2
+    assert len(play(source_of(search), score).ran) == 6
+    assert len(sampled_of(search, store)) == 6
 
 
 def test_trials_of_another_protocol_do_not_count(
@@ -283,19 +271,16 @@ def test_failures_do_not_count_towards_the_budget_of_the_next_command(
     assert len(play(source_of(search), score).ran) == 2
 
 
-def test_a_budget_in_hours(search_of: SearchOf, source_of: SourceOf) -> None:
+def test_a_budget_in_hours_and_a_sampler_without_another_configuration(
+    search_of: SearchOf, source_of: SourceOf
+) -> None:
     """A played trial takes an hour."""
     search = search_of(ranges().replace("configurations: 6", "hours: 2.5"))
     source = source_of(search)
     assert source.more() is None
     assert len(play(source, score).ran) == 3
     assert over(source_of(search))
-
-
-@pytest.mark.slow
-def test_a_sampler_that_has_no_other_configuration_ends(
-    search_of: SearchOf, source_of: SourceOf
-) -> None:
+    # A sampler that has no other configuration ends.
     part = "    ranges: {learning_rate: [1e-3, 1e-4]}\n    sampler: {name: random, hours: 99}\n"
     assert sorted(play(source_of(search_of(part)), score).rates) == [1e-4, 1e-3]
 

@@ -61,35 +61,22 @@ def test_a_share_of_the_labels_is_run_on_every_subset(folder: Path) -> None:
     assert [trial.config.subset for trial in found.trials([found.fixed], "final")] == [0, 0, 2, 2]
 
 
-def test_all_labels_are_run_once_a_seed(folder: Path) -> None:
-    assert drawn(search(folder), label_fraction=1.0) == [(None, 0), (None, 1)]
-
-
-def test_without_labels_there_is_nothing_to_draw(folder: Path) -> None:
-    """The corpus has no labels, so the label fraction does not matter."""
-    assert drawn(search(folder), sentences="graded-sentences") == [(None, 0), (None, 1)]
-
-
-def test_a_method_without_the_choice_is_run_once(folder: Path) -> None:
-    text = SPACE.partition("methods:")[0] + "methods: {still: {}}\n"
-    found = search(
-        folder, "still", text.replace(text[text.index("set:") : text.index("methods:")], "")
-    )
-    assert drawn(found) == [(None, 0)]
-
-
-def test_the_default_is_one_subset(folder: Path) -> None:
+def test_where_no_share_is_used_there_is_nothing_to_repeat(folder: Path) -> None:
+    """All labels; a corpus without labels; a method without the choice; the default."""
+    found = search(folder)
+    assert drawn(found, label_fraction=1.0) == [(None, 0), (None, 1)]
+    assert drawn(found, sentences="graded-sentences") == [(None, 0), (None, 1)]
+    head, _, rest = SPACE.partition("set:")
+    still = head + rest.partition("\n")[2].partition("methods:")[0] + "methods: {still: {}}\n"
+    assert drawn(search(folder, "still", still)) == [(None, 0)]
     text = SPACE.replace(", subsets: [0, 1]", "").replace(", subsets: [0, 2]", "")
     assert drawn(search(folder, text=text)) == [(0, 0), (0, 1)]
 
 
-def test_the_command_line_narrows_the_final_subsets(folder: Path) -> None:
-    found = search(folder, subsets=(7,))
-    assert drawn(found) == [(7, 0), (7, 1)]
-    assert drawn(found, "search") == [(0, 42), (1, 42)]
-
-
-def test_a_search_on_other_subsets_is_another_search(folder: Path) -> None:
+def test_other_subsets_are_another_search(folder: Path) -> None:
+    narrowed = search(folder, subsets=(7,))
+    assert drawn(narrowed) == [(7, 0), (7, 1)]
+    assert drawn(narrowed, "search") == [(0, 42), (1, 42)]
     other = SPACE.replace("subsets: [0, 1]", "subsets: [0, 3]")
     assert search(folder, "sampled").id != search(folder, "sampled", other).id
 

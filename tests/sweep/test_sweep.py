@@ -152,6 +152,12 @@ def test_sweep_succeeds(first: Swept) -> None:
     assert first.answer.code == 0, first.answer.out + first.answer.err
     assert first.answer.err == ""
     assert {row.status for row in first.rows} == {"finished"}
+    assert {f"{row.key}.parquet" for row in first.rows} == set(first.written)
+    assert len(first.written) == len(first.rows)
+    # At the niceness that Ray gives workers they would starve beside any other work.
+    points = [point for row in first.rows for point in row.history]
+    niceness = {point["value"] for point in points if point["metric"] == "niceness"}
+    assert niceness == {os.getpriority(os.PRIO_PROCESS, 0)}
 
 
 def test_grid_runs_every_combination_once(first: Swept) -> None:
@@ -160,13 +166,7 @@ def test_grid_runs_every_combination_once(first: Swept) -> None:
     assert first.values("chosen", "favours", "noise") == combinations
 
 
-def test_every_trial_has_its_own_file(first: Swept) -> None:
-    keys = [row.key for row in first.rows]
-    assert len(set(keys)) == len(keys)
-    assert {f"{key}.parquet" for key in keys} == set(first.written)
-
-
-def test_best_on_dev_wins_though_another_is_better_on_test(first: Swept) -> None:
+def test_best_on_dev_wins_though_another_is_better_on_test(first: Swept, folder: Path) -> None:
     [final] = first.of("chosen", "final")
     assert (final.configuration["favours"], final.configuration["noise"]) == ("dev", 0.25)
     dev = {
@@ -177,10 +177,6 @@ def test_best_on_dev_wins_though_another_is_better_on_test(first: Swept) -> None
     assert (
         "chosen for chosen unsup tiny-bert: favours=dev noise=0.25 (graded-dev " in first.answer.out
     )
-
-
-def test_that_other_would_have_won_on_test(first: Swept, folder: Path) -> None:
-    [final] = first.of("chosen", "final")
     other = {**final.configuration, "favours": "test"}
     record = attempt(Trial(str(folder / "chosen.py"), other, 0), lambda _: None)
     assert record.test["graded"] > final.test["graded"]
@@ -226,24 +222,18 @@ def test_every_variant_is_searched_and_gets_the_final_seeds(first: Swept) -> Non
 
 
 def test_sampler_spends_its_budget(first: Swept) -> None:
-    """There are three configurations, each on both search seeds."""
+    """There are three configurations, each on both search seeds; the best mean is chosen."""
     searched = first.values("sampled", "learning_rate", "width")
     assert sorted(searched.values()) == [2, 2, 2]
     for rate, width in searched:
         assert 1e-3 <= rate <= 1e-1
         assert width in (4, 8, 12, 16)
     assert {row.seed for row in first.of("sampled", "search")} == {42, 43}
-
-
-def test_sampler_chooses_the_best_mean_over_seeds(first: Swept) -> None:
     scores: dict[float, list[float]] = {}
     for row in first.of("sampled", "search"):
         scores.setdefault(row.configuration["learning_rate"], []).append(row.dev["graded-dev"])
     best = max(scores, key=lambda rate: sum(scores[rate]))
     assert {row.configuration["learning_rate"] for row in first.of("sampled", "final")} == {best}
-
-
-def test_final_seeds(first: Swept) -> None:
     assert sorted(row.seed for row in first.of("sampled", "final")) == [0, 1]
     assert [row.seed for row in first.of("chosen", "final")] == [0]  # nothing trains
 
@@ -270,60 +260,24 @@ def test_same_sweep_again_runs_nothing_else(first: Swept, second: Swept) -> None
         assert f"search, round {number}: 0 to run" in second.answer.out
 
 
-def test_command_line_narrows(serial_sweep: Sweep) -> None:
-    narrowed = serial_sweep(
-        ["chosen", "sampled"], SPACE, "narrow", "--configurations", "1", "--seeds", "5,6,7",
-        "--set", "favours=both", "--set", "width=4", "--encoder", "tiny-bert",
-    )  # fmt: skip
-    assert narrowed.answer.code == 0, narrowed.answer.out + narrowed.answer.err
-    assert {row.method for row in narrowed.rows} == {"chosen", "sampled"}
-    assert len(narrowed.values("chosen", "noise")) == 1
-    assert sorted(narrowed.values("sampled", "learning_rate", "width").values()) == [2]
-    assert {row.configuration["width"] for row in narrowed.rows if row.method == "sampled"} == {4}
-    assert {row.configuration["favours"] for row in narrowed.rows if row.method == "chosen"} == {
-        "both"
-    }
-    assert sorted(row.seed for row in narrowed.of("sampled", "final")) == [5, 6, 7]
-
-
 # Trials that fail
-
-
-@pytest.fixture(scope="module")
-def faulty(serial_sweep: Sweep) -> Swept:
-    """A sweep in which one configuration raises; tests/faults has those that end their worker."""
-    return serial_sweep(["faulty"], FAULTY.replace("[42, 43]", "[42]"), "faulty")
-
-
-@pytest.fixture(scope="module")
-def repaired(faulty: Swept, folder: Path, serial_sweep: Sweep) -> Swept:
-    """The same sweep again, after the faults were repaired."""
-    assert faulty.written
-    (folder / "faulty.repaired").touch()
-    return serial_sweep(["faulty"], FAULTY.replace("[42, 43]", "[42]"), "faulty")
 
 
 def fault_rows(swept: Swept) -> dict[str, Record]:
     return {row.configuration["fault"]: row for row in swept.of("faulty", "search")}
 
 
-def test_failures_are_recorded_with_their_reasons(faulty: Swept) -> None:
+def test_failed_trials_are_tried_again(folder: Path, serial_sweep: Sweep) -> None:
+    """tests/faults has faults that end their worker."""
+    text = FAULTY.replace("[42, 43]", "[42]")
+    faulty = serial_sweep(["faulty"], text, "faulty")
     rows = fault_rows(faulty)
     assert {fault: row.status for fault, row in rows.items()} == {
         "raise": "failed", "none": "finished", "no fault": "finished",
     }  # fmt: skip
     assert headline(rows["raise"].reason) == "ValueError: a planted fault"
     assert rows["raise"].dev == {}
-
-
-def test_workers_run_at_the_niceness_of_the_driver(first: Swept) -> None:
-    """At the niceness that Ray gives them they would starve beside any other work."""
-    points = [point for row in first.rows for point in row.history]
-    found = {point["value"] for point in points if point["metric"] == "niceness"}
-    assert found == {os.getpriority(os.PRIO_PROCESS, 0)}
-
-
-def test_failures_do_not_keep_the_rest_from_its_end(faulty: Swept) -> None:
+    # They do not keep the rest from its end.
     assert faulty.answer.code == 1
     assert "fault=raise seed 42: FAILED: ValueError: a planted fault" in faulty.answer.out
     assert "Failed trials: 1" in faulty.answer.out
@@ -331,29 +285,20 @@ def test_failures_do_not_keep_the_rest_from_its_end(faulty: Swept) -> None:
     assert sorted(row.seed for row in finals) == [0, 1]
     assert {row.configuration["fault"] for row in finals} <= {"none", "no fault"}
     assert {row.status for row in finals} == {"finished"}
-
-
-def test_failures_of_another_grid_do_not_count(faulty: Swept, serial_sweep: Sweep) -> None:
-    """Failures of an earlier space do not count.
-
-    The user has taken the values that fail out of the grid.
-    """
-    without = FAULTY.replace("[42, 43]", "[42]").replace(
-        "[raise, none, no fault]", "[none, no fault]"
-    )
+    # Values that the user has taken out of the grid do not count.
+    without = text.replace("[raise, none, no fault]", "[none, no fault]")
     swept = serial_sweep(["faulty"], without, "faulty")
     assert swept.written == faulty.written
     assert "search, round 1: 0 to run, 2 already in the store" in swept.answer.out
     assert swept.answer.code == 0, swept.answer.out
-
-
-def test_failed_trials_are_tried_again(faulty: Swept, repaired: Swept) -> None:
+    (folder / "faulty.repaired").touch()
+    repaired = serial_sweep(["faulty"], text, "faulty")
     assert repaired.answer.code == 0, repaired.answer.out + repaired.answer.err
     assert "search, round 1: 1 to run, 2 already in the store" in repaired.answer.out
-    rows = fault_rows(repaired)
-    assert {row.status for row in rows.values()} == {"finished"}
-    assert {fault: row.key for fault, row in rows.items()} == {
-        fault: row.key for fault, row in fault_rows(faulty).items()
+    again = fault_rows(repaired)
+    assert {row.status for row in again.values()} == {"finished"}
+    assert {name: row.key for name, row in again.items()} == {
+        name: row.key for name, row in rows.items()
     }
     kept = [f"{row.key}.parquet" for row in faulty.rows if row.status == "finished"]
     assert {name: repaired.written[name] for name in kept} == {

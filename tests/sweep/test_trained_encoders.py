@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search, implied
-from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 from harness.trials.trial import key
 
@@ -32,16 +30,9 @@ Found = Callable[..., list[Search]]
 
 
 @pytest.fixture
-def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Found:
+def found(searches_of: Found) -> Found:
     """found(text, ...): the searches of a search space, narrowed by the options."""
-    monkeypatch.delenv("HARNESS_HUB", raising=False)
-
-    def load(text: str = SPACE, **options: Any) -> list[Search]:
-        path = tmp_path / "space.yaml"
-        path.write_text(text, encoding="utf-8")
-        return searches(*load_space(path), Overrides(**options))
-
-    return load
+    return lambda text=SPACE, **options: searches_of(text, **options)
 
 
 def test_a_search_names_the_one_that_trains_its_encoder(found: Found) -> None:
@@ -74,43 +65,9 @@ def test_the_command_line_changes_the_encoder_of_both(found: Found) -> None:
     trainer = narrowed[1].trainers["encoder"]
     assert trainer.config.encoder == "mini-bert"
     assert trainer.repeats["final"].seeds == [7]
-
-
-def test_a_method_that_is_not_in_the_space_has_its_published_values(found: Found) -> None:
-    text = SPACE.partition("  simcse:\n")[0]
-    trainer = found(text)[1].trainers["encoder"]
+    # A method that is not in the space has its published values.
+    trainer = found(SPACE.partition("  simcse:\n")[0])[1].trainers["encoder"]
     assert trainer.config.model_dump()["learning_rate"] == 3e-5
-
-
-def run(*arguments: object) -> None:
-    """Run the command in this process."""
-    from typer.testing import CliRunner
-
-    from harness.cli.verbs import app
-
-    answer = CliRunner().invoke(app, ["run", *map(str, arguments)])
-    assert answer.exit_code == 0, answer.output
-
-
-@pytest.mark.slow
-def test_a_run_starts_from_a_trained_encoder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The plain [CLS] of the trained encoder is what SimCSE itself is measured by."""
-    monkeypatch.delenv("HARNESS_HUB", raising=False)
-    store = Store(tmp_path / "store")
-    words = ["--set", "suite=graded", "--store", store.folder]
-    small = ["--set", "max_steps=2", "--set", "batch_size=8", "--set", "precision=fp32"]
-    corpus = ["--set", "sentences=graded-sentences", "--set", "learning_rate=1e-3"]
-    run("simcse", "--encoder", "tiny-bert", *words, *small, *corpus)
-    [simcse] = store.read().records()
-    encoder = f"tiny-bert@{simcse.key}"
-    run("pooling", "--encoder", encoder, "--set", "pooling=cls", *words)
-    [pooled] = [record for record in store.read().records() if record.method == "pooling"]
-    assert pooled.encoder == encoder
-    assert pooled.dev == simcse.dev
-    assert pooled.test == simcse.test
-    assert pooled.dev["graded-dev"] != simcse.dev_before
 
 
 TEACHERS = """\
@@ -212,14 +169,24 @@ def test_two_methods_that_wait_for_each_other_are_refused(found: Found) -> None:
         found(text + circle)
 
 
+PRUNED = """\
+  esimcse:
+    encoders: [{encoder: tiny-bert, trained_by: simcse}]
+    set: {max_steps: 6, evaluation_interval: 1}
+    grid: {learning_rate: [1.0e-9, 1.0e-1, 3.0e-1, 5.0e-1, 9.0e-1]}  # the first one loses nothing
+pruner: {name: asha, reduction_factor: 2}
+"""
+
+
 @pytest.mark.slow
 def test_the_sweep_trains_the_teachers_first(serially: Any, tmp_path: Path) -> None:
     """What the teachers are is chosen on dev; the students begin when these have ended."""
     path, store = tmp_path / "space.yaml", tmp_path / "store"
-    path.write_text(TEACHERS + CHAIN, encoding="utf-8")
-    words = ["rankcse", "pooling", path, "--store", store]
+    path.write_text(TEACHERS + CHAIN + PRUNED, encoding="utf-8")
+    words = ["rankcse", "pooling", "esimcse", path, "--store", store]
     planned = serially(*words, "--dry-run").out
     assert planned.index("simcse unsup") < planned.index("rankcse unsup")
+    assert "14 trials to run" in planned
     answer = serially(*words)
     assert answer.code == 0, answer.out + answer.err
     records = Store(store).read().records()
@@ -228,7 +195,7 @@ def test_the_sweep_trains_the_teachers_first(serially: Any, tmp_path: Path) -> N
         for each in records
         if each.role == "final" and each.method in ("simcse", "mixcse")
     }
-    searched = [each for each in records if each.role == "search"]
+    searched = [each for each in records if (each.method, each.role) == ("simcse", "search")]
     best = max(searched, key=lambda each: each.dev["graded-dev"])
     assert teachers["simcse"].configuration["learning_rate"] == best.configuration["learning_rate"]
     students = [each for each in records if each.method == "rankcse"]
@@ -241,40 +208,12 @@ def test_the_sweep_trains_the_teachers_first(serially: Any, tmp_path: Path) -> N
     [pooled] = [each for each in records if each.method == "pooling"]
     assert pooled.encoder == f"tiny-bert@{first.key}"
     assert pooled.dev == first.dev
-    assert "\n0 trials to run" in serially(*words, "--dry-run").out
-
-
-PRUNED = """\
-  esimcse:
-    encoders: [{encoder: tiny-bert, trained_by: simcse}]
-    set: {max_steps: 6, evaluation_interval: 1}
-    grid: {learning_rate: [1.0e-9, 1.0e-1, 3.0e-1, 5.0e-1, 9.0e-1]}  # the first one loses nothing
-pruner: {name: asha, reduction_factor: 2}
-"""
-
-
-@pytest.mark.slow
-def test_the_sweep_trains_the_encoder_first(serially: Any, tmp_path: Path) -> None:
-    """The encoder is trained once for the search with a pruner and the method without a search."""
-    path, store = tmp_path / "space.yaml", tmp_path / "store"
-    path.write_text(SPACE + PRUNED, encoding="utf-8")
-    words = ["pooling", "esimcse", path, "--store", store]
-    planned = serially(*words, "--dry-run").out
-    assert planned.index("simcse unsup") < planned.index("pooling unsup")
-    assert f"{3 + 5 + 2} trials to run" in planned
-    answer = serially(*words)
-    assert answer.code == 0, answer.out + answer.err
-    records = Store(store).read().records()
-    assert sorted((each.method, each.seed) for each in records if each.method != "esimcse") == [
-        ("pooling", 3), ("pooling", 3), ("simcse", 3)
-    ]  # fmt: skip
-    [simcse] = [each for each in records if each.method == "simcse"]
-    dev = {each.encoder: each.dev for each in records if each.method == "pooling"}
-    assert dev[f"tiny-bert@{simcse.key}"] == simcse.dev
+    # A search with a pruner begins with the encoder, too, which is trained once for all.
     pruned = [each for each in records if each.method == "esimcse"]
-    assert {each.encoder for each in pruned} == {f"tiny-bert@{simcse.key}"}
+    assert {each.encoder for each in pruned} == {f"tiny-bert@{teachers['simcse'].key}"}
     statuses = [each.status for each in pruned if each.role == "search"]
     assert len(statuses) == 5
     assert {*statuses} == {"finished", "pruned"}
     assert [each.status for each in pruned if each.role == "final"] == ["finished"] * 2
+    assert len(records) == 2 + 1 + 1 + 2 + 1 + 5 + 2
     assert "\n0 trials to run" in serially(*words, "--dry-run").out

@@ -20,7 +20,7 @@ from harness.plugin import registry
 from harness.relocation import relocate
 from harness.sweeps.cluster.machine_check import digests_of
 from harness.sweeps.workers import files, worker
-from harness.sweeps.workers.files import FileList, LocalFiles, brought, file_list
+from harness.sweeps.workers.files import brought, file_list
 from harness.trials.trial import Trial, arrived, describe, key, portable
 
 PLUGIN = '''\
@@ -158,7 +158,7 @@ def nobody(path: str) -> Iterator[bytes]:
 def test_trial_is_the_same_on_a_machine_without_its_files(
     trial: Trial, laptop: Path, elsewhere: Callable[[], Read]
 ) -> None:
-    sent, found = portable(trial), FileList.read(file_list(trial).text().encode())
+    sent, found = portable(trial), file_list(trial)
     expected, digests = describe(trial), digests_of(trial)
     read = elsewhere()
     with pytest.raises(UserError):
@@ -181,27 +181,6 @@ def test_trial_is_the_same_on_a_machine_without_its_files(
     assert source(str(laptop / "corpus.txt")).paths() == corpus.paths()
 
 
-def test_the_folder_of_a_suite_travels(
-    trial: Trial, laptop: Path, elsewhere: Callable[[], Read]
-) -> None:
-    for name, text in {
-        "faq/queries.txt": "one\n",
-        "faq/documents.txt": "two\nthree\n",
-        "faq/qrels/test.csv": "query,document\n1,2\n",
-    }.items():
-        (laptop / name).parent.mkdir(parents=True, exist_ok=True)
-        (laptop / name).write_text(text, encoding="utf-8")
-    trial = Trial("my_method", {**trial.configuration, "suite": "faq"}, seed=0)
-    sent, found = portable(trial), FileList.read(file_list(trial).text().encode())
-    expected = key(trial)
-    read = elsewhere()
-    with pytest.raises(UserError, match='unknown suite "faq"'):
-        suites.suite("faq")
-    relocate(brought(found, read))
-    assert key(arrived(sent)) == expected
-    assert suites.suite("faq").load("faq").texts == ["one", "three", "two"]
-
-
 def test_list_has_what_is_named_by_a_path_and_nothing_else(trial: Trial, laptop: Path) -> None:
     names = {Path(file.path).relative_to(laptop).as_posix() for file in file_list(trial).files}
     models = {name for name in names if name.startswith("models/real-bert/")}
@@ -220,14 +199,6 @@ def test_list_has_what_is_named_by_a_path_and_nothing_else(trial: Trial, laptop:
     assert {Path(file.path).suffix for file in file_list(by_name).files} == {".py"}
 
 
-def test_lists_that_are_equal_are_one_file(trial: Trial, tmp_path: Path) -> None:
-    files = LocalFiles(tmp_path / "lists", "node")
-    first = files.listed(trial)
-    assert files.listed(replace(trial, seed=1)) == first
-    assert first["node"] == "node"
-    assert FileList.read(Path(first["listed"]).read_bytes()) == file_list(trial)
-
-
 def test_nothing_is_copied_where_the_files_are(
     trial: Trial, laptop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,29 +210,9 @@ def test_nothing_is_copied_where_the_files_are(
     assert key(arrived(sent)) == expected
 
 
-def test_second_trial_finds_what_the_first_has_brought(
+def test_what_was_brought_is_used_again_unless_it_is_damaged(
     trial: Trial, elsewhere: Callable[[], Read]
 ) -> None:
-    found = file_list(trial)
-    read = elsewhere()
-    first = brought(found, read)
-    assert brought(found, nobody) == first
-    # Another list has other contents; what is in both is brought once.
-    assert brought(replace(found, links={}), nobody).root != first.root
-
-
-def test_damaged_copy_is_brought_again(trial: Trial, elsewhere: Callable[[], Read]) -> None:
-    found = file_list(trial)
-    read = elsewhere()
-    first = brought(found, read)
-    [words] = [file for file in found.files if file.path.endswith("words.txt")]
-    place = first.place(Path(words.path))
-    place.write_text("other\n")
-    assert brought(found, read) == first
-    assert place.read_text() == "five\n"
-
-
-def test_file_that_has_changed_is_refused(trial: Trial, elsewhere: Callable[[], Read]) -> None:
     found = file_list(trial)
     read = elsewhere()
 
@@ -271,6 +222,15 @@ def test_file_that_has_changed_is_refused(trial: Trial, elsewhere: Callable[[], 
     with pytest.raises(UserError, match=r"words\.txt has changed since the sweep began; give the"):
         brought(found, changed)
     assert not list((files.cache_folder() / "travelled").glob("*/__init__.py"))
+    first = brought(found, read)
+    assert brought(found, nobody) == first
+    # Another list has other contents; what is in both is brought once.
+    assert brought(replace(found, links={}), nobody).root != first.root
+    [words] = [file for file in found.files if file.path.endswith("words.txt")]
+    place = first.place(Path(words.path))
+    place.write_text("other\n")
+    assert brought(found, read) == first
+    assert place.read_text() == "five\n"
 
 
 def test_too_much_is_refused_unless_it_is_there(

@@ -16,15 +16,15 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.sweep.conftest import HandPool, settled
 
+pytestmark = pytest.mark.usefixtures("no_parts")
 POSTPONED = {"status": "postponed", "reason": "another process makes the first stage"}
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those who wait look and try again without a pause, and no trial needs a part."""
+    """Those who wait look and try again without a pause."""
     monkeypatch.setattr(trial_runs, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(trial_runs, "PROBE_SECONDS", 0.0)
-    monkeypatch.setattr("harness.trials.shared_parts.missing_parts", lambda _: [])
 
 
 @pytest.fixture
@@ -144,16 +144,6 @@ def test_the_store_is_compacted_while_further_trials_begin_and_end(
     assert driver not in threads
 
 
-def test_the_end_of_one_releases_the_others(play: Play) -> None:
-    async def scenario(waiting: Waiting) -> None:
-        for key in ("a", "b"):
-            await waiting.pool.end(key, **POSTPONED)
-        await waiting.pool.end("a", "failed", reason="a planted fault", dev=None)
-        await waiting.pool.end("b")
-
-    assert play(scenario, a=None, b=None).keys == ["a", "b", "a", "b"]
-
-
 @pytest.mark.parametrize("status", ["finished", "failed"])
 def test_a_trial_waits_for_the_one_that_trains_its_encoder(status: str, play: Play) -> None:
     """When that has failed, the trial that needs it says so in its own record."""
@@ -168,26 +158,6 @@ def test_a_trial_waits_for_the_one_that_trains_its_encoder(status: str, play: Pl
 
     trials: dict[str, Any] = {"a": later, start: None, "b": later}
     assert sorted(play(scenario, **trials).keys[1:]) == ["a", "b"]
-
-
-def test_a_trial_does_not_wait_for_one_that_nobody_asks_for(play: Play) -> None:
-    async def scenario(waiting: Waiting) -> None:
-        await waiting.pool.end("a")
-
-    play(scenario, a=Trial("simcse", {"encoder": f"tiny-bert@{'5' * 32}"}, seed=0))
-
-
-def test_a_part_is_made_once_before_the_trials_that_need_it(
-    play: Play, needs: Callable[..., None]
-) -> None:
-    needs(lambda trial: [part("words", trial)])
-
-    async def scenario(waiting: Waiting) -> None:
-        assert [*waiting.pool.running] == ["words"]
-        for key in ("words", "a", "b"):
-            await waiting.pool.end(key)
-
-    assert play(scenario, a=None, b=None, slots=2).keys == ["words", "a", "b"]
 
 
 def test_parts_that_follow_one_another(play: Play, needs: Callable[..., None]) -> None:
@@ -249,17 +219,3 @@ def test_a_part_that_another_process_makes_is_tried_again(
         await waiting.pool.end("a")
 
     assert play(scenario, a=None).keys == ["words", "words", "a"]
-
-
-def test_parts_alone_are_prepared(needs: Callable[..., None], tmp_path: Path) -> None:
-    needs(lambda trial: [part("words", trial)])
-
-    async def scenario() -> list[str]:
-        waiting = Waiting(Store(tmp_path / "store"), 1)
-        task = asyncio.create_task(waiting.runs.prepared("a", Trial("simcse", {}, 0)))
-        await settled()
-        await waiting.pool.end("words")
-        await task
-        return waiting.pool.keys
-
-    assert asyncio.run(scenario()) == ["words"]

@@ -39,16 +39,9 @@ Found = Callable[..., list[Search]]
 
 
 @pytest.fixture
-def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Found:
-    """found(text, ...): the searches of a search space, narrowed by the options."""
-    monkeypatch.delenv("HARNESS_HUB", raising=False)
-
-    def load(text: str, **options: Any) -> list[Search]:
-        path = tmp_path / "space.yaml"
-        path.write_text(HEAD + text, encoding="utf-8")
-        return searches(*load_space(path), Overrides(**options))
-
-    return load
+def found(searches_of: Found) -> Found:
+    """found(text, ...): the searches of a space with this text, narrowed by the options."""
+    return lambda text, **options: searches_of(HEAD + text, **options)
 
 
 def searched(search: Search) -> list[dict[str, Any]]:
@@ -77,6 +70,8 @@ def test_every_variant_gets_the_final_seeds(found: Found) -> None:
     assert {(config.schedule, config.learning_rate) for _, config in final(first)} == {
         ("sup-unsup", 1e-4)
     }
+    overridden = found(SCHEDULES, values={"learning_rate": 0.5})
+    assert {each.config.model_dump()["learning_rate"] for each in overridden} == {0.5}
     assert not joint.rounds
     assert not first.rounds
     [label, _] = (trial.label for trial in joint.trials([joint.fixed], "final"))
@@ -108,11 +103,6 @@ def test_a_variant_may_have_a_grid_of_its_own(found: Found) -> None:
             found(wrong)
 
 
-def test_the_command_line_goes_before_a_variant(found: Found) -> None:
-    joint, first = found(SCHEDULES, values={"learning_rate": 0.5})
-    assert {each.config.model_dump()["learning_rate"] for each in (joint, first)} == {0.5}
-
-
 def test_a_variant_without_values_is_the_method_itself(found: Found) -> None:
     plain, _ = found("methods: {simcse: {variants: {plain: , slow: {learning_rate: 1e-6}}}}\n")
     [alone] = found("methods: {simcse: }\n")
@@ -123,12 +113,9 @@ def test_a_variant_without_values_is_the_method_itself(found: Found) -> None:
 # Settings and encoders
 
 
-def test_a_method_runs_in_every_setting(found: Found) -> None:
+def test_a_method_has_a_setting_and_encoders_of_its_own(found: Found) -> None:
     labels = [each.label for each in found("setting: [semisup, sup]\nmethods: {simcse: }\n")]
     assert labels == ["simcse semisup tiny-bert", "simcse sup tiny-bert"]
-
-
-def test_a_method_has_a_setting_and_encoders_of_its_own(found: Found) -> None:
     text = "setting: sup\nmethods: {sbert: , simcse: {setting: unsup, encoders: [mini-bert]}}\n"
     assert [each.label for each in found(text)] == [
         "sbert sup tiny-bert",
@@ -147,9 +134,7 @@ def test_published_values_leave_the_variants(found: Found) -> None:
     assert [each.label for each in searches] == [each.label for each in found(SCHEDULES)]
     assert not any(each.rounds for each in searches)
     assert {each.config.model_dump()["batch_size"] for each in searches} == {64}
-
-
-def test_published_values_are_those_of_the_encoder(found: Found) -> None:
+    # They are those of the encoder.
     rounds = "methods: {d2cse: {rounds: [{learning_rate: [0.1, 0.2]}, {epochs: [1, 2]}]}}\n"
     options: dict[str, Any] = {"encoders": ("bert-base-uncased", "roberta-base"), "published": True}
     rates = [each.config.model_dump()["learning_rate"] for each in found(rounds, **options)]
@@ -170,6 +155,11 @@ def test_what_a_schedule_does_not_use_is_not_varied(found: Found) -> None:
 
 def test_a_grid_of_one_configuration_is_no_search(found: Found) -> None:
     """Supervised SimCSE has no auxiliary loss, so its one configuration gets the final seeds."""
+    with pytest.raises(UserError, match="auxiliary_weight = -1"):  # also of an unused field
+        found("setting: sup\nmethods: {simcse: {set: {auxiliary_weight: -1}}}\n")
+    limited = "{set: {sentences: graded-sentences, max_steps: 5}, grid: {epochs: [1, 2]}}"
+    [search] = found(f"methods: {{simcse: {limited}}}\n")
+    assert not search.rounds
     [search] = found("setting: sup\n" + ALPHAS)
     assert not search.rounds
     [plain] = found("setting: sup\nmethods: {simcse: }\n")
@@ -195,12 +185,6 @@ def test_a_length_that_another_one_ends_is_not_varied(
     assert [(each["epochs"], each.get("max_steps")) for each in searched(search)] == tried
     trials = search.trials(searched(search), "search")
     assert len({trial.declared.steps for trial in trials}) == len(tried)
-
-
-def test_epochs_under_one_limit_are_no_search(found: Found) -> None:
-    method = "simcse: {set: {sentences: graded-sentences, max_steps: 5}, grid: {epochs: [1, 2]}}"
-    [search] = found(f"methods: {{{method}}}\n")
-    assert not search.rounds
 
 
 @pytest.mark.parametrize(
@@ -236,13 +220,6 @@ def test_a_value_that_changes_nothing_makes_no_other_trial(
     config = registry.load(method).config_type
     assert config(**fixed, **void) == config(**fixed)
     assert config(**void) != config() or set(void) <= set(config().unused)
-
-
-def test_a_wrong_value_of_an_unused_field_is_refused(found: Found) -> None:
-    from harness.errors import UserError
-
-    with pytest.raises(UserError, match="auxiliary_weight = -1"):
-        found("setting: sup\nmethods: {simcse: {set: {auxiliary_weight: -1}}}\n")
 
 
 def test_an_unused_field_falls_back_to_the_published_value() -> None:

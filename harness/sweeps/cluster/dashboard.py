@@ -5,8 +5,6 @@ on every machine for Prometheus, with `ray_` in front of each name.
 """
 
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
@@ -20,7 +18,6 @@ from harness.trials.trial import Trial
 
 MOST_RUNNING = 100_000
 """Trials that may run at a time; an asynchronous actor refuses further tasks"""
-PAGE_SECONDS = 5.0
 LABELS = ("method", "encoder", "trial")
 """Labels of the figures of a trial; `trial` is its label, as in `harness watch`"""
 FIGURES = {
@@ -139,12 +136,4 @@ def where_it_is(url: str, folder: Path) -> str:
         file.touch(mode=0o600)
         file.write_text(os.environ["RAY_AUTH_TOKEN"], encoding="utf-8")
         return f"{address} (this machine only; the page asks for a token, which is in {file})"
-    try:
-        urllib.request.urlopen(f"http://{url}/api/version", timeout=PAGE_SECONDS).close()
-    except urllib.error.HTTPError as error:
-        if error.code in (401, 403):
-            token = "it asks for the token of the cluster, which `ray get-auth-token` prints"
-            return f"{address} ({token})"
-    except OSError:
-        pass  # it may be reached from elsewhere
-    return address
+    return f"{address} (where it asks for a token, `ray get-auth-token` prints that of the cluster)"

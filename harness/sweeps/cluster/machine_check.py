@@ -12,7 +12,7 @@ from harness.data.hub import model_digest
 from harness.errors import UserError, reason, shortened
 from harness.files import PACKAGE, digest_files
 from harness.plugin import registry
-from harness.sweeps.workers.files import LocalFiles, on_every_machine, receive
+from harness.sweeps.workers.files import on_every_machine, receive
 from harness.sweeps.workers.worker import trial_settings  # with all that a trial needs
 from harness.trials.trial import Trial, arrived, suites_of
 
@@ -51,16 +51,17 @@ def digests_of(trial: Trial) -> Digests:
     }
 
 
-def check_machines(samples: Sequence[Trial], files: LocalFiles) -> None:
+def check_machines(samples: Sequence[Trial], node: str) -> None:
     """Let every machine of the cluster receive the files of trials, and compare its digests.
 
-    `samples`: a trial of each search. Raises UserError, with the name of the machine, when its
-    digests differ from those of this machine, and when it cannot answer.
+    `samples`: a trial of each search. `node`: Ray's name of this machine. Raises UserError, with
+    the name of the machine, when its digests differ from those of this machine, and when it cannot
+    answer.
     """
     here = digests_of_code()
     for sample in samples:
         here |= digests_of(sample)
-    sent = [trial_settings(sample, files) for sample in samples]
+    sent = [trial_settings(sample, node) for sample in samples]
     for name, digests in on_every_machine(digests_or_reason, sent):
         try:
             check_same(name, here, ray.get(digests, timeout=ANSWER_SECONDS))

@@ -49,10 +49,10 @@ from harness.sweeps.cluster.ray_session import ray_session
 from harness.sweeps.cluster.tune_run import Awaited, Jobs, NextInLine, trial_worker
 from harness.sweeps.machines import Limits, Machine, Resources, this_machine
 from harness.sweeps.memory import check_fits, largest_room
-from harness.sweeps.pool import TURNS, Hearing, Job, Lanes, Report
+from harness.sweeps.pool import TURNS, Hearing, Job, Lanes, Pool, Report
 from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher
 from harness.sweeps.workers import worker
-from harness.sweeps.workers.files import LocalFiles, on_every_machine
+from harness.sweeps.workers.files import on_every_machine
 from harness.sweeps.workers.gpu_share import GpuShares
 from harness.training.interruption import ended_by_sigterm
 from harness.trials.store import Store
@@ -67,7 +67,7 @@ REPLY_SECONDS = 180.0
 """A machine starts a worker for its answer"""
 
 
-class RayPool:
+class RayPool(Pool):
     """A connection to Ray for the length of a sweep. It is made when the first trial needs it."""
 
     def __init__(
@@ -79,21 +79,14 @@ class RayPool:
         watcher: SweepWatcher | None,
         show: Callable[[TrialWatcher], None] | None,
     ) -> None:
-        """`samples`: a trial of each search, for which a cluster is checked before the first one.
-
-        `watcher`: hears where Ray's dashboard is, of a sweep that stops, and of a job without a
-        worker. `show`: gets what shows trials in the dashboard; None: they are not shown there.
-        """
+        """The arguments are those of `harness.sweeps.pools.pool`."""
         self.store, self.resources, self.limits = store, resources, limits
         self._samples, self._watcher, self._show = list(samples), watcher, show
-        self._files: LocalFiles | None = None
-        """The files for the machines of a cluster; a local Ray has them"""
+        self._node: str | None = None
+        """Ray's name of this machine, from which those of a cluster get files"""
         self.sweep = uuid.uuid4().hex
         self._session = ExitStack()
         self._capacity, self._demand = Capacity(), Demand()
-
-    def __enter__(self) -> "RayPool":
-        return self
 
     def __exit__(self, *error: Any) -> None:
         self._session.__exit__(*error)
@@ -117,9 +110,8 @@ class RayPool:
         self._session.enter_context(ended_by_sigterm())
         self.resources = affordable(self.resources, self._capacity, self._say)
         if os.environ.get("RAY_ADDRESS"):
-            node = ray.get_runtime_context().get_node_id()
-            self._files = LocalFiles(session / "files", node)
-            check_machines(self._samples, self._files)
+            self._node = ray.get_runtime_context().get_node_id()
+            check_machines(self._samples, self._node)
         if self._show and self._watcher:
             self._watcher.notice(where_it_is(page, session))
             self._show(Dashboard())
@@ -180,9 +172,9 @@ class RayPool:
     @cached_property
     def _jobs(self) -> Jobs:
         assert self._watcher  # whoever runs jobs has one
-        capacity, cpus = self._capacity, self.resources.cpus
+        cpus = self.resources.cpus
         return Jobs(
-            self.store, self.sweep, self._shares, self._files, self._watcher, capacity, cpus
+            self.store, self.sweep, self._shares, self._watcher, self._capacity, cpus, self._node
         )
 
     async def run(self, job: Job, hearing: Hearing) -> Report:
@@ -220,15 +212,13 @@ class RayPool:
     ) -> Iterator[tuple[int, Any]]:
         """Call a function on a worker for each of these; yield (number, what it returned).
 
-        They come as they end. The function also gets the address of the store and its number of
-        CPU cores. It is called again, once, when its worker has died, and then the reason is
-        yielded.
+        It is called again, once, when its worker has died, and then the reason is yielded.
         """
         wanted = self._shares.wanted
         gpus = 1.0 if wanted == "auto" else wanted
         remote = ray.remote(num_cpus=self.resources.cpus, num_gpus=gpus, max_retries=1)(call)
         address, cpus = self.store.address, self.resources.cpus
-        sent = [{**each, **worker.trial_settings(each["trial"], self._files)} for each in given]
+        sent = [{**each, **worker.trial_settings(each["trial"], self._node)} for each in given]
         running = {remote.remote(each, address, cpus): number for number, each in enumerate(sent)}
         while running:
             [ended], _ = ray.wait(list(running), num_returns=1)

@@ -100,25 +100,20 @@ def _join(address: str, say: Callable[[str], None]) -> str:
     late = threading.Timer(LOOK_SECONDS, say, [sentence])
     late.daemon = True
     late.start()
-    try:
-        _check_reachable(address)
-        return _joined(address)
-    finally:
-        late.cancel()
-
-
-def _joined(address: str) -> str:
     refused = UserError(f"no Ray cluster could be joined: RAY_ADDRESS is {address}")
+    silent = UserError(f"{refused}, and what listens there does not answer as Ray does")
     # Every machine runs the harness of this one; the other packages it must have.
     runtime = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
-    silent = UserError(f"{refused}, and what listens there does not answer as Ray does")
     try:
+        _check_reachable(address)
         with _alarm(silent, JOIN_SECONDS), _watched(lambda: _reachable(address)):
             return _initialised(address, _Job(), runtime_env=runtime)
     except UserError:
         raise
     except Exception as error:
         raise UserError(f"{refused} ({_why(error)})") from None
+    finally:
+        late.cancel()
 
 
 def _start(folder: Path, *, dashboard: bool) -> str:
@@ -230,29 +225,31 @@ def _head_lives(before: set[int]) -> bool:
 
 @contextmanager
 def _watched(lives: Callable[[], bool]) -> Iterator[None]:
-    """In the block, a thread looks whether Ray lives."""
+    """In the block, a thread looks whether Ray lives.
+
+    It interrupts the main thread when Ray is lost, and ends the program if that does not help.
+    """
     ended = threading.Event()
-    threading.Thread(target=_watch, args=(lives, ended), daemon=True).start()
+
+    def watch() -> None:
+        answered = monotonic()
+        while not ended.wait(LOOK_SECONDS):
+            if lives():
+                answered = monotonic()
+            elif monotonic() - answered > LOST_SECONDS:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+                # The main thread may wait inside of Ray, where no signal reaches it.
+                if not ended.wait(10.0):
+                    # The live view has left the cursor behind its last line.
+                    begin = "\n" if sys.stderr.isatty() else ""
+                    print(f"{begin}Error: {_LOST}", file=sys.stderr, flush=True)
+                    os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
     try:
         yield
     finally:
         ended.set()
-
-
-def _watch(lives: Callable[[], bool], ended: threading.Event) -> None:
-    """Interrupt the main thread when Ray is lost, and end the program if that does not help."""
-    answered = monotonic()
-    while not ended.wait(LOOK_SECONDS):
-        if lives():
-            answered = monotonic()
-        elif monotonic() - answered > LOST_SECONDS:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
-            # The main thread may wait inside of Ray, where no signal reaches it.
-            if not ended.wait(10.0):
-                # The live view has left the cursor behind its last line.
-                begin = "\n" if sys.stderr.isatty() else ""
-                print(f"{begin}Error: {_LOST}", file=sys.stderr, flush=True)
-                os._exit(1)
 
 
 class _Alarm(BaseException):

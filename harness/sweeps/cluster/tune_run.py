@@ -7,11 +7,9 @@ Tune asks a searcher for jobs, and tells a callback what becomes of them. Betwee
 import asyncio
 import shlex
 import shutil
-import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,22 +22,18 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.trainable import wrap_function
 
-from harness.errors import SweepStopped, UserError
+from harness.errors import UserError
 from harness.sweeps.cluster.capacity import GROWTH_SECONDS, LOOK_SECONDS, Capacity, fitting
+from harness.sweeps.cluster.stopping import Stopping
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
 from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.workers import worker
-from harness.sweeps.workers.files import LocalFiles
 from harness.sweeps.workers.gpu_share import GpuShares
-from harness.sweeps.workers.limits import stop_note, stopped, with_log
-from harness.training.interruption import handled, outside
-from harness.trials.run import GIVE_WAY
+from harness.sweeps.workers.limits import stopped, with_log
 from harness.trials.store import Store
 from harness.trials.store_folders import store_option
 from harness.trials.trial import failed
 
-PATIENCE_SECONDS = 60.0
-"""Longest wait for the checkpoints; schedulers kill a job some minutes after their first signal"""
 UNPLACED_SECONDS = 45.0
 """Time after which a job without a worker is said to wait for one"""
 RUNS = 2
@@ -63,28 +57,29 @@ class Running:
     """Since when the machines have no room for it, also if nothing else ran"""
 
 
-class Jobs(TrialProgressCallback):  # type: ignore[misc]
+class _Unsaved:
+    """Keeps nothing of itself: Tune writes its parts into files, but none is ever restored."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class Jobs(_Unsaved, TrialProgressCallback):  # type: ignore[misc]
     """The jobs of a sweep that Tune does, or will ask for next; Tune says what becomes of them.
 
     It stands in the place of Tune's own reporter, which would keep every trial that has ended.
     """
 
     def __init__(
-        self,
-        store: Store,
-        sweep: str,
-        shares: GpuShares,
-        files: LocalFiles | None,
-        watcher: SweepWatcher,
-        capacity: Capacity,
-        cpus: float,
-    ) -> None:
-        """`sweep`: identifier of this run of a sweep. `files`: those for other machines.
+        self, store: Store, sweep: str, shares: GpuShares, watcher: SweepWatcher,
+        capacity: Capacity, cpus: float, node: str | None = None,
+    ) -> None:  # fmt: skip
+        """`sweep`: identifier of this run of a sweep. `cpus`: of each worker.
 
-        `watcher`: hears of jobs that wait long for a worker, and of a sweep that stops. `cpus`: of
-        each worker.
+        `watcher`: hears of jobs that wait long for a worker, and of a sweep that stops. `node`:
+        Ray's name of this machine; None: no other one takes jobs.
         """
-        self.store, self.sweep, self.shares, self.files = store, sweep, shares, files
+        self.store, self.sweep, self.shares, self.node = store, sweep, shares, node
         self._watcher, self._capacity, self._cpus = watcher, capacity, cpus
         self.next: deque[Running] = deque()
         """The jobs for which Tune has not asked yet"""
@@ -99,10 +94,6 @@ class Jobs(TrialProgressCallback):  # type: ignore[misc]
         self._said: set[str] = set()
         """Sentences about what jobs wait for"""
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Keep nothing: Tune takes snapshots of its callbacks, but none is ever restored."""
-        return {}
-
     def give(self, job: Job, hearing: Hearing) -> asyncio.Future[Report]:
         """Give Tune a job; the result is the report of its end."""
         given = Running(job, hearing, asyncio.get_running_loop().create_future())
@@ -114,7 +105,7 @@ class Jobs(TrialProgressCallback):  # type: ignore[misc]
         """The next job as Tune hands it to a worker, with its share of a GPU."""
         given = self.next.popleft()
         job, given.waits = given.job, time.monotonic()
-        return worker.settings_of(job, self.shares.begun(job), self.files)
+        return worker.settings_of(job, self.shares.begun(job), self.node)
 
     # What Tune says
 
@@ -232,90 +223,13 @@ class Jobs(TrialProgressCallback):  # type: ignore[misc]
             self._watcher.notice(sentence)
 
 
-class Stopping:
-    """Stop of a sweep by Ctrl-C or SIGTERM while trials run.
-
-    The first one asks the trials to give way; Tune goes on meanwhile, because a worker that reports
-    waits until it is heard. A trial that does not train at the moment, for example because it is
-    being tested, is not waited for longer than a minute. A second signal ends the sweep at once.
-    """
-
-    def __init__(
-        self, store: Store, sweep: str, running: Collection[str], say: Callable[[int], None]
-    ) -> None:
-        """`sweep`: identifier of this run of a sweep. `running`: the keys of the jobs that run now.
-
-        `say`: hears how many trials are asked.
-        """
-        self.store, self.running, self.say = store, running, say
-        self.note = stop_note(store.running_folder, sweep)
-        self._signals = 0
-        self._left: set[str] = set()
-        """The keys of the trials that are asked and have not given way"""
-        self._asked: set[str] = set()
-        self._until: float | None = None
-
-    @property
-    def asked(self) -> bool:
-        """Whether the sweep is to end."""
-        return self._signals > 0 or outside.is_set()
-
-    @contextmanager
-    def heeded(self) -> Iterator[None]:
-        """In the block, Ctrl-C and SIGTERM are noted; `look` acts on them."""
-        try:
-            with handled(self._signalled, signal.SIGINT, signal.SIGTERM):
-                yield
-        except SweepStopped:
-            # Who sends SIGTERM to all processes of a command, as `timeout` does, ends Ray, too.
-            if self.asked:
-                raise KeyboardInterrupt from None
-            raise
-        finally:
-            self.store.remove_note(self.note)
-            with suppress(OSError):  # other sweeps run
-                self.note.parent.rmdir()
-
-    def look(self) -> None:
-        """Raise KeyboardInterrupt when the sweep is to end and its trials have given way."""
-        if not self.asked:
-            return
-        if self._until is None:
-            self._until = time.monotonic() + PATIENCE_SECONDS
-            self.store.leave_note(self.note)
-            self._ask()
-            self.say(len(self._left))
-        else:
-            self._ask()  # one may have begun in the moment before the note was there
-        if not self._left or time.monotonic() > self._until:
-            raise KeyboardInterrupt
-
-    def _ask(self) -> None:
-        """Ask the trials that run to give way, each once."""
-        self._left &= set(self.running)
-        for key in self.running:
-            if key not in self._asked and self.store.owner(key) is not None:
-                self.store.leave_note(self.store.running(key) / GIVE_WAY)
-                self._asked.add(key)
-                self._left.add(key)
-
-    def _signalled(self, *_: object) -> None:
-        self._signals += 1
-        if self._signals > 1:
-            raise KeyboardInterrupt
-
-
-class Awaited(Searcher):  # type: ignore[misc]
+class Awaited(_Unsaved, Searcher):  # type: ignore[misc]
     """Gives Tune the jobs that somebody awaits."""
 
     def __init__(self, jobs: Jobs, turn: Callable[[], bool]) -> None:
         """`turn`: lets the tasks of the sweep go on; whether it has ended."""
         super().__init__()
         self.jobs, self.turn = jobs, turn
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Keep nothing: Tune writes its searcher into a file, but none is ever restored."""
-        return {}
 
     def suggest(self, trial_id: str) -> Any:
         """The next job for a worker; None when there is none at this moment."""
@@ -334,7 +248,7 @@ class Awaited(Searcher):  # type: ignore[misc]
         """Save nothing: the store is the ledger."""
 
 
-class NextInLine(FIFOScheduler):  # type: ignore[misc]
+class NextInLine(_Unsaved, FIFOScheduler):  # type: ignore[misc]
     """A free worker takes the first trial for which no other worker is starting.
 
     It also takes out of Tune what has ended, because Tune shows itself to a scheduler alone.
@@ -348,10 +262,6 @@ class NextInLine(FIFOScheduler):  # type: ignore[misc]
         """`slots`: says how many trials run at a time. `late`: the keys of trials to give up."""
         super().__init__()
         self.slots, self.late = slots, late
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Keep nothing: none is ever restored."""
-        return {}
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
         """The trial that runs next; None when none waits."""
@@ -384,10 +294,6 @@ def forget_ended(controller: Any) -> None:
             controller._trials[:] = [each for each in controller._trials if each not in ended]
 
 
-_Method = Callable[..., Any]
-_unlisted: Callable[[_Method], _Method] = ray.method(enable_task_events=False)
-
-
 def trial_worker(
     run: Callable[[dict[str, Any]], None],
     resources: Callable[[dict[str, Any]], tune.PlacementGroupFactory],
@@ -405,22 +311,8 @@ def trial_worker(
         def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
             return resources(config)
 
-        @_unlisted
-        def train(self) -> Any:
-            return super().train()
-
-        @_unlisted
-        def reset(self, *settings: Any, **named: Any) -> Any:
-            return super().reset(*settings, **named)
-
-        @_unlisted
-        def get_auto_filled_metrics(self, *settings: Any, **named: Any) -> Any:
-            return super().get_auto_filled_metrics(*settings, **named)
-
-        @_unlisted
-        def stop(self) -> Any:
-            return super().stop()
-
+    for name in ("train", "reset", "get_auto_filled_metrics", "stop"):
+        ray.method(enable_task_events=False)(getattr(TrialWorker, name))
     TrialWorker.__qualname__ = "TrialWorker"  # the dashboard prints it
     return TrialWorker
 

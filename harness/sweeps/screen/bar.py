@@ -5,7 +5,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from harness.sweeps.screen.watcher import RoundPlan, SweepWatcher
+from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
 from harness.trials.trial import Trial
@@ -25,8 +25,10 @@ class Bar(SweepWatcher):
         """Print a sentence above the bar."""
         self._bar.write(sentence)
 
-    def round(self, plan: RoundPlan) -> None:
-        """A round begins."""
+    def _pass(self, *_: Any, **__: Any) -> None:
+        """An event that a bar does not show."""
+
+    round = started = postponed = _pass
 
     def underway(self, titles: list[str], left: int | None) -> None:
         """These rounds go on now, and so many trials are left of them."""
@@ -37,12 +39,6 @@ class Bar(SweepWatcher):
         """A search has chosen a configuration."""
         if dev is not None:
             self.notice(f"chosen for {search.label}: {search.metric} {dev:.2f}")
-
-    def started(self, trial: Trial) -> None:
-        """A worker has taken the trial."""
-
-    def postponed(self, trial: Trial, why: str) -> None:
-        """The trial waits for another process."""
 
     def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """The trial has done more steps."""

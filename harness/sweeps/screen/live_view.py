@@ -85,27 +85,19 @@ def publishing(store: Store) -> Iterator[Publish]:
         def publish(state: SweepState) -> None:
             nonlocal written
             if not written:
-                _remove_ended(store)
+                for left in _sweeps(store):  # of killed sweeps
+                    if owner_of(left / CLAIM) is None:
+                        shutil.rmtree(left, ignore_errors=True)
                 stack.callback(_remove, folder)
                 stack.enter_context(claimed(folder / CLAIM, "this sweep"))
-            if (
-                time.monotonic() - written < LEAST_SECONDS
-                and state.done
-                and state.done != state.to_run
-            ):
+            just_now = time.monotonic() - written < LEAST_SECONDS
+            if just_now and state.done not in (0, state.to_run):
                 return
             written = time.monotonic()
             with suppress(OSError), written_whole(folder / STATE) as file:  # the disk is full
                 file.write_text(json.dumps(asdict(state)), encoding="utf-8")
 
         yield publish
-
-
-def _remove_ended(store: Store) -> None:
-    """Remove what killed sweeps have left."""
-    for folder in _sweeps(store):
-        if owner_of(folder / CLAIM) is None:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove(folder: Path) -> None:

@@ -148,10 +148,8 @@ Ends = tuple[float, float] | tuple[()]
 
 
 def _choice_kind(value: Any) -> str:
-    listed = isinstance(value, list | SamplerValues) or (
-        isinstance(value, dict) and "values" in value
-    )
-    return "values" if listed else "range"
+    named = isinstance(value, dict) and "values" in value
+    return "values" if named or isinstance(value, list | SamplerValues) else "range"
 
 
 Choice = Annotated[
@@ -248,7 +246,7 @@ def fewest_and_most(rounds: Sequence[Axes]) -> tuple[int, int]:
             gaps = [after - before for before, after in itertools.pairwise(values)]
             fewest *= math.floor(min(gaps, default=0) / axis.step + 1e-9) + 1
             most *= math.floor((values[-1] - values[0]) / axis.step + 1e-9) + 1
-        elif isinstance(axis, Span | list):
+        else:
             fewest, most = fewest * _most_values(axis, None), most * _most_values(axis, None)
     return fewest, most
 

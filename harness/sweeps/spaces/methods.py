@@ -1,6 +1,6 @@
 """The methods that a search space names, by name or by the path of a plugin."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -87,60 +87,53 @@ def encoders_of(
 
 
 def trainers_of(
-    name: str, locators: Mapping[str, str], space: Space, document: Document
-) -> dict[str, str]:
-    """The methods that train a model for the method `name`: method -> where to load it from.
-
-    Those that train a model for them are among them. locators: the same for the methods of the
-    sweep. Raises UserError with the line of the model.
-    """
-    part, trainers = space.methods[name] or MethodSpace(), dict[str, str]()
-    where: Location = ("methods", name, "encoders") if part.encoders else ("encoders",)
-    for number, encoder in enumerate(part.encoders or space.encoders):
-        if isinstance(encoder, TrainedEncoder):
-            method, place = encoder.trained_by, (*where, number, "trained_by")
-            trainers[method] = locators.get(method) or located(method, document, place)
-            for setting in part.setting or space.setting:
-                whole = encoder.model_copy(update={"setting": encoder.setting or setting})
-                _check_trained(whole, (*where, number), trainers[method], space, document)
-            # It starts from a pretrained encoder, and may have teachers that others train.
-            trainers |= _trainers_of_models(method, locators, space, document, ())
-    return trainers | _trainers_of_models(name, locators, space, document, ())
-
-
-def _trainers_of_models(
     name: str,
     locators: Mapping[str, str],
     space: Space,
     document: Document,
-    users: tuple[str, ...],
+    users: tuple[str, ...] = (),
+    *,
+    encoders: bool = True,
 ) -> dict[str, str]:
-    """Those that train the further models of a method, and those that train one for them.
+    """The methods that train a model for the method `name`: method -> where to load it from.
 
-    users: the methods for which `name` itself trains one.
+    Those that train a model for them are among them. locators: the same for the methods of the
+    sweep. users: the methods for which `name` itself trains a model. encoders: whether its encoders
+    count; one that trains for others starts from a pretrained one. Raises UserError with the line
+    of the model.
     """
     part, trainers = space.methods.get(name) or MethodSpace(), dict[str, str]()
+    base = pretrained((part.encoders or space.encoders)[0])
+    for where, model in _trained(name, part, space):
+        method, hyperparameter = model.trained_by, where[-1]
+        is_encoder, of_trainer = isinstance(model, TrainedEncoder), (*where, "trained_by")
+        if is_encoder and not encoders:
+            continue
+        if not is_encoder and method in (name, *users):
+            raise document.error(of_trainer, f"{name} cannot begin before {method} has ended")
+        trainers[method] = locators.get(method) or located(method, document, of_trainer)
+        for setting in part.setting or space.setting:
+            if not is_encoder:
+                _check_model(str(hyperparameter), name, setting, base, locators, document, where)
+            values = {"encoder": model.encoder or base, "setting": model.setting or setting}
+            _check_trained(method, values, where, trainers[method], space, document)
+        above = () if is_encoder else (*users, name)
+        trainers |= trainers_of(method, locators, space, document, above, encoders=False)
+    return trainers
+
+
+def _trained(name: str, part: MethodSpace, space: Space) -> Iterator[tuple[Location, TrainedModel]]:
+    """The models of a method that others train, each with its place in the file."""
+    where: Location = ("methods", name, "encoders") if part.encoders else ("encoders",)
+    for number, encoder in enumerate(part.encoders or space.encoders):
+        if isinstance(encoder, TrainedEncoder):
+            yield (*where, number), encoder
     layers: dict[Location, SetValues] = {("methods", name, "set"): part.set}
     for variant, own in (part.variants or {}).items():
         layers["methods", name, "variants", variant] = own.values
-    base = pretrained((part.encoders or space.encoders)[0])
     for where, layer in layers.items():
         for hyperparameter, model in trained_models(layer).items():
-            method, place = model.trained_by, (*where, hyperparameter)
-            of_trainer = (*place, "trained_by")
-            if method in (name, *users):
-                raise document.error(of_trainer, f"{name} cannot begin before {method} has ended")
-            trainers[method] = locators.get(method) or located(method, document, of_trainer)
-            for setting in part.setting or space.setting:
-                _check_model(hyperparameter, name, setting, base, locators, document, place)
-                whole = TrainedEncoder(
-                    encoder=model.encoder or base,
-                    trained_by=method,
-                    setting=model.setting or setting,
-                )
-                _check_trained(whole, place, trainers[method], space, document)
-            trainers |= _trainers_of_models(method, locators, space, document, (*users, name))
-    return trainers
+            yield (*where, hyperparameter), model
 
 
 def _check_model(
@@ -161,16 +154,16 @@ def _check_model(
 
 
 def _check_trained(
-    encoder: TrainedEncoder, where: Location, locator: str, space: Space, document: Document
+    method: str, values: Values, where: Location, locator: str, space: Space, document: Document
 ) -> None:
-    method = encoder.trained_by
+    """Raise UserError where a method, with this setting and encoder, does not train the latter."""
     if (space.methods.get(method) or MethodSpace()).variants:
         raise document.error(
             (*where, "trained_by"),
             f"{method} has variants, and only one can train the encoder",
         )
     plugin = registry.load(locator)
-    values = {"setting": encoder.setting, "suite": space.suite, "encoder": encoder.encoder}
+    values = {**values, "suite": space.suite}
     stages = plugin.declare(resolve(plugin, values, document.where(where))).stages
     trained = [pattern for stage in stages for pattern in stage.trains]
     from harness.trials.lookup import IN_A_METHOD  # with the store, and so with pyarrow

@@ -115,27 +115,24 @@ class _Searches:
         settings = [values["setting"]] if "setting" in values else settings
         encoders = encoders_of(part, self.space, wanted)
         for setting, encoder, variant in product(settings, encoders, part.variants or [""]):
-            search = self._started(name, variant, setting, pretrained(encoder))
-            if isinstance(encoder, TrainedEncoder):
-                # The variants of the other method would each train another encoder.
-                trainer = self._started(
-                    encoder.trained_by, "", encoder.setting or setting, encoder.encoder
-                )
-                search = replace(search, trainers={"encoder": trainer, **search.trainers})
-            yield search
+            yield self._started(name, variant, setting, encoder)
 
-    def _started(self, name: str, variant: str, setting: str, encoder: str) -> Search:
-        """The search of a method, with those that train its further models."""
-        part = self.space.methods.get(name) or MethodSpace()
+    def _started(
+        self, name: str, variant: str, setting: str, encoder: str | TrainedEncoder
+    ) -> Search:
+        """The search of a method, with those that train its models."""
+        part, base = self.space.methods.get(name) or MethodSpace(), pretrained(encoder)
         varied = part.variants[variant].values if part.variants else {}
+        models = trained_models({**part.set, **varied})
+        models = {key: each for key, each in models.items() if key not in self.overrides.values}
+        if isinstance(encoder, TrainedEncoder):
+            models = {"encoder": encoder, **models}
         trainers = {
-            hyperparameter: self._started(
-                one.trained_by, "", one.setting or setting, one.encoder or encoder
-            )
-            for hyperparameter, one in trained_models({**part.set, **varied}).items()
-            if hyperparameter not in self.overrides.values
+            # The variants of the other method would each train another model.
+            key: self._started(each.trained_by, "", each.setting or setting, each.encoder or base)
+            for key, each in models.items()
         }
-        return replace(self._search(name, variant, setting, encoder), trainers=trainers)
+        return replace(self._search(name, variant, setting, base), trainers=trainers)
 
     def _search(self, name: str, variant: str, setting: str, encoder: str) -> Search:
         """The search of a method; one that the space does not have has its published values."""
@@ -162,6 +159,10 @@ class _Searches:
         free = [overrides.without(axes) for axes in rounds(part, variant)]
         # It refuses a bad value now, before anything runs.
         ranges = bound(plugin, fixed, overrides.without(part.ranges or {}))
+        final = Repeats(
+            seeds=list(overrides.seeds) or space.final.seeds,
+            subsets=list(overrides.subsets) or space.final.subsets,
+        )
         return Search(
             method=locator,
             variant=variant,
@@ -169,7 +170,7 @@ class _Searches:
             rounds=tuple(axes for axes in free if axes),
             ranges=ranges,
             sampler=self._sampler(part) if ranges else None,
-            repeats={"search": space.search, "final": self._final()},
+            repeats={"search": space.search, "final": final},
             limit=overrides.configurations,
             pruner=space.pruner,
             by_cost=space.select.cost,
@@ -180,12 +181,6 @@ class _Searches:
         if part.sampler is None or limit is None:
             return part.sampler
         return part.sampler.model_copy(update={"configurations": limit})
-
-    def _final(self) -> Repeats:
-        return Repeats(
-            seeds=list(self.overrides.seeds) or self.space.final.seeds,
-            subsets=list(self.overrides.subsets) or self.space.final.subsets,
-        )
 
 
 FINAL_SEEDS, FINAL_SUBSETS = (0, 1, 2), (0, 1, 2, 3, 4)

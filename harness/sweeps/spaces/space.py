@@ -69,18 +69,25 @@ Settings = Annotated[
 """One setting or a list of them"""
 
 
-class TrainedEncoder(SpacePart):
-    """An encoder that another method of the sweep trains first.
+class TrainedModel(SpacePart):
+    """A model of a method, such as a teacher, that another method of the sweep trains first.
 
     It is that of the method's chosen configuration, trained on the first of the final seeds.
     """
 
-    encoder: str
-    """The pretrained model from which that method starts"""
     trained_by: str
     """The method; one that is not in the space has its published values"""
+    encoder: str | None = None
+    """The pretrained model from which that method starts; None: that of the search itself"""
     setting: Setting | None = None
-    """The setting of that method; None: the setting of the method that uses the encoder"""
+    """The setting of that method; None: the setting of the method that uses the model"""
+
+
+class TrainedEncoder(TrainedModel):
+    """An encoder that another method of the sweep trains first."""
+
+    encoder: str
+    """The pretrained model from which that method starts"""
 
 
 Encoders = Annotated[
@@ -92,20 +99,6 @@ Encoders = Annotated[
     ],
     Field(min_length=1),
 ]
-
-
-class TrainedModel(SpacePart):
-    """A further model of a method, such as a teacher, that another method trains first.
-
-    It is that of the method's chosen configuration, trained on the first of the final seeds.
-    """
-
-    trained_by: str
-    """The method; one that is not in the space has its published values"""
-    encoder: str | None = None
-    """The pretrained model from which that method starts; None: that of the search itself"""
-    setting: Setting | None = None
-    """The setting of that method; None: the setting of the search itself"""
 
 
 SetValue = Annotated[
@@ -303,10 +296,11 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
         )
     grids = {(*location, "grid"): part.grid}
     for variant, own in (part.variants or {}).items():
-        grids[*location, "variants", variant, "grid"] = own.grid
+        place = (*location, "variants", variant, "grid")
+        grids[place] = own.grid
         if own.grid is not None and kinds:
             raise document.error(
-                (*location, "variants", variant, "grid"),
+                place,
                 f"{kinds[0]} of the method and the grid of a variant exclude each other; "
                 f"keep one of them",
             )
@@ -320,7 +314,13 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
     if wrong := condition_problem(part.ranges or {}):
         key, problem = wrong
         raise document.error((*location, "ranges", key), problem)
-    _check_variants(part, (*location, "variants"), document)
+    for name, variant in (part.variants or {}).items():
+        searched = {key for axes in rounds(part, name) for key in axes} | {*(part.ranges or {})}
+        if both := sorted(searched & variant.values.keys()):
+            raise document.error(
+                (*location, "variants", name, both[0]),
+                f"{both[0]} is searched as well; leave it out of the variant or of the search",
+            )
     ends: dict[str, Ends | None] = {}
     before: Round = {}
     for where, axes in located_rounds(part, location):
@@ -332,16 +332,6 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
         if where[2] == "rounds":
             ends |= {key: joined_ends(ends.get(key, ()), axis) for key, axis in axes.items()}
             before = axes
-
-
-def _check_variants(part: MethodSpace, location: Location, document: Document) -> None:
-    for name, variant in (part.variants or {}).items():
-        searched = {key for axes in rounds(part, name) for key in axes} | {*(part.ranges or {})}
-        if both := sorted(searched & variant.values.keys()):
-            raise document.error(
-                (*location, name, both[0]),
-                f"{both[0]} is searched as well; leave it out of the variant or of the search",
-            )
 
 
 def rounds(part: MethodSpace, variant: str) -> list[Round]:

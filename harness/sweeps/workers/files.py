@@ -28,10 +28,8 @@ from harness.evaluation.suites import has_files, suite, suite_file
 from harness.files import (
     cache_folder,
     content_digest,
-    digest,
+    digest_of,
     discard,
-    sealed_json,
-    unsealed,
     written_whole,
 )
 from harness.inputs import regular_file, why
@@ -86,38 +84,8 @@ class FileList:
     links: dict[str, str]
     """Path by which a file or folder is named -> its path without links, where that is another"""
 
-    def text(self) -> str:
-        """The list as `read` reads it."""
-        return sealed_json(asdict(self))
-
-    @classmethod
-    def read(cls, text: bytes) -> "FileList":
-        """The list of a text that `text` gave. Raises ValueError when it has changed."""
-        fields = unsealed(text)
-        return cls(**{**fields, "files": [ListedFile(**file) for file in fields["files"]]})
-
 
 # On the machine that began the sweep
-
-
-class LocalFiles:
-    """Writes the list of the files of each trial."""
-
-    def __init__(self, folder: Path, node: str) -> None:
-        """`folder`: for the lists; workers read them from there as long as the sweep runs.
-
-        `node`: Ray's name of this machine.
-        """
-        self.folder, self.node = folder, node
-
-    def listed(self, trial: Trial) -> dict[str, str]:
-        """The arguments of `receive` for a trial. Raises UserError when a file is missing."""
-        text = file_list(trial).text()
-        path = self.folder / f"{digest(text)}.json"
-        if not path.exists():
-            with written_whole(path) as temporary:
-                temporary.write_text(text, encoding="utf-8")
-        return {"listed": str(path), "node": self.node}
 
 
 def file_list(trial: Trial) -> FileList:
@@ -172,18 +140,13 @@ def _of_plugin(source: Path) -> list[Path]:
 # On the machine of a worker
 
 
-def receive(listed: str, node: str) -> None:
+def receive(listed: FileList, node: str) -> None:
     """Let this process open the files of a trial, which are brought here where they are not.
 
-    `listed`: path of the list on the machine that began the sweep. `node`: Ray's name of that
-    machine. Raises UserError when a file has changed there, or when too much would travel.
+    `node`: Ray's name of the machine that began the sweep. Raises UserError when a file has changed
+    there, or when too much would travel.
     """
-    relocate(brought(_read_list(listed, node), partial(_pieces_of, node)))
-
-
-@cache
-def _read_list(listed: str, node: str) -> FileList:
-    return FileList.read(b"".join(_pieces_of(node, listed)))
+    relocate(brought(listed, partial(_pieces_of, node)))
 
 
 def brought(listed: FileList, pieces: ReadPieces) -> Relocation:
@@ -194,7 +157,7 @@ def brought(listed: FileList, pieces: ReadPieces) -> Relocation:
     folder, home = Path(listed.folder), Path(listed.home)
     if all(file.is_here for file in listed.files):
         return Relocation(Path("/"), folder, home)
-    root = _travelled() / digest(listed.text())
+    root = _travelled() / digest_of(asdict(listed))
     relocation = Relocation(root, folder, home)
 
     def is_whole() -> bool:

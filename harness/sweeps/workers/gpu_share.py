@@ -6,6 +6,7 @@ trial that needs more is run again with a whole GPU, so a share that is too smal
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import floor
 from typing import Any, Literal
@@ -67,7 +68,7 @@ class GpuShares:
         self._models = {gpu.name for gpu in gpus}
         self._gpu_mib = min((gpu.memory_mib for gpu in gpus), default=0)
         """A share must suffice on the smallest GPU"""
-        self._peaks: dict[Kind, dict[int, float]] = {}
+        self._peaks: dict[Kind, dict[int, float]] = defaultdict(dict)
         """Kind -> size of the batches -> the largest GPU memory that such trials took"""
         self._whole: set[Kind] = set()
         """Kinds of which a trial needed more than its share"""
@@ -86,15 +87,12 @@ class GpuShares:
             self._learn_peak(kind, tokens, row["peak_gpu_memory_mib"])
 
     def _learn_peak(self, kind: Kind, tokens: int, peak_mib: float) -> None:
-        peaks = self._peaks.setdefault(kind, {})
-        peaks[tokens] = max(peak_mib, peaks.get(tokens, 0.0))
+        self._peaks[kind][tokens] = max(peak_mib, self._peaks[kind].get(tokens, 0.0))
 
     def _peak(self, kind: Kind, tokens: int) -> float | None:
         """The peak of trials with such batches, or of the next larger ones; None: not known."""
-        peaks = self._peaks.get(kind, {})
-        return (
-            peaks[min(larger)] if (larger := [size for size in peaks if size >= tokens]) else None
-        )
+        larger = [size for size in self._peaks[kind] if size >= tokens]
+        return self._peaks[kind][min(larger)] if larger else None
 
     @property
     def least(self) -> float:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -33,14 +34,11 @@ class Watchdog:
     It serves all trials of a worker, one after the other.
     """
 
-    _of_this_process: "Watchdog | None" = None
-
-    @classmethod
-    def here(cls) -> "Watchdog":
+    @staticmethod
+    @cache
+    def here() -> "Watchdog":
         """The watchdog of this process."""
-        if cls._of_this_process is None:
-            cls._of_this_process = cls()
-        return cls._of_this_process
+        return Watchdog()
 
     def __init__(self) -> None:
         adopt_orphans()
@@ -71,6 +69,9 @@ class Watchdog:
         `running`: its folder. `sweep`: identifies the sweep in the note of a trial that is stopped.
         `who`: the subject of this note.
         """
+        if limits.shares_gpu and torch.cuda.is_available():
+            total = torch.cuda.get_device_properties().total_memory / 2**20
+            torch.cuda.set_per_process_memory_fraction(allowed_fraction(limits.gpus, total))
         told = {"seconds": limits.seconds, "memory_bytes": limits.memory_bytes, "who": who}
         trial = json.dumps({"folder": str(running), "log": str(log), "sweep": sweep, **told})
         while not self._tell(trial):
@@ -101,31 +102,16 @@ def limited(
     """The record of `run`, which runs the trial, kept within the limits.
 
     A trial that this sweep has stopped before is not run again, but recorded as failed. The reason
-    of a failure gets the last lines of the trial's output. `running`: the folder of the running
-    trial. `log`: the file for its output. `sweep`: identifier of this run of a sweep.
+    of a failure gets the last lines of the trial's output. The other arguments are those of
+    `Watchdog.watching`.
     """
     if why := stopped(running, sweep):
         return failed(trial, with_log(why, log))
-    with watched(running, log, sweep, limits):
+    with Watchdog.here().watching(running, log, sweep, limits):
         record = run()
     if record.status == "failed":
         record = replace(record, reason=with_log(record.reason or "", log))
     return record
-
-
-@contextmanager
-def watched(
-    running: Path, log: Path, sweep: str, limits: Limits, who: str = "it"
-) -> Iterator[None]:
-    """In the block, this process keeps within the limits; its output goes into `log`.
-
-    The other arguments are those of `Watchdog.watching`.
-    """
-    if limits.shares_gpu and torch.cuda.is_available():
-        total = torch.cuda.get_device_properties().total_memory / 2**20
-        torch.cuda.set_per_process_memory_fraction(allowed_fraction(limits.gpus, total))
-    with Watchdog.here().watching(running, log, sweep, limits, who):
-        yield
 
 
 def stop_note(running: Path, sweep: str) -> Path:

@@ -19,7 +19,7 @@ from harness.errors import WorkerLost
 from harness.ranks import is_lost
 from harness.sweeps.machines import Limits
 from harness.sweeps.workers.files import receive
-from harness.sweeps.workers.limits import watched
+from harness.sweeps.workers.limits import Watchdog
 from harness.trials.follower import follow
 from harness.trials.lookup import provide_models
 from harness.trials.remote_store import store_at
@@ -34,7 +34,7 @@ class Rank:
         """`key`: that of the trial. `sweep`: identifier of this run of a sweep."""
         self.key, self.sweep, self.limits = key, sweep, limits
 
-    def ready(self, trial: dict[str, Any], store: str, files: dict[str, str] | None) -> None:
+    def ready(self, trial: dict[str, Any], store: str, files: dict[str, Any] | None) -> None:
         """Get what the trial needs. Raises UserError when something is missing."""
         if files:
             receive(**files)
@@ -52,7 +52,8 @@ class Rank:
         name = worker_name(rank.number, rank.count)
         log = self.running / f"output-{rank.number}.txt"
         on_network = on_loopback() if rank.address.startswith("file:") else nullcontext()
-        with watched(self.running, log, self.sweep, self.limits, who=name), on_network:
+        watching = Watchdog.here().watching(self.running, log, self.sweep, self.limits, name)
+        with watching, on_network:
             follow(self.trial, rank)
 
 
@@ -72,7 +73,7 @@ class _Actors:
         # A place whose machine was lost between two trials may never come back.
         if placement_group_table(self._group)["state"] != "CREATED":
             raise WorkerLost("another worker has lost its place: its machine was lost")
-        if not self._follow and self._done(0) == len(self._waiting):
+        if not self._follow and not self.running():
             pairs = zip(self._actors, self._places, strict=True)
             self._waiting = [actor.follow.remote(place) for actor, place in pairs]
             self._follow = True
@@ -85,9 +86,6 @@ class _Actors:
         count = len(self._waiting)
         _, left = ray.wait(self._waiting, num_returns=count, timeout=0)
         return [self._waiting.index(answer) + 1 for answer in left]
-
-    def _done(self, seconds: float) -> int:
-        return len(ray.wait(self._waiting, num_returns=len(self._waiting), timeout=seconds)[0])
 
     def _ended(self, seconds: float) -> str | None:
         """Why the first rank has ended that failed by itself."""

@@ -10,7 +10,7 @@ import torch
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.sweeps.workers.files import receive
-from harness.sweeps.workers.limits import stopped, watched, with_log
+from harness.sweeps.workers.limits import Watchdog, stopped, with_log
 from harness.trials.evaluate import Measurement, evaluations
 from harness.trials.lookup import MeasuredModel, provide_models
 from harness.trials.record import Record
@@ -37,7 +37,7 @@ def _limited(settings: Mapping[str, Any], store: Store) -> list[Record] | str:
         if why := stopped(running, sweep):  # Ray asks another worker then
             return with_log(why, log)
         running.mkdir(parents=True, exist_ok=True)
-        with watched(running, log, sweep, settings["limits"]):
+        with Watchdog.here().watching(running, log, sweep, settings["limits"]):
             return _records(settings, store)
     finally:
         shutil.rmtree(running, ignore_errors=True)

@@ -17,10 +17,10 @@ from ray import tune
 from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
 from harness.sweeps.machines import Limits
-from harness.sweeps.pool import POSTPONED, Job, report_of, unstored_report
-from harness.sweeps.workers.files import LocalFiles, receive
+from harness.sweeps.pool import POSTPONED, Job, trial_report
+from harness.sweeps.workers.files import file_list, receive
 from harness.sweeps.workers.gpu_share import NEEDS_MORE
-from harness.sweeps.workers.limits import limited, stop_note, stopped, watched
+from harness.sweeps.workers.limits import Watchdog, limited, stop_note, stopped
 from harness.sweeps.workers.rank_actors import in_this_group
 from harness.training.memory import give_back, own_garbage
 from harness.training.progress import Progress
@@ -38,18 +38,22 @@ PRUNE = "prune"
 """The file in the folder of a running trial with which the driver ends its training"""
 
 
-def trial_settings(trial: Trial, files: LocalFiles | None) -> dict[str, Any]:
-    """A trial as another process takes it: the plugin by its path, and the files that travel."""
-    return {"trial": portable(trial), "files": files and files.listed(trial)}
+def trial_settings(trial: Trial, node: str | None) -> dict[str, Any]:
+    """A trial as another process takes it: the plugin by its path, and the files that travel.
+
+    `node`: Ray's name of this machine; None: no other one takes it.
+    """
+    files = node and {"listed": file_list(trial), "node": node}
+    return {"trial": portable(trial), "files": files}
 
 
-def settings_of(job: Job, gpus: float, files: LocalFiles | None) -> dict[str, Any]:
+def settings_of(job: Job, gpus: float, node: str | None) -> dict[str, Any]:
     """A job as Tune hands it to a worker. `gpus`: how many it may use."""
     part = job.part and {
         "title": job.part.title, "computes": job.part.computes, "asked": sorted(job.asked)
     }  # fmt: skip
     try:
-        sent = trial_settings(job.trial, files)
+        sent = trial_settings(job.trial, node)
     except UserError:  # the trial itself says in its record which file is missing
         sent = trial_settings(job.trial, None)
     return {"key": job.key, "part": part, "gpus": gpus, "workers": job.workers, **sent}
@@ -137,7 +141,7 @@ def _make_part(
         part = part_of(trial, key)
         if part and not (why := stopped(running, sweep)):
             running.mkdir(parents=True, exist_ok=True)
-            with watched(running, store.log_here(key), sweep, limits):
+            with Watchdog.here().watching(running, store.log_here(key), sweep, limits):
                 part.make(_report, settings["part"]["asked"])
             store.log(key).unlink(missing_ok=True)
         shutil.rmtree(running, ignore_errors=True)
@@ -164,8 +168,6 @@ def _run_trial(
     trial, key = arrived(settings["trial"]), settings["key"]
     running = store.running(key)
 
-    made: list[Record] = []
-
     def report(progress: Progress) -> None:
         # Tune returns when the driver has heard of the progress, and so has decided.
         _report(progress)
@@ -179,18 +181,13 @@ def _run_trial(
         except UserError as why:  # the trial that trains the encoder has failed
             return failed(trial, str(why))
         weights, shared = store.weights(key), limits.shares_gpu
-        made.append(attempt(trial, report, weights, running, shares_gpu=shared, launch=launch))
-        return made[0]
+        return attempt(trial, report, weights, running, shares_gpu=shared, launch=launch)
 
     def of_commit() -> Record:
         with store.logging(key) as log:
             return replace(limited(trial, running, log, sweep, limits, run), commit=commit)
 
-    try:
-        record = store.finished_or_run(key, trial.label, of_commit, trial.search)
-    except UserError as why:
-        return unstored_report(why, made)
-    return report_of(record)
+    return trial_report(trial, key, store, of_commit)
 
 
 def _report(progress: Progress) -> None:
