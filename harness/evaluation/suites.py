@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.shapes import split_name
-from harness.data.user_modules import UserCode, user_code
+from harness.data.user_modules import UserCode, listed_paths, user_code
 from harness.errors import UserError, explained, suggest
 from harness.evaluation.bootstrap import of_mean
 from harness.evaluation.catalogue import CARDS, CHOOSING, SUITE_MODULES, metric_named
@@ -102,19 +102,6 @@ def read_data(name: str, task: str, read: Callable[[], Any], *, texts: bool) -> 
             f"not {sentences!r}"
         )
     return data
-
-
-def checked_files(files: Callable[[], Any], path: Path) -> Callable[[], list[Path]]:
-    """The same function, which raises UserError when it gives anything but a list of paths."""
-
-    def call() -> list[Path]:
-        with explained(f"{path}: files() raises "):
-            given = files()
-        if not (isinstance(given, list) and all(isinstance(each, Path) for each in given)):
-            raise UserError(f"{path}: files() must give a list of paths, not {given!r}")
-        return given
-
-    return call
 
 
 PAIR_TABLES, MTEB_SUITES = "harness.evaluation.sts", "harness.evaluation.mteb_suites"
@@ -385,4 +372,5 @@ def _own(code: UserCode) -> Suite:
         )
     [found] = own
     check_suite(found, code.path)
-    return replace(found, code_digest=code.text_digest, files=checked_files(found.files, code.path))
+    files = functools.partial(listed_paths, found.files, code.path)
+    return replace(found, code_digest=code.text_digest, files=files)

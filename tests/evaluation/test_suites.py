@@ -12,7 +12,7 @@ from harness.data.sts_pairs import Pairs
 from harness.errors import TrialFailure, UserError
 from harness.evaluation.catalogue import CARDS, SuiteCard
 from harness.evaluation.scores import Scores, Uncertainty
-from harness.evaluation.suites import Embeddings, Suite, register, suite
+from harness.evaluation.suites import Suite, register, suite
 
 WORDS = """
 the old young small red green cat dog bird horse farmer baker river house street sees likes paints
@@ -237,21 +237,6 @@ def test_the_average_is_that_of_rounded_scores_and_needs_all() -> None:
     assert average.uncertainty["mean"].standard_error == pytest.approx(np.sqrt(8) / 2)
     assert found.averaged(Scores({"one": 1.0})) == Scores({})
     assert toy()[0].averaged(three) == Scores({})
-
-
-def test_embeddings_are_looked_up_by_sentence() -> None:
-    embed = WordVectors()
-    found = Embeddings(embed, ["old cat", "red dog", "old cat"])
-    assert found.vectors.shape == (2, 12)
-    assert np.array_equal(
-        found(["red dog", "old cat", "red dog"]), embed(["red dog", "old cat", "red dog"])
-    )
-
-
-def test_a_suite_without_dev_tasks_cannot_select() -> None:
-    for name in ("retrieval", "geometry"):
-        with pytest.raises(UserError, match=f'"{name}" has no dev score'):
-            _ = suite(name).dev
 
 
 # How a suite is found

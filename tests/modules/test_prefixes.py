@@ -61,15 +61,6 @@ def test_parameter_counts_of_bert_base() -> None:
     assert prefix.length == 16, "trap 2: the paper's length 8 is of one module"
 
 
-@pytest.mark.slow
-def test_the_modules_share_the_network_unless_told_otherwise() -> None:
-    shared, separate = (
-        PrefixModules(base_shaped(), 1),
-        PrefixModules(base_shaped(), 1, share_network=False),
-    )
-    assert (len(shared.networks), len(separate.networks)) == (1, 2)
-
-
 def test_start_is_small_and_biases_are_zero() -> None:
     modules = PrefixModules(base_shaped(), 8)
     for layer in (modules.networks[0][0], modules.networks[0][2]):
