@@ -25,7 +25,7 @@ from harness.encoders.unpadding import (
     room_for,
 )
 from harness.errors import TrialFailure
-from harness.modules.adapters import LowRankModules
+from methods.diffaug.adapters import LowRankModules
 from tests.rows_and_models import (
     LENGTHS,
     LONGEST,

@@ -13,7 +13,7 @@ from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
 from harness.encoders.families import EncoderFamily
 from harness.encoders.reach import KeyValues
-from harness.modules.prefixes import PrefixModules
+from methods.diffaug.prefixes import PrefixModules
 
 LENGTH, LAYERS, HEADS, WIDTH = 3, 2, 4, 32
 
