@@ -13,7 +13,7 @@ from harness.encoders.masked_lm import VocabularyHead
 from harness.losses.info_nce import info_nce
 from harness.losses.masked_language import masked_pass_loss
 from harness.plugin import Kit, TextBatch
-from harness.views.corruption import Edited
+from harness.views.edits import Edited
 
 from . import Config
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel
 
 from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
@@ -184,41 +183,6 @@ def test_every_layer(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
     positions = np.arange(LENGTH) + first_position(folder)
     for layer, expected in enumerate(reference(weights, batch.input_ids[0].numpy(), positions)):
         assert np.abs(found[layer][0].detach().numpy() - expected).max() <= 1e-10, layer
-
-
-def test_equals_transformers(encoder: Encoder, folder: Path, batch: TextBatch) -> None:
-    plain = AutoModel.from_pretrained(
-        folder, attn_implementation="eager", dtype=torch.float64
-    ).eval()
-    ids = batch.input_ids.masked_fill(batch.attention_mask == 0, plain.config.pad_token_id)
-    expected = plain(input_ids=ids, attention_mask=batch.attention_mask).last_hidden_state
-    real = batch.attention_mask.bool()
-    assert (encoder(batch)[real] - expected[real]).abs().max() <= 1e-10
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", ["xlm-roberta", "camembert", "data2vec-text", "electra", "distilbert", "albert"]
-)
-def test_other_families_equal_transformers(kind: str, batch: TextBatch, tmp_path: Path) -> None:
-    """Each numbers its positions in its own way; the harness numbers them itself."""
-    torch.manual_seed(0)
-    names = {"distilbert": ("dim", "n_layers", "n_heads", "hidden_dim")}.get(
-        kind, ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-    )
-    sizes = dict(zip(names, (16, 2, 2, 16), strict=True))
-    config = AutoConfig.for_model(
-        kind, vocab_size=40, max_position_embeddings=30, pad_token_id=1, **sizes
-    )
-    config.initializer_range = 0.3
-    AutoModel.from_config(config).save_pretrained(tmp_path)
-    ids = batch.input_ids.masked_fill(batch.attention_mask == 0, 1)
-    plain = AutoModel.from_pretrained(tmp_path, dtype=torch.float64).eval()
-    expected = plain(input_ids=ids, attention_mask=batch.attention_mask).last_hidden_state
-    encoder = Encoder(str(tmp_path)).double().eval()
-    real = batch.attention_mask.bool()
-    assert (encoder(batch)[real] - expected[real]).abs().max() <= 1e-10
-    assert (encoder.cls(batch) - expected[:, 0]).abs().max() <= 1e-10
 
 
 @pytest.mark.parametrize("with_prompts", [False, True])

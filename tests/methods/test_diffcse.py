@@ -23,7 +23,7 @@ from harness.plugin.resolution import resolve
 from harness.plugin.sentence_editor import StaticCorruption
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
-from harness.views.corruption import Edited
+from harness.views.edits import Edited
 from methods.diffcse.ablations import CorrectiveHead, corrective_loss
 from tests.families import FAMILIES
 from tests.method_cases import grouped
