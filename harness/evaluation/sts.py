@@ -49,8 +49,8 @@ def correlations(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
     cosines = pair_cosines(first, second)
     known = uncertainty(cosines, pairs.gold)
     spread = {task: known} if known else {}
-    kept = {task: np.stack([cosines, pairs.gold])}
-    return Scores({task: scores["all"].spearman}, details, spread, kept)
+    score = {task: scores["all"].spearman}
+    return Scores(score, details, spread, {task: np.stack([cosines, pairs.gold])})
 
 
 def selecting(pairs: Pairs, vectors: np.ndarray) -> float:
