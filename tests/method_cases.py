@@ -8,7 +8,6 @@ from torch import nn
 
 from harness.data.batching import Stream, StreamOptions, TextBatch, pad
 from harness.encoders.backbone import Encoder
-from harness.modules.prefixes import PrefixModules
 from harness.modules.prompts import DeepPrompts
 from harness.plugin import registry
 from harness.plugin.kit import Kit
@@ -106,7 +105,7 @@ def without_dropout(kit: Kit) -> Any:
     for module in method.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-        if isinstance(module, DeepPrompts | PrefixModules):
+        if isinstance(module, DeepPrompts) or type(module).__name__ == "PrefixModules":
             module.dropout = 0.0
         if isinstance(module, Encoder):
             module.checks_views = False

@@ -14,11 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from harness.choices import Batching
-from harness.data.items import (
-    batches_in_epoch,
-    length_grouped,
-    shuffled_batches,
-)
+from harness.data.items import batches_in_epoch, length_grouped, shuffled_batches
 from harness.data.tokens import Template, Tokens
 from harness.errors import TrialFailure, UserError
 
@@ -112,26 +108,19 @@ class TextBatch:
     def to(self, device: torch.device) -> "TextBatch":
         """The same batch on another device."""
         host_mask = None if device.type == "cpu" else self.mask_on_host
-        moved = [
-            value.to(device, non_blocking=True)
-            for value in (self.input_ids, self.attention_mask, self.items)
-        ]
-        labels = None if self.labels is None else self.labels.to(device, non_blocking=True)
-        return replace(
-            self,
-            input_ids=moved[0],
-            attention_mask=moved[1],
-            items=moved[2],
-            labels=labels,
-            host_mask=host_mask,
-        )
+        without = replace(self, host_mask=None)  # it stays where it is
+        moved = without._changed(lambda value: value.to(device, non_blocking=True))
+        return replace(moved, host_mask=host_mask)
 
     def pinned(self) -> "TextBatch":
         """The same batch in memory from which it goes to a GPU while the CPU goes on."""
-        pinned: dict[str, Any] = {
-            name: each.pin_memory() for name, each in vars(self).items() if isinstance(each, Tensor)
-        }
-        return replace(self, **pinned)
+        return self._changed(Tensor.pin_memory)
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> "TextBatch":
+        """The same change of all tensors."""
+        tensors = {name: each for name, each in vars(self).items() if isinstance(each, Tensor)}
+        changed: dict[str, Any] = {name: change(each) for name, each in tensors.items()}
+        return replace(self, **changed)
 
     def _part(self, change: Callable[[Tensor], Tensor]) -> "TextBatch":
         """Some of the rows."""

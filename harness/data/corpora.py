@@ -20,7 +20,7 @@ from harness.data.readers import (
     read_triplets_as_pairs,
     read_triplets_as_scored_pairs,
 )
-from harness.data.registered_corpora import Known, Source, Table, registered
+from harness.data.registered_corpora import Source, known, registered, table
 from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.data.shapes import parsed, split_name
@@ -44,41 +44,41 @@ _SNLI_TEST = (SNLI, "plain_text/test-00000-of-00001.parquet")
 # On the numbers of items see simcse.md, section 1.1, and clsr.md, section 3.
 _SHARE_ALIKE = "CC BY-SA"
 _SNLI = "CC BY-SA 4.0"
-SOURCES: dict[str, Known] = {
-    "wiki1m": Known(
+SOURCES: dict[str, Source] = {
+    "wiki1m": known(
         ((SIMCSE, "wiki1m_for_simcse.txt"),), read_sentences, "sentences", 1_000_000,
         licence=_SHARE_ALIKE,
     ),
-    "nli-triplets": Known(
+    "nli-triplets": known(
         ((SIMCSE, "nli_for_simcse.csv"),), read_triplets, "triplets", 275_601,
         licence="of SNLI and MultiNLI",
     ),
-    "nli-pairs": Known(
+    "nli-pairs": known(
         _NLI_TRAIN, read_nli_pairs, "labelled pairs", 942_069, licence="of SNLI and MultiNLI"
     ),
-    "nli-entailments": Known(
+    "nli-entailments": known(
         _NLI_TRAIN, read_entailments, "pairs", 314_315, judged=True, licence="of SNLI and MultiNLI"
     ),
-    "snli-dev": Known((_SNLI_DEV,), read_nli_pairs, "labelled pairs", 9_842, licence=_SNLI),
-    "snli-test": Known((_SNLI_TEST,), read_nli_pairs, "labelled pairs", 9_824, licence=_SNLI),
-    "snli-heldout": Known(
+    "snli-dev": known((_SNLI_DEV,), read_nli_pairs, "labelled pairs", 9_842, licence=_SNLI),
+    "snli-test": known((_SNLI_TEST,), read_nli_pairs, "labelled pairs", 9_824, licence=_SNLI),
+    "snli-heldout": known(
         (_SNLI_DEV, _SNLI_TEST), read_nli_pairs, "labelled pairs", 19_666, licence=_SNLI
     ),
-    "snli-heldout-entailments": Known(
+    "snli-heldout-entailments": known(
         (_SNLI_DEV, _SNLI_TEST), read_entailments, "pairs", 6_697, judged=True, licence=_SNLI
     ),
-    "stsb-similar": Known(
+    "stsb-similar": known(
         ((SIMCSE, ARCHIVE),), read_similar_pairs, "pairs", 1_406, judged=True, licence=_SNLI
     ),
-    "stsb-train": Known(
+    "stsb-train": known(
         ((SIMCSE, ARCHIVE),), read_scored_pairs, "scored pairs", 5_749, licence=_SNLI
     ),
-    "graded-sentences": Known(((GRADED, "sentences.txt"),), read_sentences, "sentences"),
-    "graded-triplets": Known(((GRADED, "triplets.csv"),), read_triplets, "triplets"),
-    "graded-scored-pairs": Known(
+    "graded-sentences": known(((GRADED, "sentences.txt"),), read_sentences, "sentences"),
+    "graded-triplets": known(((GRADED, "triplets.csv"),), read_triplets, "triplets"),
+    "graded-scored-pairs": known(
         ((GRADED, "triplets.csv"),), read_triplets_as_scored_pairs, "scored pairs"
     ),
-    "graded-pairs": Known(
+    "graded-pairs": known(
         ((GRADED, "triplets.csv"),), read_triplets_as_pairs, "labelled pairs"
     ),
 }  # fmt: skip
@@ -100,15 +100,15 @@ def source(name: str) -> Source:
         return SOURCES[name]
     path, query = file_of(name), split_name(name)[1]
     if path is None:
-        table = parsed(name)
-        if not is_hub_name(table.data):
-            if os.path.isfile(here(Path(table.data))):  # noqa: PTH113 - it takes any text
+        parts = parsed(name)
+        if not is_hub_name(parts.data):
+            if os.path.isfile(here(Path(parts.data))):  # noqa: PTH113 - it takes any text
                 raise UserError(f'corpus "{name}" is there, but only {known_endings()} are read')
             raise UserError(
                 f'unknown corpus "{name}"{suggest(name, SOURCES)} (or a file, or a data set of the '
                 f"Hub as ORGANISATION/NAME[@REVISION][/CONFIG][:SPLIT])"
             )
-        return Table(table, None)
+        return table(parts, None)
     path = regular_file(here(path), f'corpus "{name}": ').resolve()
     if path.suffix == PYTHON:
         if query or name.startswith(NEIGHBOURS):
@@ -116,10 +116,10 @@ def source(name: str) -> Source:
         return registered(path)
     files = (("", str(path)),)
     if name.startswith(NEIGHBOURS):
-        return Known(files, read_neighbours, "neighbours")
+        return known(files, read_neighbours, "neighbours")
     if not query and path.suffix.lower() == ".txt":
-        return Known(files, read_sentences, "sentences")
-    return Table(parsed(name), path)
+        return known(files, read_sentences, "sentences")
+    return table(parsed(name), path)
 
 
 def file_of(name: str) -> Path | None:

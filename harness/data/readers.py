@@ -188,16 +188,20 @@ def read_entailments(paths: list[Path]) -> Corpus:
     """Read the entailed pairs among NLI pairs, without their labels (clsr.md, section 3)."""
     pairs = read_nli_pairs(paths)
     assert pairs.labels is not None
-    chosen = pairs.labels == ENTAILMENT
+    return _chosen(pairs, pairs.labels == ENTAILMENT)
+
+
+def _chosen(pairs: Corpus, chosen: np.ndarray) -> Corpus:
+    """Some of the pairs, without labels. chosen: (items,) bool."""
     return Corpus(tuple(list(itertools.compress(column, chosen)) for column in pairs.columns))
 
 
 def read_similar_pairs(paths: list[Path]) -> Corpus:
     """Read the training pairs of STS-B with a score of 4 or more (clsr.md, section 3)."""
-    fields = [line.split("\t") for line in lines("STS/STSBenchmark/sts-train.csv", paths[0])]
+    pairs = read_scored_pairs(paths)
+    assert pairs.labels is not None
     # The paper says "higher than 4", but its 1,406 pairs are those from 4 on.
-    similar = [row for row in fields if float(row[4]) >= 4]
-    return Corpus(([row[5] for row in similar], [row[6] for row in similar]))
+    return _chosen(pairs, pairs.labels >= 4)
 
 
 def read_scored_pairs(paths: list[Path]) -> Corpus:

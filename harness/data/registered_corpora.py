@@ -5,9 +5,8 @@ files of the corpus, so they are in keys and travel to the machines of a cluster
 """
 
 import functools
-from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,42 +18,42 @@ from harness.data.hub import data_file
 from harness.data.hub_tables import hub_files
 from harness.data.readers import Corpus, read_table, shape_of, text_columns
 from harness.data.shapes import ROLES, CorpusName, Shape, shape_of_roles, split_name
-from harness.data.user_modules import UserCode, user_code
+from harness.data.user_modules import UserCode, listed_paths, user_code
 from harness.errors import UserError, explained, suggest
 from harness.files import Stamp, digest, digest_files, digest_of
 from harness.inputs import regular_file
 from harness.relocation import here
 
 
-class Source(ABC):
+@dataclass(frozen=True)
+class Source:
     """Place of a corpus, and the way in which it is read."""
 
+    _shape: Callable[[], Shape]
+    _paths: Callable[[bool], list[Path]]
+    read: Callable[[list[Path]], Corpus]
+    """Files -> their items. Raises UserError for a damaged file"""
+    reading: str
+    """Way in which files become items. With their digest it names what caches hold of the corpus,
+    because two corpora may read the same files and have different items"""
     items: int | None = None
     """The published number of items, for a plan that is made before the files are here"""
     licence: str = ""
     """Licence of the texts, where it is known"""
+    judged: bool = False
+    """Whether its pairs were made from labels"""
 
     @property
-    @abstractmethod
     def shape(self) -> Shape:
         """Kind of its items. Raises UserError for a table that cannot be read."""
+        return self._shape()
 
-    @property
-    @abstractmethod
-    def reading(self) -> str:
-        """Way in which files become items. With their digest it names what caches hold of the
-        corpus, because two corpora may read the same files and have different items"""
-
-    @abstractmethod
     def paths(self, *, download: bool = True) -> list[Path]:
         """The files of the corpus.
 
         Raises UserError when one is in no mirror and, with `download`, not on the Hub either.
         """
-
-    @abstractmethod
-    def read(self, paths: list[Path]) -> Corpus:
-        """The items of the files. Raises UserError for a damaged file."""
+        return self._paths(download)
 
     def digest(self, paths: list[Path]) -> str:
         """The digest of the items of these files, which names what caches hold of them.
@@ -66,7 +65,7 @@ class Source(ABC):
     @property
     def labelled(self) -> bool:
         """Whether people labelled it, so that a share of the labels is a share of its items."""
-        return self.shape in ("triplets", "scored pairs", "labelled pairs")
+        return self.judged or self.shape in ("triplets", "scored pairs", "labelled pairs")
 
     def corpus(self, paths: list[Path]) -> Corpus:
         """The items of the files, which are those of `paths()`.
@@ -82,76 +81,43 @@ class Source(ABC):
         return corpus
 
 
-@dataclass(frozen=True)
-class Known(Source):
-    """A corpus of the papers, or a file that is laid out like one of theirs."""
+def known(
+    files: Sequence[tuple[str, str]],
+    reader: Callable[[list[Path]], Corpus],
+    shape: Shape,
+    items: int | None = None,
+    **options: Any,
+) -> Source:
+    """A corpus of the papers, or a file that is laid out like one of theirs.
 
-    files: tuple[tuple[str, str], ...]
-    """(repository of a data set, file in it), for each file; a user's file has no repository"""
-    reader: Callable[[list[Path]], Corpus]
-    """A function of harness.data.readers"""
-    kind: Shape
-    items: int | None = None
-    judged: bool = False
-    """Whether its pairs were made from labels"""
-    licence: str = ""
-    """Licence of the texts, where the source states one"""
+    files: (repository of a data set, file in it); a user's file has no repository. reader: a
+    function of harness.data.readers. options: `licence` and `judged` of Source.
+    """
 
-    @property
-    def shape(self) -> Shape:
-        """Kind of its items."""
-        return self.kind
-
-    @property
-    def labelled(self) -> bool:
-        """Whether people labelled it."""
-        return self.judged or super().labelled
-
-    @property
-    def reading(self) -> str:
-        """The name of the reader."""
-        return self.reader.__name__
-
-    def paths(self, *, download: bool = True) -> list[Path]:
-        """The files, from a mirror or from the Hub."""
+    def paths(download: bool) -> list[Path]:
         return [
             data_file(repository, name, download=download) if repository else Path(name)
-            for repository, name in self.files
+            for repository, name in files
         ]
 
-    def read(self, paths: list[Path]) -> Corpus:
-        """The items of the files."""
-        return self.reader(paths)
+    return Source(lambda: shape, paths, reader, reader.__name__, items, **options)
 
 
-@dataclass(frozen=True)
-class Table(Source):
-    """A file or a data set of the Hub that the library `datasets` reads."""
+def table(name: CorpusName, file: Path | None) -> Source:
+    """A file, or a data set of the Hub that the library `datasets` reads (`file` is None)."""
 
-    name: CorpusName
-    file: Path | None
-    """The file; None: a data set of the Hub"""
+    def paths(download: bool) -> list[Path]:
+        return [file] if file else hub_files(name.data, download=download)
 
-    @property
-    def shape(self) -> Shape:
-        """Kind of its items, as its name says, or else the names of its columns."""
-        if self.name.columns:
-            return shape_of_roles(self.name.columns)
-        path = self.paths()[0]
-        return _recognised(self.name.data, path, Stamp.of(path))
+    def shape() -> Shape:
+        if name.columns:
+            return shape_of_roles(name.columns)
+        path = paths(True)[0]
+        return _recognised(name.data, path, Stamp.of(path))
 
-    @property
-    def reading(self) -> str:
-        """The part of its name behind the question mark, in short."""
-        return f"table-{digest(split_name(str(self.name))[1])}"
-
-    def paths(self, *, download: bool = True) -> list[Path]:
-        """The file, or those of the split."""
-        return [self.file] if self.file else hub_files(self.name.data, download=download)
-
-    def read(self, paths: list[Path]) -> Corpus:
-        """The items of the files."""
-        return read_table(self.name, paths)
+    # The part of its name behind the question mark, in short.
+    reading = f"table-{digest(split_name(str(name))[1])}"
+    return Source(shape, paths, functools.partial(read_table, name), reading)
 
 
 @functools.cache
@@ -187,74 +153,50 @@ def register_corpus(
     return lambda read: Registration(shape, read, files, licence)
 
 
-@dataclass(frozen=True)
-class Registered(Source):
-    """The corpus of a user's Python file."""
+def _read(code: Path, registration: Registration, paths: list[Path]) -> Corpus:
+    """The items that the function yields. Raises UserError for one that is not of the shape."""
+    number = ROLES[registration.shape][-1]  # no shape has two, and it stands last
+    numbers = array("d")
 
-    code: Path
-    registration: Registration
-    licence: str = ""
+    def texts() -> Iterator[tuple[str, ...]]:
+        for item in _items(code, registration, paths[:-1]):
+            if number in NUMBERS:
+                numbers.append(item[-1])
+            yield item[:-1] if number in NUMBERS else item
 
-    reading = "registered"
-    """The file itself is one of the files, so a change of it makes another corpus"""
-
-    @property
-    def shape(self) -> Shape:
-        """Kind of its items."""
-        return self.registration.shape
-
-    def paths(self, *, download: bool = True) -> list[Path]:
-        """The data, and the Python file last."""
-        with explained(f"{self.code}: files() raises "):
-            given = self.registration.files()
-        if not (isinstance(given, list) and all(isinstance(each, Path) for each in given)):
-            raise UserError(f"{self.code}: files() must give a list of paths, not {given!r}")
-        data = [regular_file(here(path), f"{self.code}: ").resolve() for path in given]
-        return [*data, self.code]
-
-    def read(self, paths: list[Path]) -> Corpus:
-        """The items that the function yields. Raises UserError for one that is not of the shape."""
-        number = ROLES[self.shape][-1]  # no shape has two, and it stands last
-        numbers = array("d")
-
-        def texts() -> Iterator[tuple[str, ...]]:
-            for item in self._items(paths[:-1]):
-                if number in NUMBERS:
-                    numbers.append(item[-1])
-                yield item[:-1] if number in NUMBERS else item
-
-        columns = text_columns(texts())
-        if not columns:
-            raise UserError(f"{self.code} yields no item")
-        if number not in NUMBERS:
-            return Corpus(columns)
-        kind = np.float32 if number == "score" else np.int64
-        return Corpus(columns, np.asarray(numbers, kind))
-
-    def _items(self, paths: list[Path]) -> Iterator[tuple[Any, ...]]:
-        roles = ROLES[self.shape]
-        with explained(f"{self.code} cannot be read: "):
-            for number, element in enumerate(self.registration.read(paths), start=1):
-                single = roles == ("sentence",) and isinstance(element, str)
-                item = (element,) if single else element
-                if not (isinstance(item, tuple | list) and len(item) == len(roles)):
-                    wanted = ", ".join(roles)
-                    raise UserError(f"{self.code}: item {number} is {element!r}, not ({wanted})")
-                pairs = zip(roles, item, strict=True)
-                yield tuple(self._value(value, role, number) for role, value in pairs)
-
-    def _value(self, value: Any, role: str, number: int) -> Any:
-        """A value of an item; an empty text is a single space (simcse.md, section 1.1)."""
-        if role not in NUMBERS and isinstance(value, str):
-            return value.strip() or " "
-        if role == "score" and isinstance(value, int | float) and np.isfinite(value):
-            return value
-        if role == "label" and value in (0, 1, 2):
-            return value
-        raise UserError(f"{self.code}: the {role} of item {number} is {value!r}")
+    columns = text_columns(texts())
+    if not columns:
+        raise UserError(f"{code} yields no item")
+    if number not in NUMBERS:
+        return Corpus(columns)
+    kind = np.float32 if number == "score" else np.int64
+    return Corpus(columns, np.asarray(numbers, kind))
 
 
-def registered(path: Path) -> Registered:
+def _items(code: Path, registration: Registration, paths: list[Path]) -> Iterator[tuple[Any, ...]]:
+    roles = ROLES[registration.shape]
+    with explained(f"{code} cannot be read: "):
+        for number, element in enumerate(registration.read(paths), start=1):
+            single = roles == ("sentence",) and isinstance(element, str)
+            item = (element,) if single else element
+            if not (isinstance(item, tuple | list) and len(item) == len(roles)):
+                wanted = ", ".join(roles)
+                raise UserError(f"{code}: item {number} is {element!r}, not ({wanted})")
+            for value, role in zip(item, roles, strict=True):
+                if not _fits(value, role):
+                    raise UserError(f"{code}: the {role} of item {number} is {value!r}")
+            # An empty text is a single space (simcse.md, section 1.1).
+            yield tuple(value.strip() or " " if isinstance(value, str) else value for value in item)
+
+
+def _fits(value: Any, role: str) -> bool:
+    """Whether a value of an item is what its role says."""
+    if role == "score":
+        return isinstance(value, int | float) and bool(np.isfinite(value))
+    return value in (0, 1, 2) if role == "label" else isinstance(value, str)
+
+
+def registered(path: Path) -> Source:
     """The corpus that a Python file registers.
 
     Raises UserError when its import fails, and when it does not hold exactly one.
@@ -264,7 +206,7 @@ def registered(path: Path) -> Registered:
 
 
 @functools.cache
-def _registered(code: UserCode) -> Registered:
+def _registered(code: UserCode) -> Source:
     """The corpus of a file; one that has changed has another digest and is read again."""
     module, path = code.module("corpus"), code.path
     registrations = [value for value in vars(module).values() if isinstance(value, Registration)]
@@ -273,10 +215,19 @@ def _registered(code: UserCode) -> Registered:
             f"{path} must hold one corpus, which is a function under @register_corpus; it holds "
             f"{len(registrations)}"
         )
-    if registrations[0].shape not in ROLES:
-        shape = str(registrations[0].shape)
-        raise UserError(f'{path}: there is no shape "{shape}"{suggest(shape, ROLES)}')
-    return Registered(path, registrations[0], registrations[0].licence)
+    [registration] = registrations
+    shape = registration.shape
+    if shape not in ROLES:
+        raise UserError(f'{path}: there is no shape "{shape}"{suggest(str(shape), ROLES)}')
+
+    def paths(_: bool) -> list[Path]:
+        given = listed_paths(registration.files, path)
+        data = [regular_file(here(each), f"{path}: ").resolve() for each in given]
+        # The file itself is one of the files, so a change of it makes another corpus.
+        return [*data, path]
+
+    read = functools.partial(_read, path, registration)
+    return Source(lambda: shape, paths, read, "registered", licence=registration.licence)
 
 
 def registers_corpus(path: Path) -> bool:

@@ -12,8 +12,8 @@ import io
 import itertools
 import json
 import math
-import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,7 +21,9 @@ from typing import Any, BinaryIO
 from harness.errors import UserError, explained
 
 LONGEST_LINE = 2**24
-"""Bytes of a line, and of an item of a JSON list"""
+"""Bytes of a line"""
+LARGEST_LIST = 2**28
+"""Bytes of a list of JSON, which is read whole"""
 SMALL_TEXT = 2**26
 """Bytes that a packed file may hold in any case"""
 MOST_TIMES = 100
@@ -109,10 +111,6 @@ _RETURN = "\udc0d"
 """Stand-in for a carriage return inside a line, at which the csv module would end the row"""
 _END = "\udc03"
 """End mark behind the last line, so that a quotation that never ends is noticed"""
-_SPACE = re.compile(r"[ \t\r\n]*")
-_SIGN = re.compile(r"[ \t\r\n]*([^ \t\r\n])")
-_CHUNK = 2**16
-"""Characters of a JSON list that are read at once"""
 
 
 class Number(str):
@@ -219,11 +217,9 @@ def _under_header(
 
 def _check_distinct(path: Path, names: Sequence[str]) -> None:
     """Raises UserError when two columns have one name; several may have none."""
-    seen = set[str]()
-    for name in filter(None, names):
-        if name in seen:
+    for name, times in Counter(filter(None, names)).items():
+        if times > 1:
             raise UserError(f'{path} has two columns "{name}"')
-        seen.add(name)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -240,9 +236,8 @@ _DECODER = json.JSONDecoder(
 
 def _json(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
     with opened_file(path) as file:
-        beginning = file.read(2**12).removeprefix(_BOM).lstrip()
-    values = _of_list(path) if beginning.startswith(b"[") else _of_lines(path)
-    for where, value in values:
+        is_list = file.read(2**12).removeprefix(_BOM).lstrip().startswith(b"[")
+    for where, value in _of_list(path) if is_list else _of_lines(path):
         if not isinstance(value, dict):
             raise UserError(
                 f"{where}: no JSON object; the file holds one object a line, or a list of objects"
@@ -253,63 +248,34 @@ def _json(path: Path, _: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]
 def _of_lines(path: Path) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(text_lines(path), start=1):
         if line.strip():
-            try:
-                value = _DECODER.decode(line)
-            except (ValueError, RecursionError) as error:
-                raise _no_json(f"{path}, line {number}", error) from None
-            yield f"{path}, line {number}", value
+            where = f"{path}, line {number}"
+            yield where, _decoded_json(line, where)
 
 
 def _of_list(path: Path) -> Iterator[tuple[str, Any]]:
-    """The items of one JSON list, of which never more than some are in memory."""
-    with io.TextIOWrapper(opened_file(path), encoding="utf-8-sig", newline="") as file:
-        text, at = file.read(_CHUNK).lstrip(), 1
-        for number in itertools.count(1):
-            where = f"{path}, item {number}"
-            while not (rest := _SIGN.match(text, at)):  # the text ends in front of the next sign
-                text, at = file.read(_CHUNK), 0
-                if not text:
-                    raise UserError(f"{where}: the list does not end")
-            at, sign = rest.start(1), rest[1]
-            if sign == "]":
-                return
-            if number > 1 and sign != ",":
-                raise UserError(f"{where}: no JSON list")
-            at += number > 1
-            while True:
-                try:
-                    value, at = _DECODER.raw_decode(text, _after_space(text, at))
-                    break
-                except ValueError as error:
-                    # It may go on in the next part of the file.
-                    if len(text) - at > LONGEST_LINE:
-                        raise UserError(
-                            f"{where}: it is no JSON, or has more than {LONGEST_LINE} characters"
-                        ) from None
-                    more = file.read(max(_CHUNK, len(text) - at))
-                    if not more:
-                        raise _no_json(where, error) from None
-                    text, at = text[at:] + more, 0
-                except RecursionError as error:
-                    raise _no_json(where, error) from None
-            yield where, value
+    with opened_file(path) as file:
+        content = file.read(LARGEST_LIST + 1)
+    if len(content) > LARGEST_LIST:
+        raise UserError(
+            f"{path}: a list of JSON has at most {LARGEST_LIST} bytes; write one object a line"
+        )
+    for number, value in enumerate(_decoded_json(content, str(path)), start=1):
+        yield f"{path}, item {number}", value
 
 
-def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    assert found is not None
-    return found.end()
-
-
-def _no_json(place: str, error: Exception) -> UserError:
-    why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-    return UserError(f"{place}: no JSON ({why})")
+def _decoded_json(text: str | bytes, where: str) -> Any:
+    try:
+        return _DECODER.decode(text if isinstance(text, str) else text.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise UserError(f"{where}: no JSON ({why})") from None
 
 
 def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, TableRow]]:
     # Its import takes 0.1 s.
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from pyarrow.types import is_dictionary
 
     left = unpacked_limit(path)
     packed = path.suffix.lower() == PACKED
@@ -328,7 +294,10 @@ def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, T
             left -= sum(_bytes(column) for column in batch.columns)
             if left < 0:
                 raise too_large(path)
-            values = [_decoded(column).to_pylist() for column in batch.columns]
+            values = [
+                (column.dictionary_decode() if is_dictionary(column.type) else column).to_pylist()
+                for column in batch.columns
+            ]
             for row in zip(*values, strict=True):
                 number += 1
                 yield f"{path}, row {number}", dict(zip(batch.schema.names, row, strict=True))
@@ -359,12 +328,6 @@ def _bytes(column: Any) -> int:
         return int(column.nbytes)
     lengths = pc.binary_length(column.dictionary).take(column.indices)
     return int(pc.sum(lengths).as_py() or 0)
-
-
-def _decoded(column: Any) -> Any:
-    from pyarrow.types import is_dictionary
-
-    return column.dictionary_decode() if is_dictionary(column.type) else column
 
 
 FORMATS: Mapping[str, Callable[[Path, Sequence[str] | None], Iterator[tuple[str, TableRow]]]] = {

@@ -7,7 +7,6 @@ machine. A space may call it by a short name (`corpora:`).
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote
@@ -46,7 +45,6 @@ _LAYOUTS: Sequence[tuple[Shape, tuple[str, ...]]] = (
 """The names that columns have in the data sets of the field, in the order of the roles"""
 
 
-@dataclass(frozen=True)
 class Accepts:
     """Marks a field of a configuration that names a corpus, with the shapes that it may have.
 
@@ -54,10 +52,8 @@ class Accepts:
         pairs: Annotated[str, Accepts("scored pairs")] = Field("stsb-train")
     """
 
-    shapes: tuple[Shape, ...]
-
     def __init__(self, *shapes: Shape) -> None:
-        object.__setattr__(self, "shapes", shapes)
+        self.shapes = shapes
 
 
 def shape_of_roles(roles: Collection[str]) -> Shape:

@@ -13,14 +13,16 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import spec_from_loader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
+from typing import Any
 
-from harness.errors import UserError
+from harness.errors import UserError, explained
 from harness.files import cache_folder, digest
 from harness.inputs import regular_file
 
@@ -117,6 +119,15 @@ def user_code(path: Path, beginning: str) -> UserCode:
     return UserCode(path, tuple(zip(names, content, strict=True)))
 
 
+def listed_paths(files: Callable[[], Any], code: Path) -> list[Path]:
+    """What `files()` of a user's Python file gives. Raises UserError unless it is paths."""
+    with explained(f"{code}: files() raises "):
+        given = files()
+    if not (isinstance(given, list) and all(isinstance(each, Path) for each in given)):
+        raise UserError(f"{code}: files() must give a list of paths, not {given!r}")
+    return given
+
+
 def imported(name: str, title: str) -> ModuleType:
     """Import a module inside of one that `UserCode.module` gave. Raises UserError when it fails."""
     with _importing(title):
@@ -189,11 +200,10 @@ def _specification(name: str) -> importlib.machinery.ModuleSpec | None:
     code, inside_path = _loaded[package], inside.replace(".", "/")
     files = dict(code.files)
     if not inside and _INIT not in files:
-        return _from_memory(name, code.path, files[code.path.name], None)
+        return spec_from_loader(name, _InMemory(code.path, files[code.path.name]))
     for file in (f"{inside_path}/{_INIT}".lstrip("/"), f"{inside_path}.py"):
         if file in files:
-            folder = [str((code.path / file).parent)] if file.endswith(_INIT) else None
-            return _from_memory(name, code.path / file, files[file], folder)
+            return spec_from_loader(name, _InMemory(code.path / file, files[file]))
     if any(file.startswith(f"{inside_path}/") for file in files):  # a folder without __init__.py
         spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
         spec.submodule_search_locations = [str(code.path / inside_path)]
@@ -201,26 +211,20 @@ def _specification(name: str) -> importlib.machinery.ModuleSpec | None:
     return None
 
 
-def _from_memory(
-    name: str, path: Path, content: bytes, folders: list[str] | None
-) -> importlib.machinery.ModuleSpec:
-    loader = _InMemory(path, content)
-    spec = importlib.machinery.ModuleSpec(name, loader, origin=str(path))
-    spec.submodule_search_locations, spec.has_location = folders, True
-    return spec
-
-
-class _InMemory(importlib.abc.InspectLoader):
+class _InMemory(importlib.abc.ExecutionLoader):
     """Runs content that was read before, under the name of its file."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         self._path, self._content = path, content
 
+    def is_package(self, fullname: str) -> bool:
+        return self._path.name == _INIT
+
+    def get_filename(self, fullname: str) -> str:
+        return str(self._path)
+
     def get_source(self, fullname: str) -> str:
         return importlib.util.decode_source(self._content)
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self._content, str(self._path))
 
 
 class _Siblings(importlib.abc.MetaPathFinder):

@@ -13,7 +13,7 @@ token.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -171,18 +171,12 @@ def attended_at(
     return found.flatten(1)[:, None]
 
 
-class _Text(Protocol):
-    """Keys and values of a row's own tokens."""
+class _Folded:
+    """Keys and values of a row's own tokens, which are never made.
 
-    def scores(self, query: Tensor) -> Tensor:
-        """(rows, heads, H / heads) -> (rows, heads, length)."""
-
-    def found(self, shares: Tensor) -> Tensor:
-        """(rows, heads, length) -> (rows, heads, H / heads)."""
-
-
-class _Folded(_Text):
-    """They are never made: their weights meet the queries, and the sums of states."""
+    Their weights meet the queries, and the sums of states. `scores`: (rows, heads, H / heads) ->
+    (rows, heads, length). `found`: (rows, heads, length) -> (rows, heads, H / heads).
+    """
 
     def __init__(self, module: Any, states: Tensor, layout: Padded | Unpadded) -> None:
         self._heads = module.num_attention_heads
@@ -205,8 +199,8 @@ class _Folded(_Text):
         return weight, layer.bias.view(self._heads, -1)
 
 
-class _Projected(_Text):
-    """They are made for all tokens, by modules that may be more than their weights."""
+class _Projected:
+    """The same, made for all tokens by modules that may be more than their weights."""
 
     def __init__(self, module: Any, states: Tensor, layout: Padded | Unpadded) -> None:
         made = [layout.padded(each(states)) for each in (module.key, module.value)]

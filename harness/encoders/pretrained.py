@@ -160,23 +160,15 @@ def check_loadable(name: str) -> None:
     """
     model_shape(name)
     shapes = {key: shape for key, shape, _ in tensors(name)}
-    _compare(name, _without_memory(name), shapes)
-
-
-def _without_memory(name: str) -> nn.Module:
-    """A model whose parameters have a shape and no memory.
-
-    Raises UserError when transformers has no such text model.
-    """
     transformers.logging.set_verbosity_error()
     with explained(f'model "{name}" cannot be loaded: '):
         config = transformers.AutoConfig.from_pretrained(
             model_folder(name), trust_remote_code=False
         )
         check_text_encoder(name, config)
-        with torch.device("meta"):
-            model: nn.Module = transformers.AutoModel.from_config(config, trust_remote_code=False)
-    return model
+        with torch.device("meta"):  # parameters have a shape and no memory
+            model = transformers.AutoModel.from_config(config, trust_remote_code=False)
+    _compare(name, model, shapes)
 
 
 def _compare(name: str, model: nn.Module, shapes: dict[str, list[int]]) -> None:

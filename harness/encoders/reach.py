@@ -79,7 +79,7 @@ class Reach(TypedDict, total=False):
     edit: EmbeddingEdit | None
     """Changes the embedding output, after its LayerNorm and dropout"""
     mixture: Tensor | None
-    """(rows, modules): how much of each adapter module a row gets (harness.modules.adapters)"""
+    """(rows, modules): how much of each adapter module a row gets, as in DiffAug"""
     padding: bool
     """Compute states at padding, too, which some released losses read"""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
-from annotated_types import Interval
+from annotated_types import Interval, MinLen
 from pydantic import TypeAdapter
 
 from harness.evaluation.scores import Origin
@@ -27,7 +27,7 @@ TRANSFER_DEV = "transfer-senteval-dev"
 class SuiteCard:
     """The name of a suite, its metrics, and how its figures are printed."""
 
-    name: str
+    name: Annotated[str, MinLen(1)]
     headings: Mapping[str, str] = field(default_factory=dict)
     """Test metric -> its heading in the papers, in the order of the papers, the average last.
 

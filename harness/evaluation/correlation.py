@@ -5,7 +5,7 @@ that of evaluation_protocol.md, section 1.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,44 +65,31 @@ EQUAL = 1e-12
 Vectors that differ by the rounding of float32 alone have cosines as near as this to 1."""
 
 
-@dataclass(frozen=True)
-class Correlation:
+class Correlation(NamedTuple):
     """Two correlations x100, each from -100 to 100."""
 
     pearson: float
     spearman: float
 
 
-@dataclass(frozen=True)
-class StsScores:
-    """The correlations of a test set."""
+def sts_scores(first: np.ndarray, second: np.ndarray, pairs: Pairs) -> dict[str, Correlation]:
+    """The correlations of the embeddings of pairs, as SentEval's STSEval computes them.
 
-    aggregated: dict[str, Correlation]
-    """`all`: over all pairs.
-
-    Where there are subsets, also `mean`: the mean of theirs, and `wmean`: their mean weighted by
-    their sizes."""
-    subsets: dict[str, Correlation]
-    """Subset -> the correlation over its pairs"""
-
-
-def sts_scores(first: np.ndarray, second: np.ndarray, pairs: Pairs) -> StsScores:
-    """The scores of the embeddings of pairs, as SentEval's STSEval computes them.
-
+    `all`: over all pairs. Where there are subsets, also `mean`: the mean of theirs, `wmean`: their
+    mean weighted by their sizes, and the correlation over the pairs of each subset.
     first, second: (pairs, hidden), of the first and of the second sentences. Raises TrialFailure
     when they are constant or not finite, or when all cosines of a subset are equal.
     """
     cosines = pair_cosines(first, second)
-    aggregated = {"all": correlation(cosines, pairs.gold)}
+    scores = {"all": correlation(cosines, pairs.gold)}
     subsets = {
         name: correlation(cosines[part], pairs.gold[part]) for name, part in pairs.parts().items()
     }
     if subsets:
-        found = np.asarray([(subset.pearson, subset.spearman) for subset in subsets.values()])
-        sizes = list(pairs.subsets.values())
-        aggregated["mean"] = Correlation(*found.mean(axis=0).tolist())
-        aggregated["wmean"] = Correlation(*np.average(found, axis=0, weights=sizes).tolist())
-    return StsScores(aggregated, subsets)
+        found, sizes = np.asarray(list(subsets.values())), list(pairs.subsets.values())
+        scores["mean"] = Correlation(*found.mean(axis=0).tolist())
+        scores["wmean"] = Correlation(*np.average(found, axis=0, weights=sizes).tolist())
+    return scores | subsets
 
 
 def correlation(cosines: np.ndarray, gold: np.ndarray) -> Correlation:

@@ -8,7 +8,7 @@ also rounded once, not at every call. The weights must not change meanwhile.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -191,7 +191,10 @@ class Embedder:
         was_training = self.method.training
         self.method.eval()
         try:
-            with _without_gradients(), packed_linears(self.method):
+            # A sharded weight that a pass in inference mode has made whole, or let go, could never
+            # train.
+            without_gradients = torch.no_grad() if has_ranks() else torch.inference_mode()
+            with without_gradients, packed_linears(self.method):
                 vectors = self._vectors(longest_first, dev).float().cpu().numpy()
         finally:
             self.method.train(was_training)
@@ -256,9 +259,3 @@ class Embedder:
         batch = TextBatch(ids, mask, torch.arange(len(group)))
         # While a GPU reads one batch, the CPU makes the next one.
         return (batch.pinned() if self.kit.device.type == "cuda" else batch).to(self.kit.device)
-
-
-def _without_gradients() -> AbstractContextManager[object]:
-    """In the block, nothing is kept for a backward pass."""
-    # A sharded weight that a pass in inference mode has made whole, or let go, could never train.
-    return torch.no_grad() if has_ranks() else torch.inference_mode()

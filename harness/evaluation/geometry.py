@@ -33,55 +33,11 @@ class GoldGroup:
     """(pairs of the group,)"""
 
 
-@dataclass(frozen=True)
-class Geometry:
-    """Geometry of the embeddings of a set of pairs."""
-
-    alignment: float
-    """0 to 4; a lower value means that positive pairs are closer"""
-    uniformity: float
-    """-8 to 0; a lower value means that the vectors are spread more evenly"""
-    mean_cosine: float
-    """-1 to 1; 0 when no direction is preferred"""
-    first_component: float
-    """0 to 1; 1 / hidden when no direction is preferred"""
-    groups: tuple[GoldGroup, ...]
-
-
-def geometry(
-    first: np.ndarray,
-    second: np.ndarray,
-    pairs: Pairs,
-    *,
-    inclusive: bool = False,
-    distinct: bool = False,
-) -> Geometry:
-    """Measure the embeddings of pairs (diffcse.md, section 6).
-
-    first, second: (pairs, hidden), of the first and of the second sentences. `inclusive`: pairs
-    with gold >= 4 are positive, not only those with gold > 4. `distinct`: uniformity and anisotropy
-    are over distinct sentences, not over all rows. Raises TrialFailure when embeddings are
-    constant, zero or not finite.
-    """
-    cosines = pair_cosines(first, second)
-    positive = pairs.gold >= 4 if inclusive else pairs.gold > 4
-    vectors = np.concatenate([first, second])
-    if distinct:
-        vectors = vectors[first_rows(pairs.texts)]
-    return Geometry(
-        alignment=alignment(cosines[positive]),
-        uniformity=uniformity(vectors),
-        mean_cosine=mean_cosine(vectors),
-        first_component=first_component(vectors),
-        groups=cosines_by_gold(cosines, pairs.gold),
-    )
-
-
 def alignment(cosines: np.ndarray) -> float:
-    """The mean squared distance of positive pairs (Wang and Isola 2020, with alpha = 2).
+    """The mean squared distance of positive pairs, 0 to 4 (Wang and Isola 2020, with alpha = 2).
 
-    cosines: (positive pairs,); of unit vectors the squared distance is 2 - 2 cos. Raises
-    TrialFailure when there is no positive pair.
+    A lower value means that they are closer. cosines: (positive pairs,); of unit vectors the
+    squared distance is 2 - 2 cos. Raises TrialFailure when there is no positive pair.
     """
     if len(cosines) == 0:
         raise TrialFailure("no pair has a gold score above 4: alignment is not defined")
@@ -91,9 +47,9 @@ def alignment(cosines: np.ndarray) -> float:
 def uniformity(vectors: np.ndarray) -> float:
     """Uniformity: how evenly the directions are spread (Wang and Isola 2020, with t = 2).
 
-    vectors: (n, hidden), n >= 2. It is the logarithm of the mean of exp(-2 ||f(x) - f(y)||^2) over
-    all unordered pairs of rows of unit length. Raises TrialFailure when the rows are constant, zero
-    or not finite.
+    -8 to 0; a lower value means more evenly. vectors: (n, hidden), n >= 2. It is the logarithm of
+    the mean of exp(-2 ||f(x) - f(y)||^2) over all unordered pairs of rows of unit length. Raises
+    TrialFailure when the rows are constant, zero or not finite.
     """
     # Of unit vectors exp(-2 ||u - v||^2) = exp(4 u v) / exp(4), so the Gram matrix is enough. Only
     # its upper half is computed, block by block: no tensor has (n, n, hidden) numbers.
@@ -112,8 +68,8 @@ def uniformity(vectors: np.ndarray) -> float:
 def mean_cosine(vectors: np.ndarray) -> float:
     """The mean cosine of two different rows (n, hidden), a measure of anisotropy.
 
-    Ethayarajh (2019) estimates it from samples of words in their contexts. Raises TrialFailure when
-    the rows are constant, zero or not finite.
+    -1 to 1; 0 when no direction is preferred. Ethayarajh (2019) estimates it from samples of words
+    in their contexts. Raises TrialFailure when the rows are constant, zero or not finite.
     """
     units = _directions(vectors)
     # No sample: the squared length of the sum of all unit vectors holds the cosine of every pair.
@@ -124,8 +80,9 @@ def mean_cosine(vectors: np.ndarray) -> float:
 def first_component(vectors: np.ndarray) -> float:
     """The share of the variance of rows (n, hidden) along their first principal component.
 
-    Ethayarajh (2019) calls it the maximum explainable variance. The rows are centred, as in Mu and
-    Viswanath (2018). Raises TrialFailure when the rows are constant, zero or not finite.
+    0 to 1; 1 / hidden when no direction is preferred. Ethayarajh (2019) calls it the maximum
+    explainable variance. The rows are centred, as in Mu and Viswanath (2018). Raises TrialFailure
+    when the rows are constant, zero or not finite.
     """
     _directions(vectors)  # for its checks
     centred = np.asarray(vectors, np.float64)
@@ -156,41 +113,42 @@ def _directions(vectors: np.ndarray) -> np.ndarray:
 
 
 def figures(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
-    """The scores of the suite `geometry` from the vectors of `pairs.texts`.
+    """The scores of the suite `geometry` from the vectors of `pairs.texts` (diffcse.md, section 6).
 
-    Details are the same figures over other positive pairs and over distinct sentences, and of each
-    group of gold scores the number of pairs and the mean, standard deviation and quantiles of their
-    cosines.
+    Pairs with gold > 4 are positive, and the other figures are over all rows. Details are the same
+    figures with gold >= 4 and over distinct sentences, and of each group of gold scores the number
+    of pairs and the mean, standard deviation and quantiles of their cosines. Raises TrialFailure
+    when embeddings are constant, zero or not finite.
     """
-    first, second = vectors[: len(pairs)], vectors[len(pairs) :]
-    shape = geometry(first, second, pairs)
-    other = geometry(first, second, pairs, inclusive=True, distinct=True)
-    details = {
-        f"{task}/gold>=4/alignment": other.alignment,
-        f"{task}/distinct/uniformity": other.uniformity,
-        f"{task}/distinct/mean-cosine": other.mean_cosine,
-        f"{task}/distinct/first-component": other.first_component,
-    }
+    cosines = pair_cosines(vectors[: len(pairs)], vectors[len(pairs) :])
+    metrics = {"alignment": alignment(cosines[pairs.gold > 4]), **_spread(vectors)}
+    details = {f"{task}/gold>=4/alignment": alignment(cosines[pairs.gold >= 4])}
+    distinct = _spread(vectors[first_rows(pairs.texts)])
+    details |= {f"{task}/distinct/{name}": value for name, value in distinct.items()}
     # A group of one pair has no standard deviation.
-    for group in (group for group in shape.groups if len(group.cosines) > 1):
-        name = f"{task}/cosines-{group.low:.0f}-{group.high:.0f}"
-        details |= {
-            f"{name}/pairs": float(len(group.cosines)),
-            f"{name}/mean": float(group.cosines.mean()),
-        }
-        details |= {f"{name}/std": float(group.cosines.std(ddof=1))}
-        values = np.quantile(group.cosines, QUANTILES)
-        details |= {
-            f"{name}/q{round(100 * quantile)}": float(value)
-            for quantile, value in zip(QUANTILES, values, strict=True)
-        }
-    metrics = {
-        "alignment": shape.alignment,
-        "uniformity": shape.uniformity,
-        "mean-cosine": shape.mean_cosine,
-        "first-component": shape.first_component,
-    }
+    for group in cosines_by_gold(cosines, pairs.gold):
+        if len(group.cosines) > 1:
+            name = f"{task}/cosines-{group.low:.0f}-{group.high:.0f}"
+            details |= {
+                f"{name}/pairs": float(len(group.cosines)),
+                f"{name}/mean": float(group.cosines.mean()),
+                f"{name}/std": float(group.cosines.std(ddof=1)),
+            }
+            values = np.quantile(group.cosines, QUANTILES)
+            details |= {
+                f"{name}/q{round(100 * quantile)}": float(value)
+                for quantile, value in zip(QUANTILES, values, strict=True)
+            }
     return Scores(metrics, details)
+
+
+def _spread(vectors: np.ndarray) -> dict[str, float]:
+    """The figures that are over rows (n, hidden), whatever pairs they are of."""
+    return {
+        "uniformity": uniformity(vectors),
+        "mean-cosine": mean_cosine(vectors),
+        "first-component": first_component(vectors),
+    }
 
 
 geometry_suite = register("geometry", {"geometry": LOADERS["stsb"]}, lambda: [archive()])(figures)

@@ -29,11 +29,11 @@ from harness.data.rows import (
 )
 from harness.errors import UserError, explained, suggest
 from harness.evaluation.bootstrap import mean_replicates, spread
-from harness.evaluation.catalogue import CARDS, NDCG, SuiteCard
+from harness.evaluation.catalogue import NDCG, SuiteCard
 from harness.evaluation.scores import Queries, Scores
 from harness.evaluation.search import nearest
 from harness.evaluation.sts import DEV_NAMES, SPLIT_COLUMN, TEST_NAMES
-from harness.evaluation.suites import Suite
+from harness.evaluation.suites import Suite, check_title
 from harness.files import content_digest, digest, digest_of
 from harness.inputs import is_folder, regular_file
 from harness.relocation import here
@@ -94,11 +94,7 @@ def judged_suite(name: str) -> Suite:
         there = [(part, _file(folder, part, names)) for part, names in _PARTS.items()]
     files = tuple((part, file) for part, file in there if file is not None)
     title = Path(os.path.abspath(folder)).name  # noqa: PTH100 - a link keeps its own name
-    if title in CARDS:
-        raise UserError(
-            f"{folder} makes a suite called {title}, which is the name of a shipped one; rename "
-            f"the folder"
-        )
+    check_title(title, f"{folder} makes", "rename the folder")
     return _made(title, files, tuple(content_digest(file) for _, file in files))
 
 

@@ -52,7 +52,9 @@ class KeptEmbeddings:
         for manifest in sorted(folder.glob("*.json")):
             if why := damage(manifest):
                 _logger.warning("%s; its sentences are embedded again", why)
-                _remove(manifest)
+                for end in (".json", *_PAIR):  # nothing can read the pair any more
+                    with suppress(OSError):
+                        manifest.with_suffix(end).unlink()
                 continue
             texts = pq.read_table(manifest.with_suffix(".parquet"))["text"].to_pylist()
             self._add(texts, np.load(manifest.with_suffix(".npy"), mmap_mode="r"))
@@ -108,13 +110,6 @@ class KeptEmbeddings:
         else:
             # From now on they are read from the file, and their memory is free.
             self._parts[-1] = np.load(path.with_suffix(".npy"), mmap_mode="r")
-
-
-def _remove(manifest: Path) -> None:
-    """Remove a pair and its manifest, as far as that is possible; nothing can read it any more."""
-    for end in (".json", *_PAIR):
-        with suppress(OSError):
-            manifest.with_suffix(end).unlink()
 
 
 ScoredPairs = Mapping[str, np.ndarray | Queries]

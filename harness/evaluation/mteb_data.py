@@ -151,7 +151,9 @@ def files_of(tasks: Iterable["AbsTask"]) -> list[Path]:
     files = set[Path]()
     for task in each_alone(tasks):
         repository = task.metadata.dataset["path"]
-        place = mirrored_data_set(repository) or here(Path(repository))
+        place = _local(repository)
+        if place is None:
+            continue
         inside = place.rglob("*") if is_folder(place) else [place]
         files |= {path.resolve() for path in inside if is_file(path)}
     return sorted(files)
@@ -165,9 +167,7 @@ def commits_of(tasks: Iterable["AbsTask"]) -> dict[str, str]:
     commits = defaultdict[str, set[str]](set)
     for task in each_alone(tasks):
         repository = task.metadata.dataset["path"]
-        if is_hub_name(repository) and not (
-            mirrored_data_set(repository) or here(Path(repository)).exists()
-        ):
+        if is_hub_name(repository) and _local(repository) is None:
             commit = _downloaded(repository, task.metadata.dataset["revision"])
             if commit is not None and COMMIT.fullmatch(commit):
                 commits[f"datasets/{repository}"].add(commit)
@@ -194,14 +194,18 @@ def content(data: Any) -> str:
     return digest_of(data)
 
 
+def _local(repository: str) -> Path | None:
+    """The data of a mirror or of a user; None: there are none."""
+    own = here(Path(repository))
+    return mirrored_data_set(repository) or (own if own.exists() else None)
+
+
 def _located(task: "AbsTask") -> dict[str, Any]:
     """Arguments of `load_dataset`. Raises NotHere when the data are not at hand."""
     source: dict[str, Any] = dict(task.metadata.dataset)
     source.pop("trust_remote_code", None)
     repository = source["path"]
-    if mirrored := mirrored_data_set(repository):
-        return source | {"path": str(mirrored)}
-    if (local := here(Path(repository))).exists():
+    if local := _local(repository):
         return source | {"path": str(local)}
     if is_hub_name(repository):
         why = _downloaded(repository, source["revision"]) is None and hub_failure()

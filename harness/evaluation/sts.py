@@ -24,7 +24,7 @@ from harness.evaluation.bootstrap import uncertainty
 from harness.evaluation.catalogue import CARDS, SuiteCard
 from harness.evaluation.correlation import pair_cosines, spearman, sts_scores
 from harness.evaluation.scores import Scores
-from harness.evaluation.suites import Suite, register
+from harness.evaluation.suites import Suite, check_title, register
 from harness.files import content_digest, digest
 from harness.inputs import regular_file
 from harness.relocation import here
@@ -41,16 +41,15 @@ def correlations(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
     """
     first, second = vectors[: len(pairs)], vectors[len(pairs) :]
     scores = sts_scores(first, second, pairs)
-    parts = {**scores.aggregated, **scores.subsets}
     details = {
         f"{task}/{name}/{kind}": getattr(score, kind)
-        for name, score in parts.items()
+        for name, score in scores.items()
         for kind in ("spearman", "pearson")
     }
     cosines = pair_cosines(first, second)
     known = uncertainty(cosines, pairs.gold)
     spread = {task: known} if known else {}
-    score = {task: scores.aggregated["all"].spearman}
+    score = {task: scores["all"].spearman}
     return Scores(score, details, spread, {task: np.stack([cosines, pairs.gold])})
 
 
@@ -119,11 +118,7 @@ def _file(data: str, name: str) -> Path:
 def _made(name: str, files: tuple[Path, ...], split: str | None, _: tuple[str, ...]) -> Suite:
     """The suite of these files; `name` is without the options `dev` and `split`."""
     title = Path(files[0].name.removesuffix(".gz")).stem
-    if title in CARDS:
-        raise UserError(
-            f"{files[0]} makes a suite called {title}, which is the name of a shipped one; rename "
-            f"the file"
-        )
+    check_title(title, f"{files[0]} makes", "rename the file")
     splits = _splits(parsed(name), files, split)
     dev = f"{title}-dev"
     data: dict[str, Callable[[], Pairs]] = {title: functools.partial(_pairs, *splits["test"])}

@@ -16,11 +16,11 @@ from types import ModuleType
 from typing import Annotated, Any, Protocol
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.shapes import split_name
-from harness.data.user_modules import UserCode, user_code
+from harness.data.user_modules import UserCode, listed_paths, user_code
 from harness.errors import UserError, explained, suggest
 from harness.evaluation.bootstrap import of_mean
 from harness.evaluation.catalogue import CARDS, CHOOSING, SUITE_MODULES, metric_named
@@ -31,90 +31,32 @@ from harness.inputs import regular_file
 from harness.relocation import here
 
 
-class _Kinds(BaseModel):
-    model_config = ConfigDict(strict=True, from_attributes=True)
+def check_title(title: str, beginning: str, instead: str) -> None:
+    """Raises UserError when a user's suite has the name of a shipped one."""
+    if title in CARDS:
+        raise UserError(
+            f"{beginning} a suite called {title}, which is the name of a shipped one; {instead}"
+        )
 
 
-class _CardFields(_Kinds):
-    """The kinds of the fields of a card."""
-
-    name: Annotated[str, Field(min_length=1)]
-    headings: Mapping[str, str]
-    unit: str
-    protocol: str
-    average: str | None
-    dev_tasks: tuple[str, ...]
-    decimals: int | None
-
-
-class _SuiteFields(_Kinds):
-    """The kinds of what a suite is registered with."""
-
-    card: _CardFields
-    score: Callable[..., Any]
-    data: Annotated[Mapping[str, Callable[[], Any]], Field(min_length=1)]
-    files: Callable[[], Any]
-    select: Callable[..., Any] | None
-    sentences_dev: int
-    sentences_test: int
-    embeds: bool
-
-
-def check_suite(suite: Any, path: Path) -> None:
+def check_suite(suite: "Suite", path: Path) -> None:
     """Check the suite in the file `path`.
 
     Raises UserError when a part of it is of the wrong kind, or when it has a shipped suite's name.
     """
+    parts = {**vars(suite), "card": getattr(suite.card, "__dict__", suite.card)}
     try:
-        _SuiteFields.model_validate(suite)
+        TypeAdapter(Suite).validate_python(parts)
     except ValidationError as error:
         first = error.errors()[0]
         part = ".".join(map(str, first["loc"]))
         raise UserError(f"{path}: {part} of the suite: {first['msg']}") from None
-    if suite.card.name in CARDS:
-        raise UserError(
-            f'{path} calls its suite "{suite.card.name}", which is the name of a shipped one; '
-            f"choose another name"
-        )
+    check_title(suite.name, f"{path} has", "choose another name")
     for task in suite.card.dev_tasks:
         if task not in suite.data:
             raise UserError(
                 f'{path}: the data have no dev task "{task}"{suggest(task, suite.data)}'
             )
-
-
-def read_data(name: str, task: str, read: Callable[[], Any], *, texts: bool) -> Any:
-    """The data of a task of the suite `name`.
-
-    Raises UserError when `read` raises or gives no data with a list of sentences, where `texts`
-    says that these are needed.
-    """
-    with explained(f'suite "{name}": the data of task "{task}" cannot be read: '):
-        data = read()
-        sentences: object = data.texts if texts else None
-    if texts and not (
-        isinstance(sentences, list)
-        and sentences
-        and all(isinstance(text, str) for text in sentences)
-    ):
-        raise UserError(
-            f'suite "{name}": the data of task "{task}" need a list of sentences as `texts`, '
-            f"not {sentences!r}"
-        )
-    return data
-
-
-def checked_files(files: Callable[[], Any], path: Path) -> Callable[[], list[Path]]:
-    """The same function, which raises UserError when it gives anything but a list of paths."""
-
-    def call() -> list[Path]:
-        with explained(f"{path}: files() raises "):
-            given = files()
-        if not (isinstance(given, list) and all(isinstance(each, Path) for each in given)):
-            raise UserError(f"{path}: files() must give a list of paths, not {given!r}")
-        return given
-
-    return call
 
 
 PAIR_TABLES, MTEB_SUITES = "harness.evaluation.sts", "harness.evaluation.mteb_suites"
@@ -169,7 +111,7 @@ class Suite:
     """(task, data, vectors of data.texts) -> scores.
 
     It raises TrialFailure where the vectors have no score."""
-    data: Mapping[str, Callable[[], Any]]
+    data: Annotated[Mapping[str, Callable[[], Any]], Field(min_length=1)]
     """Task -> a function that reads its data, and raises UserError for a missing or damaged file"""
     files: Callable[[], list[Path]]
     """Returns the data files, which are part of keys; it raises UserError when one is missing"""
@@ -265,7 +207,18 @@ class Suite:
 
 @functools.cache
 def _loaded(suite: Suite, task: str) -> Any:
-    return read_data(suite.name, task, suite.data[task], texts=not suite.embeds)
+    """The data of a task. Raises UserError where they have no list of sentences, but need one."""
+    beginning = f'suite "{suite.name}": the data of task "{task}" '
+    with explained(f"{beginning}cannot be read: "):
+        data = suite.data[task]()
+        sentences: object = None if suite.embeds else data.texts
+    if suite.embeds or (
+        isinstance(sentences, list)
+        and sentences
+        and all(isinstance(text, str) for text in sentences)
+    ):
+        return data
+    raise UserError(f"{beginning}need a list of sentences as `texts`, not {sentences!r}")
 
 
 def register(
@@ -385,4 +338,5 @@ def _own(code: UserCode) -> Suite:
         )
     [found] = own
     check_suite(found, code.path)
-    return replace(found, code_digest=code.text_digest, files=checked_files(found.files, code.path))
+    files = functools.partial(listed_paths, found.files, code.path)
+    return replace(found, code_digest=code.text_digest, files=files)

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from harness.choices import Reduction
 from harness.data.batching import TextBatch
-from harness.views.corruption import Edited
+from harness.views.edits import Edited
 
 
 def as_padded(edited: Edited, texts: TextBatch, reduction: Reduction) -> Edited:

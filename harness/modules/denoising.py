@@ -14,8 +14,6 @@ from harness.data.tokens import Template
 from harness.device import constant
 from harness.encoders.backbone import Encoder
 from harness.encoders.reach import Reach
-from harness.modules.adapters import LowRankModules
-from harness.modules.prefixes import VIEW_MODULES, PrefixModules
 
 
 def distinct_lengths(batch: TextBatch, template: Template) -> tuple[Tensor, Tensor]:
@@ -67,32 +65,3 @@ def template_vectors(
     )
     reach["positions"] = places + behind * gap[:, None]
     return encoder.at(batch, template.mask_positions(batch.attention_mask), **reach)
-
-
-def module_template_vectors(
-    encoder: Encoder,
-    template: Template,
-    augmentation: PrefixModules | LowRankModules,
-    texts: TextBatch,
-    modules: Tensor | None,
-    *,
-    released: bool = False,
-) -> Tensor:
-    """Vectors that the template alone gives each row at its length and with its module, (rows, H).
-
-    modules: (rows,), the module of each row; None: every row meets both. released: repeat the two
-    accidents of the released code (diffaug.md, section 2).
-    """
-    lengths, row = distinct_lengths(texts, template)
-    count = len(lengths)
-    if modules is not None:
-        # Every length once with module 0, then every length once with module 1.
-        row = row + modules * count
-        modules = torch.arange(VIEW_MODULES, device=row.device).repeat_interleave(count)
-        lengths = lengths.repeat(VIEW_MODULES)
-    reach = augmentation.reach(len(lengths), modules)
-    if released:
-        # It counts the visible prefix flags as length, and RoBERTa's positions from 0.
-        lengths = lengths + augmentation.length
-        reach["position_offset"] = augmentation.position_offset - encoder.first_position
-    return template_vectors(encoder, template, lengths, **reach)[row]

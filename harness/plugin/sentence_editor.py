@@ -13,8 +13,7 @@ from harness.data.tokens import Template
 from harness.device import token_groups
 from harness.plugin.kit import Kit
 from harness.plugin.replaced_tokens import CORRUPTIONS, ReplacedTokenConfig
-from harness.views.corruption import Edited, compare_pieces
-from harness.views.edits import Editor
+from harness.views.edits import Edited, Editor, compare_pieces
 from harness.views.masking import Masker
 
 COLUMNS = {"unsup": (0, 0), "sup": (0, 1, 2)}

@@ -12,9 +12,9 @@ from harness.encoders.pooling import mean, pooled
 from harness.losses.nli import PairClassifier, labels_of, pair_loss, triplet_loss
 from harness.losses.nt_xent import nt_xent
 from harness.plugin import Kit, Stage, TextBatch
-from harness.views.augmentations import adversarial, augmented
 
 from . import Config, Declaration
+from .augmentations import adversarial, augmented
 
 
 class CleanPass(NamedTuple):

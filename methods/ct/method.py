@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from harness import plugin
 from harness.encoders.pooling import pooled
-from harness.losses.contrastive_tension import tension
 from harness.plugin import Kit, Stage, TextBatch
 
 from . import Config, Declaration
@@ -35,3 +35,15 @@ class Method(Declaration, plugin.Method[Config]):
 
     def embed(self, batch: TextBatch) -> Tensor:
         return pooled(self.encoder, batch, "mean")
+
+
+def tension(first: Tensor, second: Tensor, same: Tensor) -> Tensor:
+    """Mean over the rows of the binary cross entropy of first . second with the target `same`.
+
+    It is that of contrastive_tension.md, section 1. first, second: (rows, width), the vectors of
+    two encoders, not made unit vectors. same: (rows,), whether a row has one sentence twice.
+    """
+    # In float32 at least: a dot product of long vectors is large.
+    precise = torch.promote_types(first.dtype, torch.float32)
+    products = (first.to(precise) * second.to(precise)).sum(dim=1)
+    return functional.binary_cross_entropy_with_logits(products, same.to(precise))

@@ -5,14 +5,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from harness import plugin
 from harness.data.templates import hard_prompt
 from harness.data.tokens import Template
 from harness.encoders.reach import Reach
-from harness.losses.energy_hinge import energy_hinge
-from harness.losses.info_nce import info_nce
+from harness.losses.info_nce import cosines, info_nce
 from harness.losses.masked_language import masked_pass_loss
 from harness.modules.heads import TanhHead
 from harness.modules.prompts import DeepPrompts, ShallowPrompts
@@ -97,3 +97,20 @@ class Method(Declaration, plugin.Method[Config]):
         if self.config.front and not self.encoder.family.decoder:
             return self.encoder.at(batch, self.config.front, **prompts)
         return self.encoder.cls(batch, **prompts)
+
+
+def energy_hinge(
+    anchors: Tensor, positives: Tensor, hard_negatives: Tensor, *, margin: float
+) -> Tensor:
+    """Mean over i of max(0, margin - cos(anchor_i, positive_i) + the highest other cosine).
+
+    It is the energy-based hinge loss of PromCSE (dcpcse.md, section 2): the energy of a pair is
+    minus its cosine, without a temperature. The other cosines of anchor_i are those with the
+    positives of all other anchors, and with all hard negatives.
+
+    anchors, positives, hard_negatives: (N, width). margin: on the scale of cosines.
+    """
+    similarity = cosines(anchors, torch.cat([positives, hard_negatives]))
+    own = torch.eye(*similarity.shape, dtype=torch.bool, device=similarity.device)
+    highest = similarity.masked_fill(own, -torch.inf).amax(dim=1)
+    return (margin - similarity.diagonal() + highest).clamp(min=0).mean()

@@ -18,8 +18,9 @@ from torch.nn import functional
 from harness.data.batching import Stream, StreamOptions
 from harness.encoders.backbone import Encoder
 from harness.errors import UserError
-from harness.modules.prefixes import VIEW_MODULES, PrefixModules
 from harness.plugin import Kit, TextBatch
+
+from .prefixes import VIEW_MODULES, PrefixModules
 
 if TYPE_CHECKING:
     from .method import Method

@@ -9,16 +9,17 @@ from torch import Tensor
 from harness import plugin
 from harness.data.templates import first_prompt
 from harness.data.tokens import Template
+from harness.encoders.backbone import Encoder
 from harness.losses.info_nce import info_nce
 from harness.losses.nli import PairClassifier, triplet_loss
-from harness.modules.adapters import LowRankModules
-from harness.modules.denoising import module_template_vectors
+from harness.modules.denoising import distinct_lengths, template_vectors
 from harness.modules.heads import TanhHead
-from harness.modules.prefixes import PrefixModules
 from harness.plugin import Kit, Stage, TextBatch
 
 from . import Config, Declaration
+from .adapters import LowRankModules
 from .analysis import PrefixAnalysis
+from .prefixes import VIEW_MODULES, PrefixModules
 
 
 class Method(Declaration, plugin.Method[Config]):
@@ -119,3 +120,32 @@ class Method(Declaration, plugin.Method[Config]):
                 self.encoder, self.template, self.augmentation, texts, modules, released=released
             )
         return texts.split(self.head(states))
+
+
+def module_template_vectors(
+    encoder: Encoder,
+    template: Template,
+    augmentation: PrefixModules | LowRankModules,
+    texts: TextBatch,
+    modules: Tensor | None,
+    *,
+    released: bool = False,
+) -> Tensor:
+    """Vectors that the template alone gives each row at its length and with its module, (rows, H).
+
+    modules: (rows,), the module of each row; None: every row meets both. released: repeat the two
+    accidents of the released code (diffaug.md, section 2).
+    """
+    lengths, row = distinct_lengths(texts, template)
+    count = len(lengths)
+    if modules is not None:
+        # Every length once with module 0, then every length once with module 1.
+        row = row + modules * count
+        modules = torch.arange(VIEW_MODULES, device=row.device).repeat_interleave(count)
+        lengths = lengths.repeat(VIEW_MODULES)
+    reach = augmentation.reach(len(lengths), modules)
+    if released:
+        # It counts the visible prefix flags as length, and RoBERTa's positions from 0.
+        lengths = lengths + augmentation.length
+        reach["position_offset"] = augmentation.position_offset - encoder.first_position
+    return template_vectors(encoder, template, lengths, **reach)[row]

@@ -10,9 +10,9 @@ from harness.losses.info_nce import info_nce
 from harness.modules.heads import TanhHead
 from harness.modules.momentum import MomentumEncoder, VectorQueue
 from harness.plugin import Kit, Stage, TextBatch
-from harness.views.repetition import repetition_views
 
 from . import Config, Declaration
+from .repetition import repetition_views
 
 
 class Method(Declaration, plugin.Method[Config]):

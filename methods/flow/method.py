@@ -7,11 +7,11 @@ from torch import Tensor
 
 from harness import plugin
 from harness.encoders.pooling import pooled
-from harness.modules.flow import Flow
 from harness.modules.vector_table import VectorTable
 from harness.plugin import Kit, Stage, TextBatch
 
 from . import Config, Declaration
+from .flow import Flow
 
 
 class Method(Declaration, plugin.FrozenMethod[Config]):

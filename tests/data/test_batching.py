@@ -188,11 +188,6 @@ def test_the_rows_of_an_item_stand_together() -> None:
     assert batch.labels.tolist() == [5 + item for item in batch.items.tolist()]
 
 
-def test_padding_is_to_the_longest_row_over_all_views() -> None:
-    (batch,) = epoch(corpus([[10], [20]], [[11] * 9, [21]]), 2)
-    assert batch.input_ids.shape == (4, 11)
-
-
 def test_repeated_rows_stand_together() -> None:
     batch = TextBatch(
         torch.tensor([[1], [2], [3], [4]]),
@@ -216,20 +211,6 @@ def test_every_item_is_drawn_on_its_own(subset: int) -> None:
     generator = random.Random(subset)
     expected = [item for item in range(500) if generator.random() < 0.1]
     assert label_subset(500, 0.1, subset).tolist() == expected
-
-
-@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5])
-def test_sizes_vary_about_the_share(fraction: float) -> None:
-    sizes = [len(label_subset(20_000, fraction, subset)) for subset in range(10)]
-    spread = np.sqrt(20_000 * fraction * (1 - fraction))
-    assert len(set(sizes)) > 5
-    assert max(abs(np.array(sizes) - 20_000 * fraction)) < 4 * spread
-
-
-def test_subsets_are_different_draws() -> None:
-    one, two = (set(label_subset(20_000, 0.1, subset).tolist()) for subset in (0, 1))
-    # As many items in common as two draws have by chance.
-    assert len(one & two) == pytest.approx(200, abs=60)
 
 
 def test_a_small_share_of_few_items_is_one_item() -> None:

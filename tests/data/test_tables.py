@@ -1,10 +1,8 @@
 """Tables as corpora: formats, columns, filters, the Hub's names, and what is refused."""
 
-import csv
-import gzip
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,65 +32,9 @@ def read(name: str) -> Corpus:
     return found.corpus(found.paths())
 
 
-def write_csv(path: Path) -> None:
-    """Write the rows as CSV."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, ROWS[0])
-        table.writeheader()
-        table.writerows(ROWS)
-
-
-def write_tsv(path: Path) -> None:
-    """Write the rows as the field's TSV, which quotes nothing."""
-    lines = ["\t".join(ROWS[0]), *("\t".join(map(str, row.values())) for row in ROWS)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
 def write_jsonl(path: Path) -> None:
     """Write one object a line."""
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
-
-
-def write_parquet(path: Path) -> None:
-    """Write the rows as Parquet."""
-    pd.DataFrame(ROWS).to_parquet(path)
-
-
-@pytest.mark.parametrize(
-    ("ending", "write", "packed"),
-    [
-        ("csv", write_csv, False),
-        ("csv", write_csv, True),
-        ("tsv", write_tsv, False),
-        ("tsv", write_tsv, True),
-        ("jsonl", write_jsonl, False),
-        ("jsonl", write_jsonl, True),
-        ("parquet", write_parquet, False),
-    ],
-)
-def test_each_format_gives_the_same_items(
-    tmp_path: Path, ending: str, write: Callable[[Path], None], packed: bool
-) -> None:
-    path = tmp_path / f"pairs.{ending}"
-    write(path)
-    if packed:
-        plain, path = path, tmp_path / f"pairs.{ending}.gz"
-        path.write_bytes(gzip.compress(plain.read_bytes()))
-    found = source(f"{path}{NAMED}")
-    assert (found.shape, found.labelled) == ("scored pairs", True)
-    corpus = read(f"{path}{NAMED}")
-    # "NA" and "null" are texts, and an empty text is a single space.
-    assert corpus.columns == (["a, b", "NA", "null"], ['the "NA"', "12", " "])
-    assert corpus.labels is not None
-    assert corpus.labels.tolist() == [4.5, 0.0, 2.25]
-
-
-def test_a_packed_text_has_the_sentences_of_the_plain_one(tmp_path: Path) -> None:
-    text = "one\n\ntwo\u2028three\n"
-    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode()))
-    packed = read(f"{tmp_path}/a.txt.gz")
-    assert packed.columns == read(f"{tmp_path}/a.txt").columns == (["one", " ", "two\u2028three"],)
 
 
 def test_filters_and_a_limit(tmp_path: Path) -> None:
@@ -133,14 +75,6 @@ def test_columns_that_fit_no_shape_are_refused_by_name(tmp_path: Path, header: s
         _ = source(str(path)).shape
 
 
-def test_rows_that_are_longer_than_the_header_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    for rows in ("x,y,1\n", "x,y\nx,y,1\n"):
-        path.write_text(f"anchor,positive\n{rows}")
-        with pytest.raises(UserError, match=r"a\.csv, line \d: 2 fields were expected, 3 found"):
-            read(str(path))
-
-
 @pytest.mark.parametrize(
     ("query", "message"),
     [
@@ -171,18 +105,6 @@ def test_a_damaged_file_is_a_users_mistake(tmp_path: Path, name: str, content: b
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=rf"{name} (cannot be read|holds no item)|line 1: no JSON"):
         read(f"{tmp_path / name}?first=a&second=b")
-
-
-def test_labels_may_be_words_and_pairs_without_one_are_left_out(tmp_path: Path) -> None:
-    """The columns are those of the SNLI that Stanford gives out."""
-    labels = ["neutral", "-", "entailment", "contradiction"]
-    rows = [{"sentence1": f"p{n}", "sentence2": "h", "gold_label": v} for n, v in enumerate(labels)]
-    (tmp_path / "snli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    name = f"{tmp_path}/snli.jsonl?premise=sentence1&hypothesis=sentence2&label=gold_label"
-    corpus = read(name)
-    assert corpus.columns[0] == ["p0", "p2", "p3"]
-    assert corpus.labels is not None
-    assert corpus.labels.tolist() == [1, 0, 2]
 
 
 @pytest.mark.usefixtures("hub")

@@ -60,13 +60,6 @@ def test_a_wrapped_roberta_sentence_is_the_whole_string_tokenised(
     assert [*template.begin, *sentence, *template.end] == whole
 
 
-def test_a_template_without_leading_space_is_otherwise_the_same(byte_level: Any) -> None:
-    template = hard_prompt(byte_level, ROBERTA[0])
-    bare = template.without_leading_space()
-    assert (bare.begin, bare.end, bare.mask_id) == (template.begin, template.end, template.mask_id)
-    assert not bare.leading_space
-
-
 def test_a_sentence_right_behind_a_quote_has_no_space(byte_level: Any) -> None:
     assert not hard_prompt(byte_level, BERT[0]).leading_space
 

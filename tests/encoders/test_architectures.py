@@ -266,6 +266,8 @@ def test_an_encoder_with_a_decoder_is_refused(tmp_path: Path) -> None:
     [
         ("gpt2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40}, 40, True),
         ("phi3", SIZES, 66, True),
+        ("camembert", SIZES, 65, True),
+        ("data2vec-text", SIZES, 65, True),
         ("nomic_bert", SIZES, 66, True),
         ("gemma2", {**SIZES, "num_key_value_heads": 2, "head_dim": 8}, 66, False),
         ("bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4}, 512, False),

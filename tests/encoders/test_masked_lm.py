@@ -53,19 +53,15 @@ def test_other_families(family: str, tmp_path: Path, request: pytest.FixtureRequ
     assert torch.equal(generator(ids, mask), expected * mask)
 
 
-def test_nothing_of_it_trains() -> None:
-    assert not any(
-        parameter.requires_grad for parameter in Generator("tiny-bert", 729).parameters()
-    )
-
-
 def test_another_vocabulary_is_refused() -> None:
     with pytest.raises(UserError, match=r"729 word pieces and the encoder has 30522"):
         Generator("tiny-bert", 30522)
 
 
-def test_dropout_is_on_while_training_unless_told_not() -> None:
-    assert Generator("tiny-bert", 729).train().model.training
+def test_it_never_trains_and_drops_while_the_method_trains_unless_told_not() -> None:
+    generator = Generator("tiny-bert", 729).train()
+    assert generator.model.training
+    assert not any(parameter.requires_grad for parameter in generator.parameters())
     assert not Generator("tiny-bert", 729, dropout=False).train().model.training
     assert not Generator("tiny-bert", 729).eval().model.training
 

@@ -58,24 +58,16 @@ def hidden_states(folder: Path) -> list[np.ndarray]:
 
 
 @FAMILIES
-@pytest.mark.parametrize("pooling", LAYERS_AVERAGED)
-def test_means(request: pytest.FixtureRequest, family: str, pooling: Pooling) -> None:
+def test_every_pooling(request: pytest.FixtureRequest, family: str) -> None:
     folder: Path = request.getfixturevalue(family)
-    states = hidden_states(folder)
-    found = pooled(Encoder(str(folder)).double().eval(), text(), pooling).detach().numpy()
-    assert (
-        np.abs(found - expected([states[layer] for layer in LAYERS_AVERAGED[pooling]])).max()
-        < 1e-10
-    )
-
-
-@FAMILIES
-def test_cls_is_the_first_state_of_the_last_layer(
-    request: pytest.FixtureRequest, family: str
-) -> None:
-    folder: Path = request.getfixturevalue(family)
-    found = pooled(Encoder(str(folder)).double().eval(), text(), "cls").detach().numpy()
-    assert np.abs(found - hidden_states(folder)[-1][:, 0]).max() < 1e-10
+    states, encoder = hidden_states(folder), Encoder(str(folder)).double().eval()
+    wanted = {
+        name: expected([states[layer] for layer in layers])
+        for name, layers in LAYERS_AVERAGED.items()
+    }
+    for pooling, vectors in (wanted | {"cls": states[-1][:, 0]}).items():
+        found = pooled(encoder, text(), pooling).detach().numpy()  # type: ignore[arg-type]
+        assert np.abs(found - vectors).max() < 1e-10, pooling
 
 
 @pytest.mark.slow

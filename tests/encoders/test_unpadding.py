@@ -25,7 +25,7 @@ from harness.encoders.unpadding import (
     room_for,
 )
 from harness.errors import TrialFailure
-from harness.modules.adapters import LowRankModules
+from methods.diffaug.adapters import LowRankModules
 from tests.rows_and_models import (
     LENGTHS,
     LONGEST,
@@ -178,13 +178,6 @@ def test_low_rank_modules_of_each_row(tiny_encoder: Path, kind: Any) -> None:
     assert_equal(both(encoder, lambda: encoder.at(batch, ends(batch), **reach), *leaves))
 
 
-@pytest.mark.usefixtures("blocks")
-def test_gradient_checkpointing(tiny_encoder: Path) -> None:
-    encoder = Encoder(str(tiny_encoder), dropout=0.0, checkpointing=True).train()
-    prefix, made = prefix_of(visible=False)
-    assert_equal(both(encoder, lambda: encoder.cls(text(), prefix=prefix), *made))
-
-
 def test_a_mask_may_have_holes(tiny_encoder: Path) -> None:
     """A plugin may hide any token, the first one included."""
     encoder, batch = encoder_of(tiny_encoder), text()
@@ -219,14 +212,6 @@ def test_linear_layers_and_norms_see_real_tokens_and_a_short_tail(
     assert shapes == {
         "words": tokens, "query": tokens, "norm": tokens, "dense": tokens, "last": (ROWS, 1)
     }  # fmt: skip
-
-
-def test_rows_of_one_length_are_read_as_they_are(tiny_encoder: Path, watch: Watch) -> None:
-    encoder = encoder_of(tiny_encoder)
-    words = watch(encoder.model.embeddings.word_embeddings)
-    states = encoder(text([6, 6, 6]))
-    assert words.given[0][0][0].shape == (3, 6)
-    assert states.shape == (3, 6, WIDTH)
 
 
 def test_states_at_padding_are_computed_where_they_are_asked_for(tiny_encoder: Path) -> None:

@@ -14,7 +14,6 @@ from harness.data.batching import TextBatch
 from harness.data.sts_pairs import LOADERS
 from harness.evaluation.correlation import spearman
 from harness.evaluation.embedder import Embedder, packed_linears
-from harness.evaluation.suites import suite
 from harness.plugin.kit import Kit
 
 KitFor = Callable[..., Kit]
@@ -54,14 +53,6 @@ def test_each_distinct_sentence_is_embedded_once(kit_for: KitFor) -> None:
     assert vectors.dtype == np.float32
     for vector, text in zip(vectors, TEXTS, strict=True):
         assert np.array_equal(vector, vectors[TEXTS.index(text)])
-
-
-@pytest.mark.slow
-def test_a_suite_is_embedded_in_one_pass(kit_for: KitFor) -> None:
-    watched = Watched(kit_for("pooling", encoder="tiny-bert"))
-    suite("graded").score_test(watched.embedder)
-    rows = sum(len(batch.input_ids) for batch in watched.batches)
-    assert rows == len(set(LOADERS["graded"]().texts))
 
 
 @pytest.mark.slow

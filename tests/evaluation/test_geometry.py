@@ -6,16 +6,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
-from scipy.stats import ortho_group
 
 from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import TrialFailure
-from harness.evaluation.correlation import first_rows
 from harness.evaluation.geometry import (
     alignment,
     cosines_by_gold,
+    figures,
     first_component,
-    geometry,
     mean_cosine,
     uniformity,
 )
@@ -64,12 +62,12 @@ def test_uniformity_holds_no_large_tensor() -> None:
 
 def test_alignment_is_the_mean_squared_distance() -> None:
     first, second = rows(50), rows(50, seed=1)
-    pairs = Pairs([""] * 50, [""] * 50, np.where(np.arange(50) < 20, 4.5, 4.0))
+    texts = [[f"{side}{number}" for number in range(50)] for side in "ab"]
+    pairs = Pairs(*texts, np.where(np.arange(50) < 20, 4.5, 4.0))
     squares = ((unit(first) - unit(second)) ** 2).sum(axis=1)
-    assert geometry(first, second, pairs).alignment == pytest.approx(squares[:20].mean(), abs=1e-9)
-    assert geometry(first, second, pairs, inclusive=True).alignment == pytest.approx(
-        squares.mean(), abs=1e-9
-    )
+    found = figures("x", pairs, np.concatenate([first, second]))
+    assert found.metrics["alignment"] == pytest.approx(squares[:20].mean(), abs=1e-9)
+    assert found.details["x/gold>=4/alignment"] == pytest.approx(squares.mean(), abs=1e-9)
     with pytest.raises(TrialFailure, match="no pair has a gold score above 4"):
         alignment(np.empty(0))
 
@@ -80,25 +78,18 @@ def test_the_sets_of_sts_benchmark() -> None:
     pairs = LOADERS["stsb"]()
     numbers = {text: number for number, text in enumerate(sorted(set(pairs.texts)))}
     known = rows(len(numbers))
-    first, second = (
-        known[[numbers[text] for text in texts]] for texts in (pairs.first, pairs.second)
-    )
-    squares = ((unit(first) - unit(second)) ** 2).sum(axis=1)
-    every, distinct = (
-        geometry(first, second, pairs),
-        geometry(first, second, pairs, distinct=True, inclusive=True),
-    )
-    assert every.alignment == pytest.approx(squares[pairs.gold > 4].sum() / 231, abs=1e-9)
-    assert distinct.alignment == pytest.approx(squares[pairs.gold >= 4].sum() / 338, abs=1e-9)
-    assert every.uniformity == pytest.approx(uniformity(np.concatenate([first, second])), abs=1e-6)
-    assert distinct.uniformity == pytest.approx(uniformity(known), abs=1e-6)
-    assert distinct.mean_cosine == pytest.approx(mean_cosine(known), abs=1e-9)
-    assert abs(distinct.uniformity - every.uniformity) > 1e-4
-    assert sum(len(group.cosines) for group in every.groups) == 1379
-
-
-def test_the_first_row_of_each_distinct_sentence() -> None:
-    assert first_rows(["b", "a", "b", "c", "a"]).tolist() == [0, 1, 3]
+    vectors = known[[numbers[text] for text in pairs.texts]]
+    squares = ((unit(vectors[:1379]) - unit(vectors[1379:])) ** 2).sum(axis=1)
+    found = figures("x", pairs, vectors)
+    every, details = found.metrics, found.details
+    assert every["alignment"] == pytest.approx(squares[pairs.gold > 4].sum() / 231, abs=1e-9)
+    expected = squares[pairs.gold >= 4].sum() / 338
+    assert details["x/gold>=4/alignment"] == pytest.approx(expected, abs=1e-9)
+    assert every["uniformity"] == pytest.approx(uniformity(vectors), abs=1e-6)
+    assert details["x/distinct/uniformity"] == pytest.approx(uniformity(known), abs=1e-6)
+    assert details["x/distinct/mean-cosine"] == pytest.approx(mean_cosine(known), abs=1e-9)
+    assert abs(details["x/distinct/uniformity"] - every["uniformity"]) > 1e-4
+    assert sum(value for name, value in details.items() if name.endswith("/pairs")) == 1379
 
 
 def test_mean_cosine_is_that_of_all_pairs() -> None:
@@ -125,16 +116,6 @@ def test_groups_by_gold_score() -> None:
     groups = cosines_by_gold(np.arange(8.0), gold)
     assert [(group.low, group.high) for group in groups] == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
     assert [group.cosines.tolist() for group in groups] == [[0, 1], [2], [3, 7], [], [4, 5, 6]]
-
-
-@pytest.mark.parametrize("measure", MEASURES)
-def test_scale_rotation_and_order_change_nothing(measure: Callable[[np.ndarray], float]) -> None:
-    vectors = rows(700)
-    generator = np.random.default_rng(5)
-    turned = (100 * vectors.astype(np.float64) @ ortho_group.rvs(16, random_state=0))[
-        generator.permutation(700)
-    ]
-    assert measure(turned) == pytest.approx(measure(vectors), abs=1e-6)
 
 
 @pytest.mark.parametrize("measure", MEASURES)

@@ -21,9 +21,7 @@ from harness.evaluation.suites import check_name, choosing, suite
 from harness.report.difference import Scored, over_pairs
 from harness.sweeps.spaces.space import load_space
 from harness.sweeps.workers.files import file_list
-from harness.trials.store import Store
 from harness.trials.trial import Trial, key
-from tests.programs import Answer
 
 Folder = Callable[..., Path]
 QUERIES = "id,text\nq1,one\nq2,two\nq3,three\n"
@@ -343,39 +341,6 @@ encoders: [tiny-bert]
 set: {{sentences: graded-sentences, max_steps: 4, batch_size: 8, evaluation_interval: 2}}
 methods: {{simcse: {{grid: {{learning_rate: [1e-4, 5e-3]}}}}}}
 """
-
-
-@pytest.mark.slow
-def test_dev_selects_in_a_sweep(
-    folder: Folder, tmp_path: Path, serially: Callable[..., Answer]
-) -> None:
-    """NDCG@10 of the dev queries chooses; the test is measured once, for the chosen values."""
-    space, names = tmp_path / "space.yaml", ("door", "key", "table", "window", "garden", "fish")
-    path = folder(
-        queries_csv="id,text\n" + "".join(f"{n},where is the {n}?\n" for n in names),
-        documents_csv="id,text\n"
-        + "".join(f"{n},a {n} is over there\n{n}2,is this a {n}\n" for n in names),
-        relevant_csv="query,document,split\n"
-        + "".join(f"{n},{n},{'dev' if at % 2 else 'test'}\n" for at, n in enumerate(names)),
-    )
-    space.write_text(SPACE.format(suite=path), encoding="utf-8")
-    answer = serially(space, "--store", tmp_path / "store")
-    assert answer.code == 0, answer.err
-    assert "NDCG@10" in answer.out
-    records = list(Store(tmp_path / "store").read().records())
-    tried = [record for record in records if record.role == "search"]
-    [final] = [record for record in records if record.role == "final"]
-    assert len(tried) == 2
-    for record in records:
-        assert (record.suite, record.selected_by, list(record.dev)) == (
-            "faq", "faq-dev", ["faq-dev"],
-        )  # fmt: skip
-        assert 0 < record.dev["faq-dev"] <= 100
-    assert not any(record.test for record in tried)
-    assert {"ndcg@10", "mrr", "recall@1"} < final.test.keys()
-    assert len({record.dev["faq-dev"] for record in tried}) == 2
-    best = max(tried, key=lambda record: record.dev["faq-dev"])
-    assert final.configuration["learning_rate"] == best.configuration["learning_rate"]
 
 
 def test_a_space_cannot_select_by_a_folder_without_dev(folder: Folder, tmp_path: Path) -> None:

@@ -66,15 +66,6 @@ def test_the_files_are_as_the_docstring_says(tmp_path: Path) -> None:
         assert np.array_equal(vector, expected([text])[0])
 
 
-def test_without_writing_a_sentence_is_embedded_once_in_a_process(tmp_path: Path) -> None:
-    embed = Lengths()
-    kept = KeptEmbeddings(tmp_path / "kept", embed, write=False)
-    kept(TEXTS)
-    assert np.array_equal(kept(["more", *TEXTS]), expected(["more", *TEXTS]))
-    assert [texts for texts, _ in embed.asked][1:] == [["more"]]
-    assert not (tmp_path / "kept").exists()
-
-
 def test_kept_vectors_are_read_without_writing(tmp_path: Path) -> None:
     KeptEmbeddings(tmp_path, Lengths(), write=True)(TEXTS)
     before = sorted(tmp_path.iterdir())
@@ -84,12 +75,6 @@ def test_kept_vectors_are_read_without_writing(tmp_path: Path) -> None:
     )
     assert embed.asked == [(["new"], False)]
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_the_model_hears_whether_it_embeds_dev(tmp_path: Path) -> None:
-    embed = Lengths()
-    KeptEmbeddings(tmp_path, embed, write=False)(["a"], dev=True)
-    assert embed.asked == [(["a"], True)]
 
 
 def test_vectors_of_another_width_are_refused(tmp_path: Path) -> None:

@@ -69,13 +69,6 @@ def test_dev_selects_and_test_is_reported(name: str) -> None:
     assert scores.uncertainty["test"].standard_error > 0
 
 
-def test_a_table_without_dev_selects_nothing(tmp_path: Path) -> None:
-    found = suite(str(write(tmp_path / "mine.csv", ROWS, "sentence1,sentence2,score")))
-    assert found.tests == ("mine",)
-    with pytest.raises(UserError, match='suite "mine" has no dev score'):
-        _ = found.dev
-
-
 def test_other_columns_and_other_content_are_another_suite(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.csv", ROWS, "sentence1,sentence2,score")
     digests = {suite(str(path)).digest(), suite(f"{path}?limit=3").digest()}

@@ -5,7 +5,7 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from torch import nn
 from transformers import BertConfig, BertModel
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.encoders.masked_lm import VocabularyHead
 from harness.errors import UserError
 from harness.modules.heads import BatchNormHead, TanhHead
 from harness.plugin import registry
@@ -22,6 +23,8 @@ from harness.plugin.resolution import resolve
 from harness.plugin.sentence_editor import StaticCorruption
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
+from harness.views.edits import Edited
+from methods.diffcse.ablations import CorrectiveHead, corrective_loss
 from tests.families import FAMILIES
 from tests.method_cases import grouped
 
@@ -701,3 +704,65 @@ def test_gradient_checkpointing_gives_the_same_gradients(
     assert set(found[0]) == set(found[1])
     for name, gradient in found[0].items():
         assert torch.allclose(gradient, found[1][name], atol=1e-5, rtol=1e-3), name
+
+
+# Corrective language modelling against its formula in float64 numpy (diffcse.md, section 2).
+
+PIECES, WIDTH = 7, 6
+
+
+def head() -> CorrectiveHead:
+    torch.manual_seed(0)
+    return CorrectiveHead(cast("VocabularyHead", nn.Linear(WIDTH, PIECES)), WIDTH)
+
+
+def test_loss_mixes_copying_and_the_vocabulary() -> None:
+    corrective = head()
+    generator = np.random.default_rng(0)
+    states = generator.normal(size=(3, 5, WIDTH))
+    read, originals = (generator.integers(0, PIECES, size=(3, 5)) for _ in range(2))
+    originals[:, ::2] = read[:, ::2]
+    real = np.arange(5) < np.array([[5], [3], [4]])
+    matrix, bias = (value.detach().double().numpy() for value in corrective.vocabulary.parameters())
+    gate_row, gate_bias = (
+        value.detach().double().numpy() for value in corrective.gate.parameters()
+    )
+    total = 0.0
+    for row, position in np.argwhere(real):
+        state = states[row, position]
+        gate = 1 / (1 + math.exp(-(gate_row[0] @ state + gate_bias[0])))
+        powers = np.exp(matrix @ state + bias)
+        copied = float(read[row, position] == originals[row, position])
+        total -= math.log(
+            gate * copied + (1 - gate) * powers[originals[row, position]] / powers.sum()
+        )
+    batch = TextBatch(torch.tensor(read), torch.tensor(real).long(), torch.arange(3))
+    edited = Edited(batch, torch.zeros(3, 5), torch.zeros(3))
+    found = corrective_loss(
+        corrective, torch.tensor(states).float(), torch.tensor(originals), edited
+    )
+    assert found.item() == pytest.approx(total / real.sum(), rel=1e-5)
+
+
+def test_a_sure_copy_costs_nothing_and_a_sure_gate_is_finite() -> None:
+    corrective = head()
+    with torch.no_grad():
+        corrective.gate.bias.fill_(200)
+    states = torch.randn(2, WIDTH, requires_grad=True)
+    read, wanted = torch.tensor([3, 3]), torch.tensor([3, 4])
+    copied, written = corrective(states, read, wanted)
+    assert copied.item() == pytest.approx(0, abs=1e-6)
+    assert written.item() < -190
+    (copied + written).backward()
+    assert states.grad is not None
+    assert states.grad.isfinite().all()
+
+
+def test_gate_and_vocabulary_learn() -> None:
+    corrective = head()
+    corrective(
+        torch.randn(4, WIDTH), torch.tensor([1, 2, 3, 4]), torch.tensor([1, 2, 5, 6])
+    ).sum().backward()
+    assert all(
+        value.grad is not None and value.grad.abs().max() > 0 for value in corrective.parameters()
+    )

@@ -17,7 +17,7 @@ from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
-from harness.views.repetition import repeated_pieces
+from methods.esimcse.repetition import repeated_pieces
 from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]

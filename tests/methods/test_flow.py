@@ -1,6 +1,6 @@
 """BERT-flow against frozen_maps.md, section 1.
 
-The flow itself is in tests/modules/test_flow_modules.py.
+The flow itself is in test_flow_map.py.
 """
 
 import math

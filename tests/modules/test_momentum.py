@@ -79,17 +79,13 @@ def test_the_copy_works_with_its_own_weights(encoder: Encoder) -> None:
     assert encoder.reach == copy.encoder.reach == {}
 
 
-def test_it_stays_in_evaluation_mode(encoder: Encoder) -> None:
+def test_it_stays_in_evaluation_mode_and_does_not_train(encoder: Encoder) -> None:
     around = torch.nn.ModuleList([MomentumEncoder(encoder, 0.995), encoder])
     around.train()
     assert encoder.training
     assert not any(module.training for module in around[0].modules())
     copy = around[0].encoder
     assert torch.equal(copy(text()), copy(text())), "no dropout"
-
-
-def test_no_gradients(encoder: Encoder) -> None:
-    copy = MomentumEncoder(encoder, 0.995)
     assert not any(parameter.requires_grad for parameter in copy.parameters())
     assert all(parameter.requires_grad for parameter in encoder.parameters())
 
@@ -101,9 +97,10 @@ def rows(*values: float) -> torch.Tensor:
 def test_the_queue_keeps_the_last_ones() -> None:
     queue = VectorQueue(5, 1)
     assert queue.vectors is None
-    queue.append(rows(1, 2))
-    queue.append(rows(3, 4))
+    queue.append(rows(1.0, 2.0).requires_grad_())
     assert queue.vectors is not None
+    assert not queue.vectors.requires_grad
+    queue.append(rows(3, 4))
     assert queue.vectors.flatten().tolist() == [1, 2, 3, 4]
     queue.append(rows(5, 6))
     assert queue.vectors.flatten().tolist() == [2, 3, 4, 5, 6]
@@ -123,10 +120,3 @@ def test_the_queue_is_emptied_when_the_epoch_changes() -> None:
     queue.start(1)
     assert queue.vectors is not None
     assert queue.vectors.flatten().tolist() == [3]
-
-
-def test_the_queue_holds_no_gradient() -> None:
-    queue = VectorQueue(5, 3)
-    queue.append(torch.ones(2, 3, requires_grad=True) * 2)
-    assert queue.vectors is not None
-    assert not queue.vectors.requires_grad

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
 from harness.encoders.pooling import mean
-from harness.views.augmentations import (
+from methods.consert.augmentations import (
     Augmentation,
     adversarial,
     augmented,

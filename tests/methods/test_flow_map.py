@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.modules.flow import ActNorm, Flow, FlowStep
+from methods.flow.flow import ActNorm, Flow, FlowStep
 
 PERMUTATIONS = ["reverse", "invertible"]
 

@@ -12,7 +12,8 @@ from harness.choices import Combination, LowRankKind
 from harness.encoders.backbone import Encoder
 from harness.encoders.reach import Reach
 from harness.errors import UserError
-from harness.modules.prefixes import VIEW_MODULES
+
+from .prefixes import VIEW_MODULES
 
 COMBINATION_WEIGHTS: dict[Combination, tuple[float, float]] = {
     "mean": (0.5, 0.5),

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertModel
 from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
 from harness.errors import UserError
-from harness.modules.adapters import LowRankKind, LowRankModules
+from methods.diffaug.adapters import LowRankKind, LowRankModules
 
 RANK = 4
 

@@ -13,7 +13,7 @@ from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
 from harness.encoders.families import EncoderFamily
 from harness.encoders.reach import KeyValues
-from harness.modules.prefixes import PrefixModules
+from methods.diffaug.prefixes import PrefixModules
 
 LENGTH, LAYERS, HEADS, WIDTH = 3, 2, 4, 32
 
@@ -59,15 +59,6 @@ def test_parameter_counts_of_bert_base() -> None:
     assert prefix is not None
     assert sum(part.numel() for part in (*prefix.keys, *prefix.values)) == 294_912
     assert prefix.length == 16, "trap 2: the paper's length 8 is of one module"
-
-
-@pytest.mark.slow
-def test_the_modules_share_the_network_unless_told_otherwise() -> None:
-    shared, separate = (
-        PrefixModules(base_shaped(), 1),
-        PrefixModules(base_shaped(), 1, share_network=False),
-    )
-    assert (len(shared.networks), len(separate.networks)) == (1, 2)
 
 
 def test_start_is_small_and_biases_are_zero() -> None:

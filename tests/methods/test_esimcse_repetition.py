@@ -8,7 +8,7 @@ import torch
 
 from harness.data.batching import TextBatch, pad
 from harness.data.tokens import Template
-from harness.views.repetition import (
+from methods.esimcse.repetition import (
     RepetitionRange,
     most_repeated,
     repeated_pieces,
