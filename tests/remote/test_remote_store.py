@@ -417,7 +417,9 @@ def test_a_trial_that_another_machine_runs_waits(
     assert not left_in(a.remote)
 
 
-def test_a_note_for_a_sweep_is_seen_by_all_machines(machine: Machine) -> None:
+def test_notes_reach_all_machines_and_one_attempt(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b = machine("a"), machine("b")
     note = [store.running_folder / "stop-a-sweep" for store in (a, b)]
     assert not b.has_note(note[1])
@@ -425,13 +427,9 @@ def test_a_note_for_a_sweep_is_seen_by_all_machines(machine: Machine) -> None:
     assert b.has_note(note[1])
     a.remove_note(note[0])
     assert not b.has_note(note[1])
-
-
-def test_a_note_for_an_attempt_is_not_for_the_next_one(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # That for an attempt is not for the next one.
     monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.1)
-    a, b, key = machine("a"), machine("b"), record(1).key
+    key = record(1).key
     with a.claimed(key, "a trial"):
         first = owner_in(b.remote, key)
     assert first is not None
@@ -507,11 +505,7 @@ def test_of_many_that_take_over_one_has_the_claim(
         ours.release()
     assert not left_in(remote)
 
-
-def test_the_claim_of_an_ended_process_of_this_machine_is_taken_at_once(
-    machine: Machine, tmp_path: Path
-) -> None:
-    remote = machine("a").remote
+    # That of an ended process of this machine is taken at once.
     ended = RemoteClaim(remote, record(1).key, tmp_path)
     ended.owner = Owner(began="long ago")
     assert ended.take() is None
