@@ -112,7 +112,17 @@ def claimed(path: Path, what: str) -> Iterator[None]:
     claim, this one waits and says so, or postpones (`postponing`).
     """
     claim = Claim(path)
-    with held(lambda: _taken(claim), claim.release, what):
+
+    def take() -> Owner | None:
+        try:
+            return claim.take()
+        except OSError as error:
+            raise UserError(
+                f"{path.parent} cannot be written ({error.strerror}); make room there, and give "
+                f"the same command again"
+            ) from None
+
+    with held(take, claim.release, what):
         yield
 
 
@@ -134,17 +144,6 @@ def held(
         yield
     finally:
         release()
-
-
-def _taken(claim: Claim) -> Owner | None:
-    """`Claim.take`, with a UserError where the claim cannot be written."""
-    try:
-        return claim.take()
-    except OSError as error:
-        raise UserError(
-            f"{claim.path.parent} cannot be written ({error.strerror}); make room there, and give "
-            f"the same command again"
-        ) from None
 
 
 def _read(path: Path) -> tuple[Owner | None, int | None]:

@@ -64,21 +64,15 @@ def random_state_kept(on: torch.device) -> Iterator[None]:
         yield
 
 
-def tokens_per_batch(on: torch.device) -> int:
-    """The most tokens of a batch without gradients on this device."""
-    most = TOKENS_PER_BATCH[on.type]
-    if on.type == "cuda":
-        memory = torch.cuda.get_device_properties(on).total_memory
-        most = min(most, memory // (MIB_PER_TOKEN * 2**20))
-    return most
-
-
 def token_groups(lengths: np.ndarray, on: torch.device) -> list[slice]:
     """Slices of rows, each with about as many tokens as the device handles best at a time.
 
     lengths: (rows,) tokens of each row, sorted, longest first.
     """
-    budget, groups, start = tokens_per_batch(on), [], 0
+    budget, groups, start = TOKENS_PER_BATCH[on.type], [], 0
+    if on.type == "cuda":
+        memory = torch.cuda.get_device_properties(on).total_memory
+        budget = min(budget, memory // (MIB_PER_TOKEN * 2**20))
     while start < len(lengths):
         stop = start + max(1, budget // max(1, int(lengths[start])))
         groups.append(slice(start, stop))

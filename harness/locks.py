@@ -4,7 +4,7 @@ A lock of the operating system ends with its process, so nobody waits for one th
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -14,17 +14,7 @@ from filelock import FileLock, Timeout
 from harness.errors import Postponed
 
 _logger = logging.getLogger(__name__)
-
-
-def _say(why: str) -> None:
-    _logger.warning("waiting: %s", why)
-
-
-def _postpone(why: str) -> None:
-    raise Postponed(why)
-
-
-_when_busy: ContextVar[Callable[[str], None]] = ContextVar("when_busy", default=_say)
+_postpones: ContextVar[bool] = ContextVar("postpones", default=False)
 
 
 def busy(why: str) -> None:
@@ -32,7 +22,9 @@ def busy(why: str) -> None:
 
     `why`: what the other process does. Raises Postponed inside of `postponing`.
     """
-    _when_busy.get()(why)
+    if _postpones.get():
+        raise Postponed(why)
+    _logger.warning("waiting: %s", why)
 
 
 @contextmanager
@@ -41,11 +33,11 @@ def postponing() -> Iterator[None]:
 
     A worker of a sweep does not wait, because it holds a slot and perhaps a GPU meanwhile.
     """
-    token = _when_busy.set(_postpone)
+    token = _postpones.set(True)
     try:
         yield
     finally:
-        _when_busy.reset(token)
+        _postpones.reset(token)
 
 
 def lock_beside(folder: Path) -> Path:

@@ -58,7 +58,9 @@ def fetch(manifest: Path) -> bool:
         for name, (_, sha256) in described(content).items():
             path = manifest.with_name(name)
             if not path.is_file() or content_digest(path) != sha256:
-                _fetch_file(shared, manifest, path, sha256)
+                with written_whole(path) as temporary:
+                    if shared.download(_name(manifest.with_name(sha256)), temporary) != sha256:
+                        raise ValueError(f"{name} arrived damaged")
         with written_whole(manifest) as temporary:
             temporary.write_bytes(content)
     except (OSError, ValueError) as why:
@@ -66,12 +68,6 @@ def fetch(manifest: Path) -> bool:
         return False
     _offered.add(manifest)
     return True
-
-
-def _fetch_file(shared: RemoteFolder, manifest: Path, path: Path, sha256: str) -> None:
-    with written_whole(path) as temporary:
-        if shared.download(_name(manifest.with_name(sha256)), temporary) != sha256:
-            raise ValueError(f"{path.name} arrived damaged")
 
 
 def offer(manifest: Path) -> None:

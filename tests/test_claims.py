@@ -89,6 +89,9 @@ def test_many_threads_work_one_after_the_other(path: Path) -> None:
     for thread in threads:
         thread.join()
     assert (most, sorted(done)) == (1, list(range(8)))
+    with pytest.raises(ValueError, match="planted"), claimed(path, "a trial"):
+        raise ValueError("planted")
+    assert owner_of(path) is None
 
 
 @pytest.mark.slow
@@ -160,12 +163,6 @@ def test_a_worker_postpones_and_does_not_wait(path: Path, tmp_path: Path) -> Non
     making = pytest.raises(Postponed, match=r"^another process makes tokens/1$")
     with locked(lock, "tokens/1"), postponing(), making, locked(lock, "tokens/1"):
         pass
-
-
-def test_the_claim_is_free_after_an_error(path: Path) -> None:
-    with pytest.raises(ValueError, match="planted"), claimed(path, "a trial"):
-        raise ValueError("planted")
-    assert owner_of(path) is None
 
 
 @pytest.fixture

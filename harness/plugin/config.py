@@ -5,7 +5,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, Unpack
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -20,7 +19,7 @@ from harness.data.revisions import repository_of
 from harness.data.shapes import Accepts
 from harness.errors import UserError
 from harness.inputs import checked_number
-from harness.plugin.deepspeed_settings import settings_in
+from harness.plugin.engine_config import EngineConfig
 from harness.plugin.stage import Batches, LossWeight, Optimisation, Selection, Stage
 from harness.relocation import travelled
 
@@ -82,101 +81,6 @@ class LowRankConfig(BaseModel):
     def low_rank(self) -> LowRank | None:
         """Both fields; None: the weights themselves train."""
         return None if self.lora_rank is None else LowRank(self.lora_rank, self.lora_alpha)
-
-
-EngineName = Literal["single", "ddp", "deepspeed", "fsdp"]
-
-
-class EngineConfig(BaseModel):
-    """The fields of every method that trains about the processes that train it.
-
-    None of them changes a loss or a gradient but by the masks that dropout draws. A trial's key
-    does not have them, so that another number of processes can go on with it; its record does.
-    """
-
-    engine: EngineName = Field(
-        "single",
-        description="one process (single), or several with whole models (ddp) or sharded ones "
-        "(deepspeed, or torch's own FSDP2, fsdp)",
-    )
-    workers: int = Field(
-        1, ge=1, description="processes of one trial, which share out each batch of batch_size"
-    )
-    zero: Literal[1, 2, 3] = Field(
-        2,
-        description="of deepspeed: what is sharded, the optimiser's state (1), gradients too (2), "
-        "weights too (3)",
-    )
-    offload_optimiser: bool = Field(
-        False, description="of deepspeed: keep the optimiser's state in the memory of the CPU"
-    )
-    offload_parameters: bool = Field(
-        False, description="of deepspeed with zero 3: keep sharded weights in the CPU's memory"
-    )
-    deepspeed: Annotated[dict[str, Any] | None, BeforeValidator(settings_in)] = Field(
-        None,
-        description="of deepspeed: your own configuration file of it, or what stands in it, with "
-        "entries that change speed and memory alone",
-    )
-    chunk_size: int | None = Field(
-        None,
-        ge=1,
-        description="rows of a batch whose activations exist at a time; the loss is that of the "
-        "whole batch",
-    )
-    cuda_graphs: bool = Field(
-        False,
-        description="launch a whole step at once, as a CUDA graph, where batches have a shape that "
-        "was there before; on a GPU, with the engine single",
-    )
-
-    COMPUTED: ClassVar = frozenset(
-        {"engine", "workers", "zero", "offload_optimiser", "offload_parameters", "deepspeed"}
-        | {"chunk_size", "cuda_graphs"}
-    )
-    """The names of these fields"""
-
-    @model_validator(mode="after")
-    def _engine_fits(self) -> Self:
-        if self.engine == "single" and self.workers > 1:
-            raise UserError(
-                f"workers: {self.workers} need the engine ddp, deepspeed or fsdp; add engine=ddp"
-            )
-        if self.engine != "deepspeed":
-            for name in ("offload_optimiser", "offload_parameters", "deepspeed"):
-                if getattr(self, name):
-                    raise UserError(f"{name} needs the engine deepspeed; add engine=deepspeed")
-        if self.offload_parameters and self.zero != 3:
-            raise UserError("offload_parameters needs sharded weights; add zero=3")
-        if self.shards_weights and self.chunk_size and getattr(self, "gradient_checkpointing", 0):
-            raise UserError(
-                "gradient_checkpointing inside of chunks does not work with sharded weights; leave "
-                "out gradient_checkpointing, since a chunk keeps no activations either"
-            )
-        if self.cuda_graphs:
-            self._check_graphs()
-        return self
-
-    def _check_graphs(self) -> None:
-        if self.engine != "single":
-            raise UserError(
-                f"cuda_graphs needs one process, and engine is {self.engine}; set cuda_graphs=false"
-            )
-        if getattr(self, "precision", None) == "fp16":
-            raise UserError(
-                "cuda_graphs does not work with the scaled losses of fp16; set precision=bf16"
-            )
-        for name in ("chunk_size", "gradient_checkpointing"):
-            if getattr(self, name, None):
-                raise UserError(
-                    f"{name} computes activations twice, with random numbers that no CUDA graph "
-                    f"draws again; leave it out, or set cuda_graphs=false"
-                )
-
-    @property
-    def shards_weights(self) -> bool:
-        """Whether each of the ranks has only its part of the weights."""
-        return self.engine == "fsdp" or (self.engine == "deepspeed" and self.zero == 3)
 
 
 Setting = Literal["unsup", "semisup", "sup"]

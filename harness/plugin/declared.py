@@ -1,10 +1,21 @@
 """Declarations of a plugin for one configuration. Each hook is called once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PositiveFloat,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+)
 
 from harness.data.corpora import count_items, source
 from harness.data.hub import model_digest
@@ -16,7 +27,6 @@ from harness.files import digest, digest_files
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declaration import Declaration
 from harness.plugin.stage import Artefact, Stage
-from harness.plugin.validation import answer_problem
 
 
 class Declaring(Protocol):
@@ -85,7 +95,7 @@ class Declared:
         """The answer of a hook. Raises UserError when it raises or gives something else."""
         with explained(f"method {self.name}: {hook}() raises "):
             answer = getattr(self.plugin.declaration, hook)(self.config)
-        if problem := answer_problem(hook, answer):
+        if problem := _answer_problem(hook, answer):
             raise UserError(f"method {self.name}: {hook}() {problem}")
         return answer
 
@@ -112,13 +122,9 @@ class Declared:
                 f"key would know it; add it there"
             )
 
-    def model_digests(self, *, download: bool = True) -> list[str]:
-        """The digest of every pretrained model. Raises UserError when one is missing."""
-        return [model_digest(name, download=download) for name in self.models]
-
     def model_digest(self, *, download: bool = True) -> str:
-        """One digest of all pretrained models."""
-        return digest("".join(self.model_digests(download=download)))
+        """One digest of all pretrained models. Raises UserError when one is missing."""
+        return digest("".join(model_digest(name, download=download) for name in self.models))
 
     def data_digest(self, more: list[Path] | None = None, *, download: bool = True) -> str:
         """Digest of the corpora, of the method's other files, and of `more` files."""
@@ -232,3 +238,57 @@ class Declared:
 def _subset_size(items: int, fraction: float, subset: int) -> int:
     # Drawn as the kit draws it: the size of a subset is random, too.
     return len(label_subset(items, fraction, subset))
+
+
+_STRICT = ConfigDict(strict=True)
+_ANSWERS: dict[str, tuple[str, TypeAdapter[Any]]] = {
+    "corpora": ("a dict of stream -> corpus", TypeAdapter(dict[str, str], config=_STRICT)),
+    "models": ("a list of names", TypeAdapter(list[str], config=_STRICT)),
+    "files": ("a list of paths", TypeAdapter(list[Path], config=_STRICT)),
+    "stages": ("a list of stages", TypeAdapter(list[InstanceOf[Stage]], config=_STRICT)),
+    "artefacts": ("a list of artefacts", TypeAdapter(list[InstanceOf[Artefact]], config=_STRICT)),
+}
+"""Name of a class method -> what it must return, in words and as a type"""
+
+
+class _StageFields(BaseModel):
+    """The kinds of those fields of a stage that the plan and the loop compute with."""
+
+    model_config = ConfigDict(strict=True, from_attributes=True, allow_inf_nan=False)
+
+    name: str
+    trains: Mapping[str, str]
+    streams: Annotated[Mapping[str, PositiveInt], Field(min_length=1)]
+    losses: Mapping[str, float | Callable[..., Any]]
+    epochs: PositiveFloat | None
+    max_steps: PositiveInt | None
+    accumulation: PositiveInt
+
+
+def _answer_problem(hook: str, answer: Any) -> str:
+    """The end of a sentence about a wrong answer; "" for a right one.
+
+    hook: the name of the class method that gave the answer, such as `stages`.
+    """
+    wanted, kind = _ANSWERS[hook]
+    try:
+        kind.validate_python(answer)
+    except ValidationError as error:
+        found = type(answer).__name__
+        if error.errors()[0]["loc"]:  # it is the right container of wrong elements
+            found = f"{found} with {error.errors()[0]['input']!r}"
+        return f"must return {wanted}, but it returned {found}"
+    stages = answer if hook == "stages" else []
+    return next(filter(None, map(_stage_problem, stages)), "")
+
+
+def _stage_problem(stage: Stage) -> str:
+    try:
+        _StageFields.model_validate(stage)
+    except ValidationError as error:
+        first = error.errors()[0]
+        part = ".".join(str(each) for each in first["loc"])
+        return f'gives a stage "{stage.name}" with {part} = {first["input"]!r}: {first["msg"]}'
+    if stage.epochs is None and stage.max_steps is None:
+        return f'gives a stage "{stage.name}" without an end: it has neither epochs nor max_steps'
+    return ""

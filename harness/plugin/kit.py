@@ -140,7 +140,9 @@ class Kit:
         }
         if name is not None:
             self._check_reads(name, "encoder", own_pieces=own_pieces)
-            tokenizer = self._own_tokenizer(name) if own_pieces else self.tokenizer
+            tokenizer = self.tokenizer
+            if own_pieces:
+                tokenizer = load_tokenizer(name, ends=config.ends_sentences)
             check_embedded(name, tokenizer, int(model_shape(name)["vocab_size"]))
         if not isinstance(config, TrainingConfig):
             return Encoder(name or config.encoder, depth=depth, **loading)
@@ -174,7 +176,7 @@ class Kit:
 
         @cache  # an exported method never reads the corpus
         def parts() -> tuple[Tokens, Template]:
-            tokenizer = self._own_tokenizer(name)
+            tokenizer = load_tokenizer(name, ends=config.ends_sentences)
             tokens = Tokens.of(tokenised(corpus, tokenizer).read(), tokenizer.pad_token_id)
             return tokens, Template.plain(tokenizer)
 
@@ -185,9 +187,6 @@ class Kit:
             return replace(found, epoch=batch.epoch, shuffled_length=found.input_ids.shape[1])
 
         return read
-
-    def _own_tokenizer(self, name: str) -> Any:
-        return load_tokenizer(name, ends=self.config.ends_sentences)
 
     @property
     def as_stored(self) -> bool:

@@ -18,8 +18,9 @@ from harness.data.hub import model_shape
 from harness.data.revisions import repository_of
 from harness.errors import NotHere
 from harness.files import Stamp
-from harness.plugin.config import EngineConfig, TrainingConfig
+from harness.plugin.config import TrainingConfig
 from harness.plugin.declared import Declared
+from harness.plugin.engine_config import EngineConfig
 from harness.plugin.passes import SPECIAL_TOKENS, Pass, Passes, Products, Shape
 from harness.plugin.stage import Stage
 

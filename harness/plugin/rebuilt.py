@@ -8,7 +8,8 @@ no code.
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -42,7 +43,9 @@ class EmbeddingKit(Kit):
     def artefact(self, name: str) -> Mapping[str, np.ndarray]:
         """Arrays as `Kit.artefact` gives them; of what only training reads, without content."""
         needed = {each.name for each in self.declared.artefacts if each.embeds}
-        return self.needed_artefact(name) if name in needed else _NoContent()
+        if name in needed:
+            return self.needed_artefact(name)
+        return defaultdict(lambda: np.zeros((1, 1), np.float32))
 
     def needed_artefact(self, name: str) -> Mapping[str, np.ndarray]:
         """The arrays of an artefact that embedding needs, made from the corpus if need be."""
@@ -61,19 +64,6 @@ class EmbeddingKit(Kit):
     def generator(self, name: str, *, dropout: bool = True) -> Any:
         """A module in the place of a generator."""
         return nn.Identity()
-
-
-class _NoContent(Mapping[str, np.ndarray]):
-    """An array with one zero under every name."""
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return np.zeros((1, 1), np.float32)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 if TYPE_CHECKING:

@@ -117,10 +117,6 @@ def _trusted() -> dict[str, Path]:
     return _installed() | _below(shipped("methods"))
 
 
-def _is_trusted(source: Path) -> bool:
-    return source.resolve() in {each.resolve() for each in _trusted().values()}
-
-
 def _below(folder: Path) -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted(folder.glob("*/__init__.py"))}
 
@@ -183,7 +179,8 @@ def load(name: str) -> Plugin:
     if _main_file(source).suffix != ".py":
         raise UserError(f"{source} is not a Python file or a folder with one")
     code = _code(source)
-    module = code.module("plugin", trusted=_is_trusted(source))
+    trusted = source.resolve() in {each.resolve() for each in _trusted().values()}
+    module = code.module("plugin", trusted=trusted)
     declares = getattr(module, "Method", None) or getattr(module, "Declaration", None)
     if not _declares(declares, module):
         raise UserError(

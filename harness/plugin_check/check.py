@@ -25,7 +25,7 @@ from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.registry import Plugin
 from harness.plugin.resolution import resolve
-from harness.plugin_check.faults import Fault, PluginLines, result_or_fault
+from harness.plugin_check.faults import Fault, FaultFound, PluginLines, attempted, until_found
 from harness.plugin_check.stage_check import CHECK_BATCH_SIZE, stage_faults
 from harness.steps import Steps, unheard
 from harness.training.seeds import seed_everything
@@ -70,7 +70,7 @@ def problems(name: str, encoder: str | None = None, steps: Steps = unheard) -> l
     faults: dict[tuple[str, str], list[tuple[str, Fault]]] = {}
     for done, setting in enumerate(tried):
         steps("checking the settings", done, len(tried))
-        for fault in _faults(plugin, {**tiny, "setting": setting}, lines):
+        for fault in until_found(_faults(plugin, {**tiny, "setting": setting}, lines)):
             faults.setdefault(fault.identity, []).append((setting, fault))
     return [_shown(where, tried) for where in faults.values()]
 
@@ -81,12 +81,9 @@ def tried_settings(config: type[MethodConfig]) -> tuple[str, ...]:
     A configuration class declares them by the annotation of its field `setting`.
     """
     field = config.model_fields["setting"]
-    declared = any("setting" in vars(base).get("__annotations__", {}) for base in _own(config))
+    classes = [base for base in config.__mro__ if base is not MethodConfig]
+    declared = any("setting" in vars(base).get("__annotations__", {}) for base in classes)
     return get_args(field.annotation) if declared else (str(field.default),)
-
-
-def _own(config: type[MethodConfig]) -> Iterator[type]:
-    return (base for base in config.__mro__ if base is not MethodConfig)
 
 
 def _shown(occurrences: list[tuple[str, Fault]], tried: tuple[str, ...]) -> str:
@@ -111,24 +108,15 @@ def _faults(plugin: Plugin, values: Mapping[str, Any], lines: PluginLines) -> It
         sentence = f"the defaults are refused by their own configuration: {error}"
         yield Fault(sentence, lines.of_class(plugin.config_type.__name__))
         return
-    others, fault = result_or_fault(lines, "models()", lambda: _other_models(plugin, config))
-    if fault:
-        yield fault
-        return
+    others = attempted(lines, "models()", lambda: _other_models(plugin, config))
     config = resolve(plugin, _tiny(values, fields) | others)
     seed_everything(0)
     kit = Kit(plugin.declare(config), torch.device("cpu"))
-    stages, fault = result_or_fault(lines, "stages()", lambda: kit.declared.stages)
-    if fault:
-        yield fault
-        return
-    method, fault = result_or_fault(lines, "__init__", kit.build)
-    if fault:
-        yield fault
-        return
+    stages = attempted(lines, "stages()", lambda: kit.declared.stages)
+    method = attempted(lines, "__init__", kit.build)
     for stage in stages:
         yield from stage_faults(method, stage, kit, lines)
-    yield from _evaluation_faults(method, kit, lines)
+    _check_evaluation(method, kit, lines)
 
 
 def _tiny(values: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,30 +137,23 @@ def _other_models(plugin: Plugin, config: MethodConfig) -> dict[str, Any]:
     return {name: config.encoder for name, value in config if value in others}
 
 
-def _evaluation_faults(method: Method[Any], kit: Kit, lines: PluginLines) -> Iterator[Fault]:
-    """The faults of the embeddings, at test time and on dev."""
+def _check_evaluation(method: Method[Any], kit: Kit, lines: PluginLines) -> None:
+    """Raises FaultFound for a fault of the embeddings, at test time or on dev."""
     method.eval()
-    fault = _longest_fault(method, lines)
-    if fault:
-        yield fault
-        return
+    _check_longest(method, lines)
     with torch.inference_mode():
         for name, embed in (("embed", method.embed), ("embed_dev", method.embed_dev)):
-            fault = _embedding_fault(name, embed, method, lines)
-            if fault:
-                yield fault
-                return
+            together = attempted(lines, f"{name}()", partial(embed, _batch(method, CHECKED_TEXTS)))
+            if problem := _problem(f"{name}()", together, embed, method):
+                raise FaultFound(Fault(problem, lines.of_function(name)))
     embedder = Embedder(method, kit)
     for dev in (False, True):
         what = f"the evaluation on {'dev' if dev else 'test'}"
         call = partial(embedder, [*CHECKED_TEXTS, LONG_TEXT], dev=dev)
-        _, fault = result_or_fault(lines, what, call)
-        if fault:
-            yield fault
-            return
+        attempted(lines, what, call)
 
 
-def _longest_fault(method: Method[Any], lines: PluginLines) -> Fault | None:
+def _check_longest(method: Method[Any], lines: PluginLines) -> None:
     """Evaluation asks for `longest`, which looks at `self.encoder` unless a plugin writes it."""
     inherits = type(method).longest is Method.longest
     if inherits and not isinstance(getattr(method, "encoder", None), Encoder):
@@ -180,21 +161,8 @@ def _longest_fault(method: Method[Any], lines: PluginLines) -> Fault | None:
         found = f"this method keeps its encoder as self.{kept[0]}" if kept else "it has none"
         sentence = f"evaluation reads self.encoder, but {found}; rename it, or write `longest`"
         place = lines.of_assignment(kept[0]) if kept else lines.of_class("Method")
-        return Fault(sentence, place)
-    _, fault = result_or_fault(lines, "longest", lambda: method.longest)
-    return fault
-
-
-def _embedding_fault(
-    name: str, embed: Callable[[TextBatch], Tensor], method: Method[Any], lines: PluginLines
-) -> Fault | None:
-    together, fault = result_or_fault(
-        lines, f"{name}()", lambda: embed(_batch(method, CHECKED_TEXTS))
-    )
-    if fault:
-        return fault
-    problem = _problem(f"{name}()", together, embed, method)
-    return Fault(problem, lines.of_function(name)) if problem else None
+        raise FaultFound(Fault(sentence, place))
+    attempted(lines, "longest", lambda: method.longest)
 
 
 def _problem(

@@ -27,6 +27,22 @@ class Fault:
         return self.place, error if raises else self.sentence
 
 
+class FaultFound(Exception):
+    """A check cannot go on after a fault."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.sentence)
+        self.fault = fault
+
+
+def until_found(faults: Iterator[Fault]) -> Iterator[Fault]:
+    """The faults, of which the one that ends the check is the last."""
+    try:
+        yield from faults
+    except FaultFound as found:
+        yield found.fault
+
+
 class PluginLines:
     """Finds the lines of a plugin's source."""
 
@@ -83,15 +99,12 @@ class PluginLines:
         return line or self._shown(self.main, 1)
 
     def _first(self, wanted: Callable[[ast.AST], bool]) -> str:
-        for path, tree in self._trees():
+        for path in [self.main, *(each for each in self.files if each != self.main)]:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
             lines = [getattr(node, "lineno", 1) for node in ast.walk(tree) if wanted(node)]
             if lines:
                 return self._shown(path, min(lines))
         return ""
-
-    def _trees(self) -> Iterator[tuple[Path, ast.AST]]:
-        for path in [self.main, *(each for each in self.files if each != self.main)]:
-            yield path, ast.parse(path.read_text(encoding="utf-8"))
 
     def _last(self, traceback: TracebackType | None) -> str:
         line = ""
@@ -109,15 +122,10 @@ class PluginLines:
         return f"{shown}:{line}"
 
 
-def result_or_fault(
-    lines: PluginLines, what: str, call: Callable[[], Any]
-) -> tuple[Any, Fault | None]:
-    """The result of the call and None, or None and a fault that names its exception.
-
-    `what`: the subject of that sentence.
-    """
+def attempted(lines: PluginLines, what: str, call: Callable[[], Any]) -> Any:
+    """The result of the call. Raises FaultFound, whose sentence is about `what`, when it raises."""
     try:
-        return call(), None
+        return call()
     except (Exception, SystemExit) as error:  # a plugin may raise anything
         sentence = f"{what} raises {type(error).__name__}: {error}"
-        return None, Fault(sentence, lines.of_error(error))
+        raise FaultFound(Fault(sentence, lines.of_error(error))) from error

@@ -22,7 +22,7 @@ from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
-from harness.plugin_check.faults import Fault, PluginLines, result_or_fault
+from harness.plugin_check.faults import Fault, FaultFound, PluginLines, attempted, until_found
 from harness.training.feeding import StepBatches, made, stage_streams
 from harness.training.optimisers import optimiser, parameter_groups
 from harness.training.parameters import trainable, trained_names, unmatched
@@ -48,7 +48,7 @@ def stage_faults(
 
     The stage is trained for a few steps, which changes the method.
     """
-    for fault in _stage_faults(method, stage, kit, lines):
+    for fault in until_found(_stage_faults(method, stage, kit, lines)):
         yield replace(fault, stage=stage.name)
 
 
@@ -66,11 +66,8 @@ def _stage_faults(
         if not any(fnmatchcase(name, pattern) for pattern in moving)
     }
     before = _hidden_state(method)
-    run, fault = result_or_fault(lines, "the stage", lambda: _StageCheck(method, stage, kit, lines))
-    fault = fault or run.steps(CHECK_STEPS)
-    if fault:
-        yield fault
-        return
+    run = attempted(lines, "the stage", lambda: _StageCheck(method, stage, kit, lines))
+    run.steps(CHECK_STEPS)
     yield from _gradient_faults(method, stage, run, lines)
     after = dict(method.named_parameters())
     moved = [name for name, value in frozen.items() if not value.equal(after[name])]
@@ -83,12 +80,14 @@ def _stage_faults(
     yield from _state_faults(run, before)
     if not stage.group:  # a short last batch is kept
         short = _StageCheck(method, stage, kit, lines, SHORT_BATCH)
-        if fault := short.steps(1):
+        try:
+            short.steps(1)
+        except FaultFound as found:
             sentence = (
-                f"in a last batch of {SHORT_BATCH} items: {fault.sentence}; allow for it, or "
+                f"in a last batch of {SHORT_BATCH} items: {found.fault.sentence}; allow for it, or "
                 f"declare batches=Batches(full=True)"
             )
-            yield replace(fault, sentence=sentence)
+            yield replace(found.fault, sentence=sentence)
     name = _padding_matters(method, stage, run.streams) if stage.batches.text else ""
     if name:
         sentence = (
@@ -102,10 +101,7 @@ def _declaration_faults(
     method: Method[Any], stage: Stage, kit: Kit, lines: PluginLines
 ) -> Iterator[Fault]:
     """The faults of the declaration of the stage."""
-    corpora, fault = result_or_fault(lines, "corpora()", lambda: kit.declared.corpora)
-    if fault:
-        yield fault
-        return
+    corpora = attempted(lines, "corpora()", lambda: kit.declared.corpora)
     for stream in stage.streams:
         if stream not in corpora:
             sentence = f'it reads the stream "{stream}", which corpora() {sorted(corpora)} lacks'
@@ -156,45 +152,34 @@ class _StageCheck:
         self.losses: dict[str, Tensor] = {}
         """Name -> loss of the last step"""
 
-    def steps(self, count: int) -> Fault | None:
-        """Train for `count` steps; a fault, or nothing."""
+    def steps(self, count: int) -> None:
+        """Train for `count` steps. Raises FaultFound, as `next` and `step`."""
         for _ in range(count):
-            batch, fault = self.next()
-            fault = fault or self.step(batch)
-            if fault:
-                return fault
-        return None
+            self.step(self.next())
 
-    def next(self) -> tuple[StepBatches, Fault | None]:
-        """The next batch, and a fault of it, or nothing."""
+    def next(self) -> StepBatches:
+        """The next batch."""
         before = random_states()
-        batch, fault = result_or_fault(self.lines, "prepared()", lambda: next(self.batches))
-        if not fault and before != random_states():
+        batch: StepBatches = attempted(self.lines, "prepared()", lambda: next(self.batches))
+        if before != random_states():
             sentence = "prepared() draws from the random numbers that training draws from, too"
-            fault = Fault(sentence, self.lines.of_function("prepared"))
-        return batch, fault
+            raise FaultFound(Fault(sentence, self.lines.of_function("prepared")))
+        return batch
 
-    def step(self, batch: StepBatches) -> Fault | None:
-        """Do one step on a batch; a fault, or nothing."""
+    def step(self, batch: StepBatches) -> None:
+        """Do one step on a batch."""
         self.method.train()
-        losses, fault = result_or_fault(
-            self.lines, "losses()", lambda: self.method.losses(batch, self.stage)
-        )
-        if fault:
-            return fault
+        losses = attempted(self.lines, "losses()", lambda: self.method.losses(batch, self.stage))
         if problem := _loss_problem(losses, self.stage):
-            return Fault(problem, self.lines.of_function("losses"))
+            raise FaultFound(Fault(problem, self.lines.of_function("losses")))
         total = torch.stack([losses[name].float() for name in self.stage.losses]).sum()
-        _, fault = result_or_fault(self.lines, "the backward pass of losses()", total.backward)
-        if fault:
-            return fault
+        attempted(self.lines, "the backward pass of losses()", total.backward)
         self.reached |= {
             name for name, value in self.method.named_parameters() if value.grad is not None
         }
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.losses = {name: losses[name].detach() for name in self.stage.losses}
-        return None
 
 
 def _state_faults(run: _StageCheck, before: Mapping[str, Any]) -> Iterator[Fault]:
@@ -205,22 +190,33 @@ def _state_faults(run: _StageCheck, before: Mapping[str, Any]) -> Iterator[Fault
     """
     state = copy.deepcopy(run.method.state_dict())
     kept = copy.deepcopy(run.optimiser.state_dict())
-    batch, fault = run.next()
-    fresh = _Fresh(run, state)
-    after = _hidden_state(run.method)
-    again = _StageCheck(fresh.method, run.stage, run.kit, run.lines)
-    again.optimiser.load_state_dict(kept)
-    hidden = fresh.forgotten(before, after)
-    # Both methods draw the same random numbers in their step.
     states = random_states()
-    fault = fault or run.step(batch)
+    fresh = run.kit.build()
+    fresh.load_state_dict(state)
     set_random_states(states)
-    fault = fault or again.step(batch)
-    if fault:
-        yield replace(fault, sentence=f"after its state was saved and loaded: {fault.sentence}")
+    after, mine = _hidden_state(run.method), _hidden_state(fresh)
+    again = _StageCheck(fresh, run.stage, run.kit, run.lines)
+    again.optimiser.load_state_dict(kept)
+    # A variable of a file is the same one for both methods.
+    hidden = [
+        name
+        for name in before.keys() & after.keys()
+        if before[name] != after[name]
+        and (name.startswith("the variable") or mine.get(name) != after[name])
+    ]
+    try:
+        batch = run.next()
+        # Both methods draw the same random numbers in their step.
+        states = random_states()
+        run.step(batch)
+        set_random_states(states)
+        again.step(batch)
+    except FaultFound as found:
+        sentence = f"after its state was saved and loaded: {found.fault.sentence}"
+        yield replace(found.fault, sentence=sentence)
         return
     different = [name for name, loss in run.losses.items() if not loss.equal(again.losses[name])]
-    there = fresh.method.state_dict()
+    there = fresh.state_dict()
     different += [
         name for name, value in run.method.state_dict().items() if _differs(value, there[name])
     ]
@@ -232,27 +228,6 @@ def _state_faults(run: _StageCheck, before: Mapping[str, Any]) -> Iterator[Fault
     elif different:
         sentence = f"after saving and loading, the next step differs in {different[0]}: {rule}"
         yield Fault(sentence, run.lines.of_function("losses"))
-
-
-class _Fresh:
-    """A method that is built anew and has loaded the state of another one."""
-
-    def __init__(self, run: _StageCheck, state: Mapping[str, Any]) -> None:
-        states = random_states()
-        self.method = run.kit.build()
-        self.method.load_state_dict(state)
-        set_random_states(states)
-
-    def forgotten(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-        """The names of what has changed from `before` to `after` and is not as in `after` here."""
-        mine = _hidden_state(self.method)
-        # A variable of a file is the same one for both methods.
-        return [
-            name
-            for name in before.keys() & after.keys()
-            if before[name] != after[name]
-            and (name.startswith("the variable") or mine.get(name) != after[name])
-        ]
 
 
 def _differs(one: Any, other: Any) -> bool:

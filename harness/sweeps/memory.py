@@ -12,8 +12,9 @@ from harness.data.hub import model_folder
 from harness.data.revisions import repository_of
 from harness.data.weight_contents import parameter_count, stored_in_bf16
 from harness.errors import NotHere, UserError
-from harness.plugin.config import EngineConfig, TrainingConfig
+from harness.plugin.config import TrainingConfig
 from harness.plugin.declared import Declared
+from harness.plugin.engine_config import EngineConfig
 from harness.plugin.operations import passes_of
 from harness.plugin.passes import Pass
 from harness.plugin.stage import Stage

@@ -19,8 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 from harness.data.batching import TextBatch
 from harness.device import in_precision, resolve_precision
 from harness.errors import TrialFailure, UserError, extra
-from harness.plugin.config import EngineName, MethodConfig, TrainingConfig
-from harness.plugin.deepspeed_settings import merge
+from harness.plugin.config import MethodConfig, TrainingConfig
+from harness.plugin.engine_config import EngineName, merge
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage

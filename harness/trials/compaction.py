@@ -9,13 +9,11 @@ The file of a trial that has not finished may be replaced by its next attempt at
 first gets a name that nobody writes again, and what is removed is what was folded.
 """
 
-import itertools
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,7 +28,6 @@ from harness.trials.record_files import (
     ROWS_TOGETHER,
     UNFINISHED,
     each_key_once,
-    read_row_groups,
     read_rows,
     sound_rows,
     write_rows,
@@ -51,27 +48,19 @@ class _File:
     """A file of the store, and the columns of it that say what becomes of it."""
 
     path: Path
-    keys: pa.ChunkedArray
-    statuses: pa.ChunkedArray
+    keys: list[str]
+    finished: set[str]
+    """The keys of the finished trials in it"""
 
     @property
     def own(self) -> bool:
         """Whether it is the file of a single trial."""
         return len(self.keys) == 1
 
-    @cached_property
-    def finished(self) -> pa.ChunkedArray:
-        """The keys of the finished trials in it."""
-        return self.keys.filter(pc.equal(self.statuses, "finished"))
-
-    def tables(self) -> Iterator[pa.Table]:
-        """Its rows in the order of the keys, each key once, some at a time."""
-        keys = self.keys.to_pylist()
+    def rows(self, first: str, last: str) -> pa.Table:
+        """Its rows with keys from the first to the last, of which it has some."""
         try:
-            if keys == sorted(set(keys)):
-                yield from read_row_groups(self.path)
-            else:
-                yield _merged(read_rows(self.path))
+            return read_rows(self.path, between=None if self.own else (first, last))
         except READ_ERRORS:
             raise _DamagedFile(self.path) from None
 
@@ -102,7 +91,8 @@ def _read(path: Path) -> list[_File]:
         table = read_rows(path, ())
     except READ_ERRORS:
         return []
-    return [_File(path, table["key"], table["status"])] if table.num_rows else []
+    finished = table.filter(pc.equal(table["status"], "finished"))["key"].to_pylist()
+    return [_File(path, table["key"].to_pylist(), {*finished})] if table.num_rows else []
 
 
 def _set_aside(file: _File) -> list[_File]:
@@ -120,10 +110,14 @@ def _compact(folder: Path, files: Sequence[_File], at_least: int) -> int:
     folded = _chosen(lasting, at_least)
     try:
         if folded:
-            _fold(folded, folder / f"{COMPACTED}{uuid.uuid4().hex}.parquet")
+            with written_whole(folder / f"{COMPACTED}{uuid.uuid4().hex}.parquet") as temporary:
+                write_rows(_merged(folded), temporary)
     except _DamagedFile as error:
         return _compact(folder, [file for file in files if file.path != error.args[0]], at_least)
-    _remove_outdated(files)
+    finished = {key for file in files for key in file.finished}
+    outdated = [file for file in files if file.own and finished - file.finished >= {*file.keys}]
+    for file in (*folded, *outdated):
+        file.path.unlink(missing_ok=True)
     return sum(file.own for file in folded)
 
 
@@ -133,7 +127,11 @@ def _chosen(files: Sequence[_File], at_least: int) -> list[_File]:
     The compacted files come first: of two results of a key, the one that has been there longer
     stays.
     """
-    chosen = _sharing(files)
+    times: dict[str, int] = {}
+    for file in files:
+        for key in file.keys:
+            times[key] = times.get(key, 0) + 1
+    chosen = {file.path for file in files if any(times[key] > 1 for key in file.keys)}
     own = [file for file in files if file.own]
     if own and len(own) >= at_least:
         gathered = len(own)
@@ -146,101 +144,31 @@ def _chosen(files: Sequence[_File], at_least: int) -> list[_File]:
     return [file for file in ordered if file.path in chosen]
 
 
-def _sharing(files: Sequence[_File]) -> set[Path]:
-    """The files with a key that is there twice."""
-    if not files:
-        return set()
-    chunks = [chunk for file in files for chunk in file.keys.chunks]
-    counted = pa.chunked_array(chunks, pa.string()).value_counts()
-    twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
-    if not len(twice):
-        return set()
-    return {file.path for file in files if pc.any(pc.is_in(file.keys, twice)).as_py()}
+def _merged(files: Sequence[_File]) -> Iterator[pa.Table]:
+    """The rows of all files in the order of the keys, each key once, some at a time.
 
-
-def _fold(files: Sequence[_File], path: Path) -> None:
-    """Write the rows of all files into one, and then remove the files.
-
-    The rows go through memory some at a time.
+    Two results of one key are reported.
     """
-    sources = [file.tables() for file in files if not file.own]
-    if own := [file for file in files if file.own]:
-        sources.append(_own_tables(own))
-    with written_whole(path) as temporary:
-        write_rows(_row_groups(_all_merged(sources)), temporary)
-    for file in files:
-        file.path.unlink(missing_ok=True)
-
-
-def _own_tables(files: Sequence[_File]) -> Iterator[pa.Table]:
-    """The rows of trials' own files in the order of the keys, each key once, some at a time."""
-    waiting: dict[str, list[pa.Table]] = {}
-    for file in sorted(files, key=lambda file: str(file.keys[0])):
-        key = file.keys[0].as_py()
-        if len(waiting) == ROWS_TOGETHER and key not in waiting:
-            yield _merged(pa.concat_tables(itertools.chain.from_iterable(waiting.values())))
-            waiting = {}
-        waiting.setdefault(key, []).extend(file.tables())
-    yield _merged(pa.concat_tables(itertools.chain.from_iterable(waiting.values())))
-
-
-def _all_merged(sources: Iterable[Iterator[pa.Table]]) -> Iterator[pa.Table]:
-    """The rows of sources that are sorted by key, in the order of the keys, each key once."""
-    heads = [(next(source), source) for source in sources]
-    while heads:
-        # Of no source can a key up to here come later.
-        bound = min(head["key"][-1].as_py() for head, _ in heads)
-        parts, rest = [], []
-        for head, source in heads:
-            upto = pc.sum(pc.less_equal(head["key"], bound)).as_py()
-            parts.append(head.slice(0, upto))
-            left = head.slice(upto) if upto < head.num_rows else next(source, None)
-            if left is not None:
-                rest.append((left, source))
-        yield _merged(pa.concat_tables(parts))
-        heads = rest
-
-
-def _merged(table: pa.Table) -> pa.Table:
-    """The table in the order of the keys, each key once; two results of one key are reported."""
-    kept = each_key_once(table)
-    if kept.num_rows < table.num_rows:
-        _report(table)
-    return kept.sort_by("key")
+    keys = sorted({key for file in files for key in file.keys})
+    size = 8 * ROWS_TOGETHER  # whole row groups
+    for start in range(0, len(keys), size):
+        part = keys[start : start + size]
+        wanted = {*part}
+        sharing = [file for file in files if not wanted.isdisjoint(file.keys)]
+        table = pa.concat_tables([file.rows(part[0], part[-1]) for file in sharing])
+        kept = each_key_once(table)
+        if kept.num_rows < table.num_rows:
+            _report(table)
+        yield kept.sort_by("key")
 
 
 def _report(table: pa.Table) -> None:
     """Warn of trials that have finished with different results."""
-    counted = table["key"].value_counts()
-    twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
-    sound, _ = sound_rows(table)
-    rows = sound.filter(pc.field("key").isin(twice) & (pc.field("status") == "finished"))
     first: dict[str, Record] = {}
-    for record in map(record_of, rows.to_pylist()):
+    sound, _ = sound_rows(table)
+    for record in map(record_of, sound.filter(pc.field("status") == "finished").to_pylist()):
         if different := first.setdefault(record.key, record).difference(record):
             _logger.warning(
                 "trial %s has finished twice with another %s; the first result stays",
                 *(record.key, different),
             )
-
-
-def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables of a multiple of ROWS_TOGETHER, except for the last one."""
-    waiting: list[pa.Table] = []
-    for table in tables:
-        waiting.append(table)
-        count = sum(each.num_rows for each in waiting)
-        if count >= ROWS_TOGETHER:
-            together, whole = pa.concat_tables(waiting), count - count % ROWS_TOGETHER
-            yield together.slice(0, whole)
-            waiting = [together.slice(whole)] if whole < count else []
-    if waiting:
-        yield pa.concat_tables(waiting)
-
-
-def _remove_outdated(files: Sequence[_File]) -> None:
-    """Remove the files of failures of which there is a finished record, too."""
-    finished = {key for file in files for key in file.finished.to_pylist()}
-    for file in files:
-        if file.own and not len(file.finished) and file.keys[0].as_py() in finished:
-            file.path.unlink(missing_ok=True)

@@ -1,11 +1,12 @@
 """Measures a model with suites: embeds all sentences once, scores task by task, makes records."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, reduce
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from harness.trials.store import Store
 from harness.trials.store_folders import pairs_file
 from harness.trials.trial import describe, key, revisions
 
+Value = TypeVar("Value")
 Missing = dict[tuple[str, str], str]
 """(suite, task) -> why it has no score"""
 
@@ -179,6 +181,7 @@ def _record(
     if missing:
         status = "partial" if scores else "failed"
     stored, own = model.record, describe(model.trial)
+    corpora = model.trial.declared.corpora.values()
     return replace(
         own,
         key=evaluation_key(model, suite),
@@ -193,29 +196,21 @@ def _record(
         test=tests.metrics,
         details=tests.details | devs.details,
         uncertainty=tests.uncertainty | devs.uncertainty,
-        contamination=_contamination(model, suite) if scores else {},
+        contamination=_known(lambda: contamination(corpora, suite)) if scores else {},
         steps=stored.steps if stored else 0,
         evaluation_seconds=embedder.seconds,
         sentences_per_second=embedder.sentences / embedder.seconds if embedder.seconds else None,
         **sizes(measurement.method, memory),
         parameters_trainable=stored.parameters_trainable if stored else 0,
         precision=stored.precision if stored else "fp32",
-        revisions=_revisions(model, suite) or own.revisions,
+        revisions=_known(lambda: revisions(model.trial, suite)) or own.revisions,
     )
 
 
-def _revisions(model: MeasuredModel, suite: Suite) -> dict[str, str]:
-    """The commits of all that was read; nothing where a test has no data here."""
+def _known(facts: Callable[[], dict[str, Value]]) -> dict[str, Value]:
+    """Facts about all that was read; nothing where a test has no data here."""
     try:
-        return revisions(model.trial, suite)
-    except UserError:
-        return {}
-
-
-def _contamination(model: MeasuredModel, suite: Suite) -> dict[str, float]:
-    """The overlap of training corpora and tests; nothing where a test has no data here."""
-    try:
-        return contamination(model.trial.declared.corpora.values(), suite)
+        return facts()
     except UserError:
         return {}
 

@@ -5,7 +5,7 @@ stays, and another result is named. What has finished goes before what has not.
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -59,91 +59,71 @@ def merge(sources: Sequence[Store], into: Store, steps: Steps = unheard) -> Merg
     for source in sources:
         reading = source.read(())
         damaged = dict(reading.unreadable)
-        keys = into.read(()).table["key"]
-        new = reading.table.filter(pc.invert(pc.is_in(reading.table["key"], keys)))
-        finished = pc.equal(new["status"], "finished")
-        digests: dict[str, str | None] = {}
-        heard = partial(steps, f"merging records of {source.place}", total=new.num_rows)
-        parts = _noted(_parts(source, new.filter(finished)["key"], damaged), digests, heard)
-        if first := next(parts, None):  # all of them may be damaged
-            into.add(chain([first], parts))
-        unfinished = new.filter(pc.invert(finished))["key"]
-        for part in _noted(_parts(source, unfinished, damaged), digests, heard):
-            for row in part.to_pylist():
-                into.write(record_of(row))
-        for done, (key, digest) in enumerate(digests.items()):
-            steps(f"copying the weights of {source.place}", done, len(digests))
+        heard = partial(steps, f"merging records of {source.place}", total=reading.table.num_rows)
+        taken: dict[str, str | None] = {}
+        finished = _new_finished(source, into, damaged, taken)
+        if first := next(finished, None):  # all of them may be damaged
+            into.add(chain([first], finished))
+        heard(done := len(taken))
+        for part in _parts(source, damaged):
+            part = part.filter(pc.invert(pc.is_in(part["key"], pa.array([*taken], pa.string()))))
+            _compare(source, into, part, merged, taken)
+            heard(done := done + part.num_rows)
+        for done, (key, digest) in enumerate(taken.items()):
+            steps(f"copying the weights of {source.place}", done, len(taken))
             _take_weights(source, into, key, digest)
-            _take_pairs(source, into, key)
-        merged.new += len(digests)
-        both = reading.table.num_rows - new.num_rows
-        compared = partial(steps, f"comparing records of {source.place}", total=both)
-        _compare(source, into, keys, merged, damaged, compared)
+        merged.new += len(taken)
         merged.unreadable += sorted(damaged.items())
     return merged
 
 
-def _parts(store: Store, keys: pa.ChunkedArray, damaged: dict[str, str]) -> Iterator[pa.Table]:
-    """The rows with these keys in their order, a part at a time, so that any store fits.
+def _parts(store: Store, damaged: dict[str, str]) -> Iterator[pa.Table]:
+    """The rows in the order of their keys, a part at a time, so that any store fits.
 
     damaged: gets the name and the reason of what cannot be read.
     """
-    if not len(keys):
-        return
     for digit in _DIGITS:
         reading = store.read(between=(digit, digit + LAST_CHARACTER))
         # Of a damaged row, the key may be all that can be read.
         damaged.update(reading.unreadable)
-        part = reading.table.filter(pc.is_in(reading.table["key"], keys))
-        if part.num_rows:
-            yield part.sort_by("key")
+        if reading.table.num_rows:
+            yield reading.table.sort_by("key")
 
 
-def _noted(
-    parts: Iterable[pa.Table], digests: dict[str, str | None], merged: Callable[[int], None]
+def _new_finished(
+    source: Store, into: Store, damaged: dict[str, str], taken: dict[str, str | None]
 ) -> Iterator[pa.Table]:
-    """The same parts; `digests` gets the digest of the weights of each row, `merged` the number."""
-    for part in parts:
-        digests.update(
-            zip(part["key"].to_pylist(), part["weights_digest"].to_pylist(), strict=True)
-        )
-        merged(len(digests))
-        yield part
+    """What has finished in the source and is not in `into`; `taken` gets the weights' digests."""
+    known = into.read(()).table["key"]
+    for part in _parts(source, damaged):
+        new = pc.and_(pc.equal(part["status"], "finished"), pc.invert(pc.is_in(part["key"], known)))
+        part = part.filter(new)
+        digests = part["weights_digest"].to_pylist()
+        taken.update(zip(part["key"].to_pylist(), digests, strict=True))
+        if part.num_rows:
+            yield part
 
 
 def _compare(
-    source: Store,
-    into: Store,
-    keys: pa.ChunkedArray,
-    merged: Merged,
-    damaged: dict[str, str],
-    compared: Callable[[int], None],
+    source: Store, into: Store, part: pa.Table, merged: Merged, taken: dict[str, str | None]
 ) -> None:
-    """Take what has finished in the source alone, and name what has finished differently.
-
-    known: the keys that `into` had before. damaged: as for `_parts`. compared: hears the number of
-    records that have been compared.
-    """
-    done = 0
-    for part in _parts(source, keys, damaged):
-        compared(done := done + part.num_rows)
-        ours = {
-            row["key"]: record_of(row)
-            for each in _parts(into, part["key"], {})
-            for row in each.to_pylist()
-        }
-        for theirs in map(record_of, part.to_pylist()):
-            mine = ours.get(theirs.key)  # None: ours is damaged
-            if mine is None or RANK[theirs.status] > RANK[mine.status]:
-                into.write(theirs)
-                _take_weights(source, into, theirs.key, theirs.weights_digest)
-                _take_pairs(source, into, theirs.key)
-                merged.new += 1
-                continue
-            merged.known += 1
-            if theirs.finished and (name := mine.difference(theirs)):
-                shown = _shown(name, mine, theirs)
-                merged.conflicts.append(Conflict(mine.key, source.place, shown))
+    """Take what has finished in the source alone, and name what has finished differently."""
+    if not part.num_rows:
+        return
+    first, last = part["key"][0].as_py(), part["key"][-1].as_py()
+    stored = into.read(between=(first, last)).table
+    stored = stored.filter(pc.is_in(stored["key"], part["key"]))
+    ours = {row["key"]: record_of(row) for row in stored.to_pylist()}
+    for theirs in map(record_of, part.to_pylist()):
+        mine = ours.get(theirs.key)  # None: it is new, or ours is damaged
+        if mine is None or RANK[theirs.status] > RANK[mine.status]:
+            into.write(theirs)
+            taken[theirs.key] = theirs.weights_digest
+            continue
+        merged.known += 1
+        if theirs.finished and (name := mine.difference(theirs)):
+            shown = _shown(name, mine, theirs)
+            merged.conflicts.append(Conflict(mine.key, source.place, shown))
 
 
 def _shown(name: str, ours: Record, theirs: Record) -> str:
@@ -159,17 +139,15 @@ def _shown(name: str, ours: Record, theirs: Record) -> str:
 
 
 def _take_weights(source: Store, into: Store, key: str, digest: str | None) -> None:
-    """Copy the kept weights of a trial, where the source has those that its record names."""
-    if digest is None or into.kept_weights(key).is_file():
-        return
-    path = source.kept_weights(key)
-    # A link leads to a file that the source does not have.
-    if path.is_file() and not path.is_symlink() and content_digest(path) == digest:
-        into.keep_weights(key, path)
+    """Copy the kept weights of a trial, where the source has those that its record names.
 
-
-def _take_pairs(source: Store, into: Store, key: str) -> None:
-    """Copy the kept cosines of a trial's test pairs; whoever compares checks them by its scores."""
+    The kept cosines of its test pairs come, too; whoever compares checks them by its scores.
+    """
+    if digest is not None and not into.kept_weights(key).is_file():
+        path = source.kept_weights(key)
+        # A link leads to a file that the source does not have.
+        if path.is_file() and not path.is_symlink() and content_digest(path) == digest:
+            into.keep_weights(key, path)
     for path in sorted(source.weights_folder.glob(f"{key}.*.parquet")):
         target = into.weights_folder / path.name
         if path.is_file() and not path.is_symlink() and not target.exists():

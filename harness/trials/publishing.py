@@ -81,22 +81,18 @@ def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
 
 def _without_folders(name: str, column: pa.Array) -> pa.Array:
     """Texts in which a path is its last part alone."""
+
+    def change(text: str) -> str:
+        if name not in JSON_COLUMNS:
+            return without_folder(text)
+        value = without_folders(json.loads(text))
+        if name == "corpora":  # the names of corpora may be paths
+            value = {without_folder(corpus): items for corpus, items in value.items()}
+        return json.dumps(value, sort_keys=True)
+
     texts = column.dictionary_encode()
-    change = _json_without_folders if name in JSON_COLUMNS else without_folder
-    if name == "corpora":
-        change = _sizes_without_folders
     changed = [change(text) for text in texts.dictionary.to_pylist()]
     return pa.array(changed, pa.string()).take(texts.indices)
-
-
-def _json_without_folders(text: str) -> str:
-    return json.dumps(without_folders(json.loads(text)), sort_keys=True)
-
-
-def _sizes_without_folders(text: str) -> str:
-    """The sizes of corpora, of which the names may be paths."""
-    sizes = json.loads(text).items()
-    return json.dumps({without_folder(name): items for name, items in sizes}, sort_keys=True)
 
 
 def _named_here(table: pa.Table) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ import functools
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,16 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from harness.errors import UserError
+from harness.files import Stamp
 from harness.inputs import kind_of
 from harness.trials.record import RANK, SCHEMA, SCHEMA_VERSION, Record, record_of
-from harness.trials.record_faults import (
-    Column,
-    Wrong,
-    faults_of,
-    old_trials,
-    without_wrong,
-    wrong_trials,
-)
+from harness.trials.record_faults import faults_of
 
 ROWS_TOGETHER = 1024
 """Rows of a row group, which is the least that a reader of one row has to unpack"""
@@ -50,73 +44,27 @@ def read_rows(
     READ_ERRORS for a file that is damaged, foreign or of a newer schema.
     """
     names = _named(columns)
-    if between is not None and not _has_some(_sorted_keys(*_state(path)), between):
-        return no_rows(columns)
+    if between is not None:
+        keys = _sorted_keys(Stamp.of(path))
+        first = bisect_left(keys, between[0])
+        if first == len(keys) or keys[first] > between[1]:
+            return no_rows(columns)
     with _opened(path) as (file, present):
-        groups = _row_groups(file, present, between)
+        groups = list(range(file.num_row_groups))
+        if between is not None:
+            groups = [group for group in groups if _may_have(file, group, between)]
         there = [name for name in names if name in present]
         # For the few rows of most files, threads cost more than they save.
         table = file.read_row_groups(groups, there, use_threads=len(groups) > 1)
-        column = _column_of(file, groups, present)
         if between is not None:
-            wanted = _within(table["key"], between)
-            table, column = table.filter(wanted), _filtered(column, wanted)
-        table = _without_wrong(table, path, column)
+            table = table.filter(_within(table["key"], between))
     return _of_this_schema(table, names, path)
-
-
-def read_row_groups(path: Path) -> Iterator[pa.Table]:
-    """The rows of a file, a part at a time; it raises what `read_rows` raises."""
-    with _opened(path) as (file, present):
-        there = [name for name in SCHEMA.names if name in present]
-        for group in range(file.num_row_groups):
-            table = file.read_row_group(group, there, use_threads=file.num_row_groups > 1)
-            table = _without_wrong(table, path, _column_of(file, [group], present))
-            if table.num_rows:
-                yield _of_this_schema(table, SCHEMA.names, path)
-
-
-def _without_wrong(table: pa.Table, path: Path, column: Column) -> pa.Table:
-    folder = path.parent
-    return without_wrong(table, column, lambda: _wrong_of(folder, folder.stat().st_mtime_ns))
-
-
-@functools.lru_cache(maxsize=8)
-def _wrong_of(folder: Path, _changed: int) -> Wrong:
-    """The wrong trials of a store; they are remembered until a file comes or goes."""
-    trials = []
-    for path in folder.glob("[!.]*.parquet"):
-        with suppress(*READ_ERRORS), _opened(path) as (file, present):  # `read` names them
-            trials += old_trials(_column_of(file, range(file.num_row_groups), present))
-    return wrong_trials(trials)
-
-
-def _column_of(file: pq.ParquetFile, groups: Sequence[int], present: list[str]) -> Column:
-    """A reader of any column of these row groups; one that the file does not have is null."""
-
-    def column(name: str) -> pa.ChunkedArray:
-        kind = SCHEMA.field(name).type
-        if name in present:
-            return file.read_row_groups(groups, [name], use_threads=False)[name].cast(kind)
-        rows = sum(file.metadata.row_group(group).num_rows for group in groups)
-        return pa.chunked_array([pa.nulls(rows, kind)])
-
-    return column
-
-
-def _filtered(column: Column, wanted: pa.ChunkedArray) -> Column:
-    return lambda name: column(name).filter(wanted)
 
 
 def no_rows(columns: Sequence[str]) -> pa.Table:
     """An empty table, as `read_rows` gives it for a file without rows."""
-    return _no_rows(tuple(_named(columns)))
-
-
-@functools.cache
-def _no_rows(names: tuple[str, ...]) -> pa.Table:
     # `empty_table` would make arrays of Python lists, and with them import pandas.
-    return pa.Table.from_batches([], schema=SCHEMA).select(names)
+    return pa.Table.from_batches([], schema=SCHEMA).select(_named(columns))
 
 
 def write_rows(tables: Iterable[pa.Table], path: Path) -> None:
@@ -141,17 +89,14 @@ def each_key_once(table: pa.Table) -> pa.Table:
     faults = faults_of(table.take(pa.array(shared, pa.int64()))).to_pylist()
     statuses = table["status"].to_pylist()
     rank = {
-        row: (-1 if fault else RANK.get(statuses[row], -1), _order(row, statuses[row]))
+        row: (-1 if fault else RANK.get(statuses[row], -1), row)
         for row, fault in zip(shared, faults, strict=True)
     }
+    rank |= {row: (first, -row) for row, (first, _) in rank.items() if first == RANK["finished"]}
     kept = [
         same[0] if len(same) == 1 else max(same, key=rank.__getitem__) for same in rows.values()
     ]
     return table.take(pa.array(sorted(kept), pa.int64()))
-
-
-def _order(row: int, status: str) -> int:
-    return -row if status == "finished" else row
 
 
 def is_text(column: pa.ChunkedArray, text: str) -> pa.ChunkedArray:
@@ -177,7 +122,11 @@ def sound_rows(table: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
     """A file and the names of its columns, which pyarrow makes anew whenever one asks for them."""
-    _found(path)
+    kind = kind_of(path)
+    if kind == "nothing":
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    if kind != "a file":  # opening anything else, such as a pipe, could block
+        raise ValueError(f"it is {kind}")
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         names = file.schema_arrow.names
         if missing := sorted({"key", "status"} - set(names)):
@@ -192,58 +141,24 @@ def _opened(path: Path) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
         yield file, names
 
 
-def _found(path: Path) -> os.stat_result:
-    """The status of a regular file. Opening anything else, such as a pipe, could block."""
-    kind = kind_of(path)
-    if kind == "nothing":
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    if kind != "a file":
-        raise ValueError(f"it is {kind}")
-    return path.stat()
-
-
 def _named(columns: Sequence[str]) -> list[str]:
     return [name for name in SCHEMA.names if name in columns or name in _ALWAYS]
 
 
-def _state(path: Path) -> tuple[Path, int, int, int]:
-    """Identity of a file's content without reading it: path, inode, size, time."""
-    found = _found(path)
-    return path, found.st_ino, found.st_size, found.st_mtime_ns
-
-
 @functools.lru_cache(maxsize=64)
-def _sorted_keys(path: Path, *_: int) -> list[str]:
-    """The keys of a file.
-
-    They are remembered, because a worker asks for one key after the other, and a key that is not
-    there has to be looked for in every compacted file.
-    """
-    with _opened(path) as (file, _names):
+def _sorted_keys(stamp: Stamp) -> list[str]:
+    """The keys of a file, remembered: a worker asks for many keys that are not in it."""
+    with _opened(Path(stamp.path)) as (file, _):
         return sorted(file.read(["key"])["key"].drop_null().to_pylist())
 
 
-def _has_some(keys: Sequence[str], between: KeyRange) -> bool:
-    first = bisect_left(keys, between[0])
-    return first < len(keys) and keys[first] <= between[1]
-
-
-def _row_groups(file: pq.ParquetFile, names: list[str], between: KeyRange | None) -> list[int]:
-    """The row groups of a file that can have keys in `between`, as their statistics say."""
-    groups = range(file.num_row_groups)
-    if between is None:
-        return list(groups)
-    column = names.index("key")
-    chunks = [file.metadata.row_group(group).column(column) for group in groups]
-    return [group for group in groups if _overlaps(chunks[group], between)]
-
-
-def _overlaps(chunk: pq.ColumnChunkMetaData, between: KeyRange) -> bool:
-    # In a foreign file the column may stand behind columns of several parts.
-    statistics = chunk.statistics if chunk.path_in_schema == "key" else None
-    if statistics is None or not statistics.has_min_max:
-        return True
-    return bool(statistics.min <= between[1] and statistics.max >= between[0])
+def _may_have(file: pq.ParquetFile, group: int, between: KeyRange) -> bool:
+    """Whether a row group can have keys in `between`, as its statistics say."""
+    row_group = file.metadata.row_group(group)
+    chunks = (row_group.column(number) for number in range(row_group.num_columns))
+    found = next(chunk.statistics for chunk in chunks if chunk.path_in_schema == "key")
+    unknown = found is None or not found.has_min_max
+    return unknown or bool(found.min <= between[1] and found.max >= between[0])
 
 
 def _within(keys: pa.ChunkedArray, between: KeyRange) -> pa.ChunkedArray:

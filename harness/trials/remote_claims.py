@@ -59,8 +59,10 @@ class RemoteClaim:
                 return there.owner
             elif self.remote.replace(self._name, content, there.version):
                 taken = True
-                with suppress(RemoteAway):
-                    _remove_signs(self.remote, there.owner)
+                if there.owner:
+                    with suppress(RemoteAway):
+                        self.remote.remove(f"{BEATS}/{_beat_name(there.owner)}")
+                        _remove_notes(self.remote, there.owner)
         _heart(self.remote.address, self.owner).add(self)
         return None
 
@@ -221,13 +223,6 @@ def _stands_still(name: str, beat: bytes | None) -> bool:
         return time.monotonic() - since > REMOTE_GONE_SECONDS
     _sightings[name] = (digest(beat) if beat else None, time.monotonic())
     return False
-
-
-def _remove_signs(remote: RemoteFolder, gone: Owner | None) -> None:
-    """Remove what a process that is gone has left beside a claim that was taken over."""
-    if gone is not None:
-        remote.remove(f"{BEATS}/{_beat_name(gone)}")
-        _remove_notes(remote, gone)
 
 
 def _remove_notes(remote: RemoteFolder, owner: Owner) -> None:

@@ -15,8 +15,9 @@ from harness.data.revisions import commits_of, parts_of, resolve_as, resolved_he
 from harness.evaluation.suites import Suite, choosing, suite
 from harness.files import digest_of
 from harness.plugin import registry
-from harness.plugin.config import EngineConfig, MethodConfig, label_share
+from harness.plugin.config import MethodConfig, label_share
 from harness.plugin.declared import Declared
+from harness.plugin.engine_config import EngineConfig
 from harness.plugin.registry import Plugin
 from harness.plugin.resolution import Configuration
 from harness.trials.record import Record, trial_label

@@ -77,23 +77,14 @@ def test_a_space_and_the_command_line_give_it_to_all_methods(tmp_path: Path) -> 
     assert again.fixed["pairs"] == "snli-dev"
 
 
-def test_a_grid_names_the_field(tmp_path: Path) -> None:
-    path = tmp_path / "space.yaml"
-    path.write_text("encoders: [tiny-bert]\nmethods:\n  simcse:\n    grid: {corpus: [a.txt]}\n")
-    with pytest.raises(UserError, match="a search names the corpus of simcse itself: sentences"):
-        searches(*load_space(path), Overrides())
-
-
-def test_a_variant_may_name_it(tmp_path: Path) -> None:
-    path = tmp_path / "space.yaml"
-    variants = "{mine: {corpus: graded-sentences}}"
-    path.write_text(f"encoders: [tiny-bert]\nmethods:\n  simcse:\n    variants: {variants}\n")
+def test_a_variant_may_name_it_and_a_grid_names_the_field(tmp_path: Path) -> None:
+    path, beginning = tmp_path / "space.yaml", "encoders: [tiny-bert]\nmethods:\n"
+    path.write_text(f"{beginning}  simcse:\n    variants: {{mine: {{corpus: graded-sentences}}}}\n")
     (search,) = searches(*load_space(path), Overrides())
     assert search.fixed["sentences"] == "graded-sentences"
-
-
-def test_where_no_method_has_one_it_is_not_overlooked(tmp_path: Path) -> None:
-    path = tmp_path / "space.yaml"
-    path.write_text("encoders: [tiny-bert]\nmethods:\n  pooling:\n")
+    path.write_text(f"{beginning}  simcse:\n    grid: {{corpus: [a.txt]}}\n")
+    with pytest.raises(UserError, match="a search names the corpus of simcse itself: sentences"):
+        searches(*load_space(path), Overrides())
+    path.write_text(f"{beginning}  pooling:\n")
     with pytest.raises(UserError, match='no method here has a hyperparameter "corpus"'):
         searches(*load_space(path), Overrides(values={"corpus": "graded-sentences"}))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.plugin.deepspeed_settings import SPEED, settings_in
+from harness.plugin.engine_config import SPEED, settings_in
 from harness.trials.trial import Trial, arrived, describe, key, portable
 from tests.ranks.test_equal import ENGINES
 

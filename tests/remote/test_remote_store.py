@@ -54,7 +54,7 @@ def numbers(store: RemoteStore) -> list[int]:
     return sorted(int(key, 16) for key in store.finished_keys())
 
 
-def test_machines_share_records_and_weights(machine: Machine) -> None:
+def test_machines_share_records_weights_and_logs(machine: Machine) -> None:
     a, b = machine("a"), machine("b")
     a.check_writable()
     weights = a.weights(record(1).key)
@@ -69,10 +69,7 @@ def test_machines_share_records_and_weights(machine: Machine) -> None:
     assert b.get(record(1).key) == a.get(record(1).key)
     assert b.kept_weights(record(1).key).read_bytes() == weights.read_bytes()
     assert not b.kept_weights(record(2).key).exists()
-
-
-def test_log_goes_on_on_another_machine(machine: Machine) -> None:
-    a, b, key = machine("a"), machine("b"), record(1).key
+    key = record(1).key
     for store, words in ((a, b"of the first\n"), (b, b"of the second\n")):
         with store.logging(key) as path:
             log = BoundedLog(path)
@@ -118,7 +115,7 @@ def test_what_has_not_finished_is_replaced(machine: Machine) -> None:
     assert not any("unfinished" in name for name in a.remote.names())
 
 
-def test_a_compaction_holds_for_all_machines(machine: Machine) -> None:
+def test_a_compaction_holds_for_all_machines(machine: Machine, server: int) -> None:
     a, b = machine("a"), machine("b")
     for number in range(4):
         (a if number % 2 else b).write(record(number))
@@ -129,26 +126,27 @@ def test_a_compaction_holds_for_all_machines(machine: Machine) -> None:
     b.write(record(4))
     assert numbers(b) == [0, 1, 2, 3, 4]
     assert set(b.copy.records) == {name, f"{record(4).key}.parquet"}
+    a.write(record(5))
+    straight(server).delete_file(f"{a.remote.path}/{record(5).key}.parquet")
+    assert numbers(a) == [0, 1, 2, 3, 4], "what is removed from the bucket is gone"
 
 
-def test_a_compaction_that_ends_halfway_loses_nothing(machine: Machine, proxy: Proxy) -> None:
-    a, b = machine("a"), machine("b")
-    for number in range(3):
-        a.write(record(number))
-    proxy.pattern, proxy.always = b"compact-", "drop"
-    a.compact(2)
-    proxy.always = None
-    assert numbers(b) == [0, 1, 2]
-    assert numbers(machine("a")) == [0, 1, 2]
-
-
-def test_a_compaction_beside_another_process_of_the_machine_loses_nothing(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+def test_a_compaction_that_is_disturbed_loses_nothing(
+    machine: Machine, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that brings the copy up to date would drop the new file, which is nowhere else."""
+    """The bucket is lost halfway; then another process of the machine receives meanwhile.
+
+    It would drop the new file, which is nowhere else.
+    """
     driver, worker = machine("a"), machine("a")
     for number in range(4):
         driver.write(record(number))
+    proxy.pattern, proxy.always = b"compact-", "drop"
+    driver.compact(2)
+    proxy.always = None
+    assert numbers(machine("b")) == [0, 1, 2, 3]
+    driver, worker = machine("a"), machine("a")
+    assert numbers(driver) == [0, 1, 2, 3]
 
     @contextmanager
     def slowly(path: Path) -> Iterator[Path]:
@@ -222,15 +220,6 @@ def test_an_attempt_during_a_compaction_of_another_machine_stays(
             reasons = {row.seed: row.reason for row in machine(name).read().records()}
             assert reasons == {0: "first", 1: "second", 2: "first"}
         b.compact(1)
-
-
-def test_a_record_that_is_removed_from_the_bucket_is_gone(machine: Machine, server: int) -> None:
-    a = machine("a")
-    a.write(record(1))
-    a.write(record(2))
-    straight(server).delete_file(f"{a.remote.path}/{record(1).key}.parquet")
-    assert numbers(a) == [2]
-    assert a.get(record(2).key) is not None
 
 
 def test_names_in_a_bucket_lead_nowhere(
@@ -428,7 +417,9 @@ def test_a_trial_that_another_machine_runs_waits(
     assert not left_in(a.remote)
 
 
-def test_a_note_for_a_sweep_is_seen_by_all_machines(machine: Machine) -> None:
+def test_notes_reach_all_machines_and_one_attempt(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b = machine("a"), machine("b")
     note = [store.running_folder / "stop-a-sweep" for store in (a, b)]
     assert not b.has_note(note[1])
@@ -436,13 +427,9 @@ def test_a_note_for_a_sweep_is_seen_by_all_machines(machine: Machine) -> None:
     assert b.has_note(note[1])
     a.remove_note(note[0])
     assert not b.has_note(note[1])
-
-
-def test_a_note_for_an_attempt_is_not_for_the_next_one(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # That for an attempt is not for the next one.
     monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.1)
-    a, b, key = machine("a"), machine("b"), record(1).key
+    key = record(1).key
     with a.claimed(key, "a trial"):
         first = owner_in(b.remote, key)
     assert first is not None
@@ -518,11 +505,7 @@ def test_of_many_that_take_over_one_has_the_claim(
         ours.release()
     assert not left_in(remote)
 
-
-def test_the_claim_of_an_ended_process_of_this_machine_is_taken_at_once(
-    machine: Machine, tmp_path: Path
-) -> None:
-    remote = machine("a").remote
+    # That of an ended process of this machine is taken at once.
     ended = RemoteClaim(remote, record(1).key, tmp_path)
     ended.owner = Owner(began="long ago")
     assert ended.take() is None

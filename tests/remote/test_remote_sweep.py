@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from harness import cli
-from harness.trials.remote_store import RemoteStore
 from tests.programs import run_module
 from tests.remote.buckets import Proxy
 from tests.sweeping import ONE_AT_A_TIME
@@ -129,20 +128,3 @@ def test_a_bucket_that_cannot_be_used_is_one_sentence(
     assert len(said.splitlines()) == 1
     assert time.monotonic() - began < SECONDS
     assert not list((tmp_path / "cache").rglob("*.parquet"))
-
-
-def test_a_run_is_in_the_store_of_another_machine(
-    machine: Callable[[str], RemoteStore],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    place = machine("a").place
-    words = ["run", "pooling", "--encoder", "tiny-bert", "--set", "suite=graded"]
-    monkeypatch.setattr(sys, "argv", ["harness", *words, "--store", place])
-    monkeypatch.delenv("HARNESS_HUB", raising=False)
-    for name, beginning in (("a", "pooling unsup"), ("b", "Already in the store")):
-        machine(name)
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert ended.value.code == 0
-        assert capsys.readouterr().out.startswith(beginning)

@@ -68,17 +68,6 @@ def test_one_machine_builds_and_the_others_fetch(
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", ["drop", "busy", "half"])
-def test_a_request_that_fails_once_is_repeated(
-    arrays: Callable[[str], SharedArrays], built: list[str], proxy: Proxy, fault: str
-) -> None:
-    proxy.faults.extend([fault, "pass"] * 2)
-    arrays("a").read()
-    proxy.faults.extend([fault, "pass"] * 2)
-    arrays("b").read()
-    assert built == ["a"]
-
-
 def test_what_arrives_damaged_is_built_here(
     arrays: Callable[[str], SharedArrays],
     built: list[str],

@@ -1,6 +1,5 @@
 """A trial gives the same bits alone and after whatever its process has done before."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,54 +13,25 @@ from harness.trials.trial import Trial
 from tests.programs import run_module
 from tests.sweeping import write_few_pairs
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]  # DeepSpeed asks the machine for numactl
 SHORT: dict[str, Any] = {
     "encoder": "tiny-bert", "sentences": "graded-sentences", "max_steps": 4, "batch_size": 8,
     "evaluation_interval": 2, "precision": "fp32",
 }  # fmt: skip
-TRAINED_BEFORE: dict[str, tuple[str, dict[str, Any]]] = {
-    "another method": ("d2cse", {}),
-    "two encoders": ("ct", {}),
-    "half precision": ("simcse", {"precision": "bf16"}),
-    "low-rank changes": ("simcse", {"lora_rank": 2}),
-    "activations computed twice": ("simcse", {"gradient_checkpointing": True}),
-    "ddp": ("simcse", {"engine": "ddp"}),
-    "ZeRO 1": ("simcse", {"engine": "deepspeed", "zero": 1}),
-    "ZeRO 2": ("simcse", {"engine": "deepspeed", "zero": 2}),
-    "ZeRO 3": ("simcse", {"engine": "deepspeed", "zero": 3}),
-    "ZeRO 3 that fails": ("simcse", {"engine": "deepspeed", "zero": 3, "learning_rate": 1e30}),
+TRAINED_BEFORE: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "in one process": [
+        ("d2cse", {}),
+        ("ct", {}),
+        ("simcse", {"precision": "bf16"}),
+        ("simcse", {"lora_rank": 2}),
+        ("simcse", {"gradient_checkpointing": True}),
+    ],
+    "ddp": [("simcse", {"engine": "ddp"})],
+    "ZeRO": [("simcse", {"engine": "deepspeed", "zero": zero}) for zero in (1, 2, 3)],
+    "ZeRO 3 that fails": [
+        ("simcse", {"engine": "deepspeed", "zero": 3, "learning_rate": 1e30}),
+    ],
 }
 """What a process trains first"""
-
-
-@pytest.fixture(scope="module")
-def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that runs the trial, without its store."""
-    suite = write_few_pairs(tmp_path_factory.mktemp("suite"))
-    values = SHORT | {"suite": suite}
-    return ["run", "simcse", *(f"--set={name}={value}" for name, value in values.items())]
-
-
-@pytest.fixture(scope="module")
-def alone(
-    words: list[str], environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
-    """What the trial gives in a process of its own."""
-    store = tmp_path_factory.mktemp("alone") / "store"
-    answer = run_module("harness", *words, "--store", store, environment=environment)
-    assert answer.code == 0, answer.err
-    return computed(store)
-
-
-@pytest.fixture
-def here(words: list[str], tmp_path: Path) -> Callable[[], dict[str, Any]]:
-    """What the trial gives in this process, now."""
-
-    def run() -> dict[str, Any]:
-        assert run_verb([*words, "--store", str(tmp_path / "store")]) == 0
-        return computed(tmp_path / "store")
-
-    return run
 
 
 def computed(store: Path) -> dict[str, Any]:
@@ -71,40 +41,39 @@ def computed(store: Path) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
-@pytest.mark.parametrize("before", TRAINED_BEFORE)
-def test_after_another_training(
-    before: str, alone: dict[str, Any], here: Callable[[], dict[str, Any]], tmp_path: Path
+@pytest.mark.slow
+@pytest.mark.process  # DeepSpeed asks the machine for numactl
+def test_what_the_process_has_done_before_changes_nothing(
+    environment: dict[str, str], tiny_roberta: Path, tmp_path: Path
 ) -> None:
-    name, values = TRAINED_BEFORE[before]
-    suite = write_few_pairs(tmp_path)
-    # An engine makes this process the only rank of the trial.
-    record = attempt(Trial(name, SHORT | {"suite": str(suite)} | values, seed=1), lambda _: None)
-    assert record.status == ("failed" if "fails" in before else "finished"), record.reason
-    assert here() == alone
+    values = SHORT | {"suite": str(write_few_pairs(tmp_path))}
+    words = ["run", "simcse", *(f"--set={name}={value}" for name, value in values.items())]
+    answer = run_module("harness", *words, "--store", tmp_path / "alone", environment=environment)
+    assert answer.code == 0, answer.err
+    alone = computed(tmp_path / "alone")
 
+    def check(before: str) -> None:
+        store = tmp_path / before
+        assert run_verb([*words, "--store", str(store)]) == 0
+        assert computed(store) == alone, before
 
-def test_after_another_encoder_and_more_threads(
-    alone: dict[str, Any], here: Callable[[], dict[str, Any]], tiny_roberta: Path, tmp_path: Path
-) -> None:
-    suite = write_few_pairs(tmp_path)
-    values = SHORT | {"suite": str(suite), "encoder": str(tiny_roberta)}
+    for before, trainings in TRAINED_BEFORE.items():
+        for method, more in trainings:
+            # An engine makes this process the only rank of the trial.
+            record = attempt(Trial(method, values | more, seed=1), lambda _: None)
+            wanted = "failed" if "fails" in before else "finished"
+            assert record.status == wanted, record.reason
+        check(before)
     torch.set_num_threads(2)
     try:
-        assert attempt(Trial("simcse", values, seed=0), lambda _: None).status == "finished"
+        other = Trial("simcse", values | {"encoder": str(tiny_roberta)}, seed=0)
+        assert attempt(other, lambda _: None).status == "finished"
     finally:
         torch.set_num_threads(1)
-    assert here() == alone
-
-
-def test_after_an_evaluation_and_an_export(
-    alone: dict[str, Any],
-    here: Callable[[], dict[str, Any]],
-    words: list[str],
-    tmp_path: Path,
-) -> None:
-    other = str(tmp_path / "other")
-    assert run_verb([*words, "--store", other, "--seed", "1"]) == 0
-    (record,) = Store(Path(other)).read().records()
-    assert run_verb(["eval", record.key, "--suite", "graded", "--store", other]) == 0
-    assert run_verb(["export", record.key, str(tmp_path / "model"), "--store", other]) == 0
-    assert here() == alone
+    check("another encoder and more threads")
+    other_store = str(tmp_path / "other")
+    assert run_verb([*words, "--store", other_store, "--seed", "1"]) == 0
+    (record,) = Store(Path(other_store)).read().records()
+    assert run_verb(["eval", record.key, "--suite", "graded", "--store", other_store]) == 0
+    assert run_verb(["export", record.key, str(tmp_path / "model"), "--store", other_store]) == 0
+    check("an evaluation and an export")

@@ -2,12 +2,8 @@
 
 import logging
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,42 +18,14 @@ from harness.trials import store as store_module
 from harness.trials.record import Record
 from harness.trials.record_files import COMPACTED, read_rows
 from harness.trials.store import Store
+from tests.trials.test_store import parquets, record
 
 AtEachWrite = Callable[[Callable[[Path], Any]], None]
-HISTORY = [
-    {"step": step, "stage": "contrastive", "metric": "loss", "value": 1 / (1 + step)}
-    for step in range(5)
-]
-
-
-def record(number: int, **different: Any) -> Record:
-    """A finished trial; the order of the keys is not that of the numbers."""
-    values = {
-        "key": f"{7919 * number % 10007:032x}",
-        "status": "finished",
-        "role": "search",
-        "method": "simcse",
-        "setting": "unsup",
-        "encoder": "tiny-bert",
-        "seed": number,
-        "configuration": {"learning_rate": number / 7},
-        "selected_by": "graded-dev",
-        "dev": {"graded-dev": 40.0 + number},
-        "details": {"graded/figure": number / 3},
-        "history": HISTORY,
-        "started": datetime(2026, 1, 2, tzinfo=UTC),
-    }
-    return Record(**{**values, **different})
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
-
-
-def parquets(store: Store) -> list[Path]:
-    """The files that other readers see."""
-    return sorted(store.folder.glob("[!.]*.parquet"))
 
 
 def rows(store: Store) -> list[int]:
@@ -78,22 +46,13 @@ def check(store: Store, numbers: range) -> None:
 
 
 @pytest.mark.slow
-def test_a_compacted_file_is_sorted_and_in_small_row_groups(store: Store) -> None:
-    for number in range(40):
-        store.write(record(number))
-    store.compact(at_least=1)
-    [path] = parquets(store)
-    keys = read_rows(path, ())["key"].to_pylist()
-    assert keys == sorted(keys)
-
-
-@pytest.mark.slow
 def test_compacted_files_are_folded_again_and_stay_few(store: Store) -> None:
     number, most = 0, 0
     for _ in range(24):
         for _ in range(4):
             store.write(record(number))
             number += 1
+        assert store.compact(at_least=5) == 0
         assert store.compact(at_least=4) == 4
         most = max(most, len(parquets(store)))
     assert most <= 4  # 4, more than twice 4, more than twice 16, ...
@@ -122,6 +81,8 @@ def test_row_groups_of_several_files_are_merged_in_order(
     kept = pq.read_metadata(path)
     sizes = [kept.row_group(group).num_rows for group in range(kept.num_row_groups)]
     assert sizes == [3] * 13 + [1], "whole row groups, except for the last one"
+    keys = read_rows(path, ())["key"].to_pylist()
+    assert keys == sorted(keys)
     check(store, range(40))
 
 
@@ -169,56 +130,6 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
     for owner, name in STEPS:
         monkeypatch.setattr(owner, name, counting(getattr(owner, name)))
     return lambda: calls
-
-
-@pytest.mark.slow
-def test_the_next_compaction_heals_one_that_was_killed_at_any_step(tmp_path: Path) -> None:
-    step, finished = 0, False
-    while not finished:
-        store = Store(tmp_path / str(step))
-        for number in range(4):
-            store.write(record(number))
-        store.compact(at_least=1)
-        for number in range(4, 8):
-            store.write(record(number))
-        with pytest.MonkeyPatch.context() as patch:
-            calls = killed_at(patch, step)
-            with suppress(Killed):
-                store.compact(at_least=1)
-            finished = calls() <= step
-        assert sorted(row.seed for row in store.read().records()) == list(range(8))
-        assert set(rows(store)) == set(range(8))
-        store.compact()  # it folds what is there twice, however few files there are
-        check(store, range(8))
-        assert not list(store.folder.glob(".compact-*"))
-        step += 1
-    assert step > 8
-
-
-KILLED_WHILE_IT_REMOVES = """
-import os, signal, sys
-from pathlib import Path
-from harness.trials.store import Store
-remove, left = Path.unlink, iter(range(3))
-def unlink(self, **options):
-    if self.suffix == ".parquet" and next(left, None) is None:
-        os.kill(os.getpid(), signal.SIGKILL)
-    remove(self, **options)
-Path.unlink = unlink
-Store(sys.argv[1]).compact(at_least=1)
-"""
-
-
-@pytest.mark.process
-def test_compaction_that_is_killed_by_the_system(store: Store) -> None:
-    for number in range(8):
-        store.write(record(number))
-    words = [sys.executable, "-c", KILLED_WHILE_IT_REMOVES, str(store.folder)]
-    assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
-    assert len(rows(store)) == 8 + 5
-    assert sorted(row.seed for row in store.read().records()) == list(range(8))
-    store.compact()
-    check(store, range(8))
 
 
 def test_full_disk_leaves_the_store_as_it_was(
@@ -338,17 +249,6 @@ def reasons(store: Store) -> list[str | None]:
     return [row.reason for row in found]
 
 
-def test_pruned_and_failed_trials_are_folded_with_the_finished_ones(store: Store) -> None:
-    for number in range(4):
-        store.write(unfinished(number, "first") if number < 3 else record(number))
-    assert store.compact(at_least=5) == 0
-    assert len(parquets(store)) == 4
-    assert store.compact(at_least=4) == 4
-    assert len(parquets(store)) == 1
-    assert reasons(store) == ["first"] * 3 + [None]
-    assert store.finished_keys() == {record(3).key}
-
-
 def test_the_newest_attempt_of_a_folded_trial_counts(store: Store) -> None:
     for number in range(2):
         store.write(unfinished(number, "first"))
@@ -389,45 +289,50 @@ def test_what_is_written_during_a_compaction_is_not_removed_by_it(
 
 
 @pytest.mark.slow
-def test_no_kill_loses_or_takes_back_an_attempt(tmp_path: Path) -> None:
-    """The store has a folded first attempt of each trial, a second one, and a finished trial."""
+def test_the_next_compaction_heals_one_that_was_killed_at_any_step(tmp_path: Path) -> None:
+    """The store has folded trials, attempts of some that follow, and new ones."""
     step, finished = 0, False
     while not finished:
         store = Store(tmp_path / str(step))
-        for number in range(4):
-            store.write(unfinished(number, "first"))
+        for number in range(6):
+            store.write(record(number) if number < 2 else unfinished(number, "first"))
         store.compact(at_least=1)
-        for number in range(3):
-            store.write(record(number) if number == 2 else unfinished(number, "second"))
+        for late in (record(4), record(6), unfinished(2, "second"), unfinished(3, "second")):
+            store.write(late)
         with pytest.MonkeyPatch.context() as patch:
             calls = killed_at(patch, step)
             with suppress(Killed):
                 store.compact(at_least=1)
             finished = calls() <= step
         for _ in range(2):
-            assert reasons(store) == ["second", "second", None, "first"]
+            assert reasons(store) == [None, None, "second", "second", None, "first", None]
+            assert set(rows(store)) == set(range(7))
             store.compact(at_least=1)
-        assert len(parquets(store)) == 1
+        assert rows(store) == list(range(7))
+        assert not list(store.folder.glob(".compact-*"))
         step += 1
     assert step > 8
 
 
-def test_a_reader_beside_compactions_sees_each_trial_once(store: Store) -> None:
-    """A compaction begins between the listing of the files and the reading of them."""
-    for number in range(6):
-        store.write(unfinished(number, "first") if number < 4 else record(number))
-    before = [path.name for path in parquets(store)]
-    lists = record_files.listed
-
-    def listed(*where: Any) -> list[Path]:
-        paths = lists(*where)
-        store.compact(at_least=1)
-        return paths
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_module, "listed", listed)
-        assert reasons(store) == ["first"] * 4 + [None] * 2
-    assert [path.name for path in parquets(store)] != before
+@pytest.mark.slow
+@pytest.mark.parametrize("finished_in", ["compact-a.parquet", "compact-b.parquet", None])
+def test_what_finished_wins_over_a_failure_whatever_file_it_is_in(
+    finished_in: str | None, store: Store
+) -> None:
+    """With None, the trial's own file has the success, and the compacted files have failures."""
+    own = store.folder / f"{record(1).key}.parquet"
+    store.folder.mkdir()
+    for name in ["compact-a.parquet", "compact-b.parquet", own.name]:
+        finished = name == (finished_in or own.name)
+        apart = Store(store.folder.with_name("apart"))
+        apart.write(record(1) if finished else unfinished(1, "odd"))
+        [written] = parquets(apart)
+        written.rename(store.folder / name)
+    for _ in range(2):
+        assert reasons(store) == [None]
+        assert store.finished_keys() == {record(1).key}
+        store.compact()
+    assert len(parquets(store)) == 1
 
 
 def test_a_listing_that_misses_both_sides_of_a_fold_is_made_up_for(
@@ -436,7 +341,7 @@ def test_a_listing_that_misses_both_sides_of_a_fold_is_made_up_for(
     """A folder that changes while it is listed may show neither the old files nor the new one."""
     for number in range(3):
         store.write(unfinished(number, "first"))
-    [one, *_], lists = record_files.listed(store.folder), record_files.listed
-    answers = iter([[one]])
+    lists = record_files.listed
+    answers = iter([lists(store.folder)[:1]])
     monkeypatch.setattr(store_module, "listed", lambda *where: next(answers, None) or lists(*where))
     assert len(store.read().records()) == 3

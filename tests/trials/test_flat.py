@@ -60,18 +60,8 @@ def test_the_file_opens_anywhere(store: Store) -> None:
     assert not any(pa.types.is_nested(kind) for kind in pa.parquet.read_schema(path).types)
 
 
-def test_compacted_files_too(store: Store) -> None:
-    before = harness.load(store.folder).sort_values("key", ignore_index=True)
-    assert store.compact(at_least=2) == 3
-    after = harness.load(store.folder).sort_values("key", ignore_index=True)
-    pandas.testing.assert_frame_equal(before, after)
-
-
-def test_an_empty_store(tmp_path: Path) -> None:
+def test_an_empty_store_and_none(tmp_path: Path) -> None:
     assert len(harness.load(tmp_path)) == 0
-
-
-def test_no_store(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no store"):
         harness.load(tmp_path / "none")
 

@@ -160,25 +160,6 @@ def test_another_file_at_the_same_place_is_read(
 # What must be given to get a configuration: enough, and nothing that is published anyway.
 
 
-@pytest.mark.parametrize(
-    ("method", "values", "given"),
-    [
-        ("simcse", {}, {}),
-        ("simcse", {"encoder": "roberta-base"}, {}),
-        ("simcse", {"setting": "sup"}, {"setting": "sup"}),
-        ("simcse", {"learning_rate": "1e-5", "epochs": 7}, {"learning_rate": 1e-5, "epochs": 7}),
-        ("simcse", {"learning_rate": 3e-5}, {}),  # it is published for this encoder
-        ("dcpcse", {"setting": "sup", "mlm": True}, {"setting": "sup", "mlm": True}),
-        ("whitening", {"dimensions": 256}, {"dimensions": 256}),
-    ],
-)  # fmt: skip
-def test_only_what_differs_is_given(
-    method: str, values: dict[str, Any], given: dict[str, Any]
-) -> None:
-    plugin = registry.load(method)
-    assert given_values(plugin, resolve(plugin, values)) == given
-
-
 @pytest.mark.parametrize("method", registry.names())
 def test_the_given_values_give_the_configuration(method: str) -> None:
     """Every switch and every number is changed in turn, also those on which others depend."""

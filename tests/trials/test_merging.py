@@ -42,37 +42,21 @@ def failure(number: int) -> Record:
 
 @pytest.mark.slow
 def test_all_records_come_together(stores: Callable[..., Store]) -> None:
-    one, two = stores("one", record(1), record(2)), stores("two", record(2), record(3), failure(4))
-    into = stores("into", record(5))
-    found = merge([one, two], into)
-    expected = dict.fromkeys((1, 2, 3, 5), "finished") | {4: "failed"}
-    assert states(into) == expected
-    assert (found.new, found.known, found.conflicts) == (4, 1, [])
-    assert states(one) == {1: "finished", 2: "finished"}
-    kept = into.get(record(3).key)
-    assert kept == two.get(record(3).key)
-    again = merge([one, two], into)
-    assert (again.new, again.known) == (0, 5)
-    assert states(into) == expected
-
-
-@pytest.mark.slow
-def test_compacted_sources(stores: Callable[..., Store]) -> None:
-    one = stores("one", *(record(number) for number in range(1, 6)), failure(9))
+    """Of compacted sources and of others; what has finished goes before what has not."""
+    one = stores("one", record(1), record(2), failure(5), record(6))
     one.compact(at_least=2)
-    into = stores("into")
-    merge([one], into)
-    assert states(into) == states(one)
-    assert into.read().table.sort_by("key").equals(one.read().table.sort_by("key"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("reverse", [False, True])
-def test_finished_beats_unfinished(stores: Callable[..., Store], reverse: bool) -> None:
-    sides = [stores("one", record(1)), stores("two", failure(1))]
-    into, source = reversed(sides) if reverse else sides
-    assert merge([source], into).conflicts == []
-    assert states(into) == {1: "finished"}
+    two = stores("two", record(2), record(3), failure(4))
+    into = stores("into", record(5), failure(6))
+    found = merge([one, two], into)
+    expected = dict.fromkeys((1, 2, 3, 5, 6), "finished") | {4: "failed"}
+    assert states(into) == expected
+    assert (found.new, found.known, found.conflicts) == (5, 2, [])
+    assert states(one) == {1: "finished", 2: "finished", 5: "failed", 6: "finished"}
+    for source, number in ((one, 1), (one, 6), (two, 3), (two, 4)):
+        assert into.get(record(number).key) == source.get(record(number).key)
+    again = merge([one, two], into)
+    assert (again.new, again.known) == (0, 7)
+    assert states(into) == expected
 
 
 def test_another_result_is_named(stores: Callable[..., Store]) -> None:
@@ -121,25 +105,19 @@ def damage(store: Store, number: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_damaged_record_of_a_source_is_named(stores: Callable[..., Store]) -> None:
-    one = stores("one", *(record(number) for number in range(3)))
+def test_a_damaged_record_is_named_or_replaced_by_a_sound_one(
+    stores: Callable[..., Store],
+) -> None:
+    one = stores("one", *(record(number) for number in range(5)))
     damage(one, 1)
     damage(one, 2)
-    into = stores("into", record(2))
+    into = stores("into", record(2), record(3), record(4))
+    damage(into, 3)
     found = merge([one], into)
     why = "its configuration is not a JSON object"
     assert found.unreadable == [(record(1).key, why), (record(2).key, why)]
-    assert (found.new, found.known) == (1, 0)
-    assert states(into) == {0: "finished", 2: "finished"}
-
-
-@pytest.mark.slow
-def test_a_sound_record_takes_the_place_of_a_damaged_one(stores: Callable[..., Store]) -> None:
-    into, one = stores("into", record(1), record(2)), stores("one", record(1), record(2))
-    damage(into, 1)
-    found = merge([one], into)
-    assert (found.new, found.known, found.unreadable) == (1, 1, [])
-    assert states(into) == {1: "finished", 2: "finished"}
+    assert (found.new, found.known) == (2, 1)
+    assert states(into) == dict.fromkeys((0, 2, 3, 4), "finished")
 
 
 @pytest.mark.slow

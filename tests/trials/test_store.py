@@ -3,11 +3,7 @@
 import errno
 import multiprocessing
 import os
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +18,10 @@ from harness.trials.record import SCHEMA, SCHEMA_VERSION, Record
 from harness.trials.store import Store
 
 AtEachWrite = Callable[[Callable[[Path], Any]], None]
-HISTORY = [{"step": 5, "stage": "contrastive", "metric": "loss", "value": 0.5}]
+HISTORY = [
+    {"step": 0, "stage": "augmentation", "metric": "divergence", "value": 0.1 + 0.2},
+    {"step": 50, "stage": "contrastive", "metric": "loss", "value": 0.6931471805599453},
+]
 
 
 def record(number: int, **different: Any) -> Record:
@@ -139,28 +138,34 @@ def test_a_revision_that_is_no_commit_is_a_fault(store: Store) -> None:
     assert sorted(reading.unreadable) == faulty
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("column", ["configuration", "versions", "suite_card", "revisions"])
-def test_row_with_damaged_json_is_named_and_the_others_read(column: str, store: Store) -> None:
-    for number in range(3):
+def test_row_with_damaged_json_is_named_and_the_others_read(store: Store) -> None:
+    columns = ("configuration", "versions", "suite_card", "revisions")
+    for number in range(5):
         store.write(record(number))
     store.compact(at_least=1)
     [path] = parquets(store)
     table = pq.read_table(path)
-    texts = table[column].to_pylist()
-    texts[1] = '{"a": 1'
-    index = table.column_names.index(column)
-    pq.write_table(table.set_column(index, column, pa.array(texts, pa.string())), path)
+    for number, column in enumerate(columns):
+        texts = table[column].to_pylist()
+        texts[number] = '{"a": 1'
+        index = table.column_names.index(column)
+        table = table.set_column(index, column, pa.array(texts, pa.string()))
+    pq.write_table(table, path)
     reading = store.read()
-    assert [row.seed for row in reading.records()] == [0, 2]
-    assert reading.unreadable == [(record(1).key, f"its {column} is not a JSON object")]
-    assert store.get(record(1).key) is None
-    with pytest.raises(UserError, match=f"cannot be read: its {column} is not a JSON object"):
-        store.find(record(1).key)
-    store.write(record(1))
-    assert keys_of(store) == [0, 1, 2]
-    store.compact(at_least=1)
-    assert [row.seed for row in store.read().records()] == [0, 1, 2]
+    assert [row.seed for row in reading.records()] == [4]
+    keys = [record(number).key for number in range(4)]
+    reasons = [f"its {name} is not a JSON object" for name in columns]
+    why = list(zip(keys, reasons, strict=True))
+    assert reading.unreadable == why
+    for key, sentence in why:
+        assert store.get(key) is None
+        with pytest.raises(UserError, match=f"cannot be read: {sentence}"):
+            store.find(key)
+    for number in range(4):
+        store.write(record(number))
+    for _ in range(2):
+        assert store.read().records() == [record(number) for number in range(5)]
+        store.compact(at_least=1)
     assert len(parquets(store)) == 1
 
 
@@ -172,41 +177,24 @@ def test_store_that_is_not_there_is_empty(store: Store) -> None:
     assert not store.folder.exists()
 
 
-def test_keys_are_distinguished_by_status(store: Store) -> None:
-    store.write(record(1))
-    store.write(record(2, status="failed", reason="ValueError: odd", test={}, dev={}))
-    assert store.finished_keys() == {record(1).key}
-
-
-def test_failure_is_replaced_by_what_finished(store: Store) -> None:
-    store.write(record(1, status="failed", reason="ValueError: odd"))
-    store.write(record(1))
-    [row] = store.read().records()
-    assert (row.status, row.reason) == ("finished", None)
-    assert len(parquets(store)) == 1
-
-
 # Never backwards
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-@pytest.mark.parametrize("status", ["failed", "partial"])
-def test_finished_record_stays(status: Any, compacted: bool, store: Store) -> None:
+def test_finished_record_stays(compacted: bool, store: Store) -> None:
+    reasons = [("failed", "first"), ("failed", "second"), ("partial", "third"), ("failed", "third")]
+    for status, why in reasons:
+        store.write(record(1, status=status, reason=why))
+        assert [row.reason for row in store.read().records()] == [why]
+    assert store.finished_keys() == set()
     store.write(record(1))
     if compacted:
         store.compact(at_least=1)
-    store.write(record(1, status=status, reason="odd", dev={}))
-    assert store.read().records() == [record(1)]
-    assert store.get(record(1).key) == record(1)
-    assert len(parquets(store)) == 1
-
-
-def test_failure_replaces_a_failure_and_no_partial_record(store: Store) -> None:
-    for status, why in [("failed", "first"), ("failed", "second"), ("partial", "third")]:
-        store.write(record(1, status=status, reason=why))
-        assert [row.reason for row in store.read().records()] == [why]
-    store.write(record(1, status="failed", reason="fourth"))
-    assert [row.reason for row in store.read().records()] == ["third"]
+    for status, why in reasons:
+        store.write(record(1, status=status, reason=why, dev={}))
+        assert store.read().records() == [record(1)]
+        assert store.get(record(1).key) == record(1)
+        assert len(parquets(store)) == 1
 
 
 @pytest.mark.parametrize("compacted", [False, True])
@@ -239,28 +227,6 @@ def test_finished_record_that_comes_between_look_and_write_stays(
         assert len(parquets(store)) == 1
         parquets(store)[0].unlink()
     assert "finished twice with another test" in caplog.text
-
-
-def write_one(folder: str, status: Any, times: int) -> None:
-    """Write the same trials in a process of its own."""
-    for number in range(times):
-        Store(folder).write(record(number, status=status))
-
-
-@pytest.mark.process
-def test_failures_beside_successes_never_win(store: Store) -> None:
-    context = multiprocessing.get_context("spawn")
-    workers = [
-        context.Process(target=write_one, args=(str(store.folder), status, 60))
-        for status in ("finished", "failed", "failed")
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(600)
-    assert [worker.exitcode for worker in workers] == [0, 0, 0]
-    assert [row.status for row in store.read().records()] == ["finished"] * 60
-    assert len(parquets(store)) == 60
 
 
 # A full disk
@@ -322,9 +288,9 @@ def test_one_line_reads_it_elsewhere(store: Store) -> None:
     import polars as pl
 
     for number in range(3):
-        store.write(record(number))
+        store.write(record(number, history=HISTORY))
     store.compact(at_least=1)
-    store.write(record(3))
+    store.write(record(3, history=HISTORY))
     store.write(record(4, status="failed", reason="odd", dev={}))
     for beside in (store.weights(record(3).key), store.running(record(5).key) / "log.parquet"):
         beside.parent.mkdir(parents=True)
@@ -334,6 +300,11 @@ def test_one_line_reads_it_elsewhere(store: Store) -> None:
     assert sorted(pl.read_parquet(files)["seed"]) == [0, 1, 2, 3, 4]
     found = duckdb.sql(f"select seed, dev['graded-dev'] from '{files}' order by seed").fetchall()
     assert found == [*((number, 40.0 + number) for number in range(4)), (4, None)]
+    points = duckdb.sql(f"select unnest(history, recursive := true) from '{files}'")
+    assert points.fetchall() == [tuple(point.values()) for point in HISTORY] * 4
+    histories = pd.read_parquet(folder).set_index("seed")["history"]
+    assert [list(map(dict, histories[number])) for number in range(5)] == [HISTORY] * 4 + [[]]
+    assert sorted(len(row.history) for row in store.read().records()) == [0, *[len(HISTORY)] * 4]
 
 
 # Damage
@@ -351,96 +322,39 @@ def test_what_a_killed_writer_leaves_is_not_read(store: Store) -> None:
     assert store.get(record(2).key) is None
 
 
-WRITE_AND_DIE = """
-import os, signal, sys
-from harness.trials import store
-from harness.trials.record import Record
-from harness.trials.store import Store
-whole = store.write_rows
-def half(tables, path):
-    whole(tables, path)
-    with open(path, "r+b") as file:
-        file.truncate(os.path.getsize(path) // 2)
-    os.kill(os.getpid(), signal.SIGKILL)
-store.write_rows = half
-named = {"method": "simcse", "setting": "unsup", "encoder": "tiny-bert"}
-given = Record("1" * 32, "finished", "final", seed=1, configuration={}, **named)
-Store(sys.argv[1]).write(given)
-"""
-
-
-@pytest.mark.process
-def test_writer_that_is_killed_while_it_writes(store: Store) -> None:
-    store.write(record(1))
-    done = subprocess.run([sys.executable, "-c", WRITE_AND_DIE, str(store.folder)], check=False)
-    assert done.returncode == -9
-    assert len(list(store.folder.iterdir())) == 2
-    reading = store.read()
-    assert [row.seed for row in reading.records()] == [1]
-    assert reading.unreadable == []
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"PAR1", b"not parquet at all", None], ids=["empty", "short", "text", "cut"]
-)
-def test_damaged_file_is_named_and_the_rest_read(content: bytes | None, store: Store) -> None:
-    for number in (1, 2):
+def test_damaged_and_foreign_files_are_named_and_stay(store: Store) -> None:
+    for number in range(1, 8):
         store.write(record(number))
-    damaged = store.folder / f"{record(1).key}.parquet"
-    damaged.write_bytes(damaged.read_bytes()[:-20] if content is None else content)
-    reading = store.read()
-    assert [row.seed for row in reading.records()] == [2]
-    [(name, reason)] = reading.unreadable
-    assert name == damaged.name
-    assert reason
-    assert "\n" not in reason
-    assert store.get(record(1).key) is None
-    store.write(record(1))
-    assert keys_of(store) == [1, 2]
-
-
-def test_foreign_parquet_file_is_named(store: Store) -> None:
-    store.write(record(1))
-    pq.write_table(pa.table({"price": [1.0]}), store.folder / "prices.parquet")
-    reading = store.read()
-    assert [row.seed for row in reading.records()] == [1]
-    [(name, reason)] = reading.unreadable
-    assert name == "prices.parquet"
-    assert "not a trial record" in reason
-
-
-def test_columns_of_another_type_are_named(store: Store) -> None:
-    store.write(record(1))
-    table = pq.read_table(store.folder / f"{record(1).key}.parquet")
+    paths = [store.folder / f"{record(number).key}.parquet" for number in range(1, 8)]
+    contents = [b"", b"PAR1", b"not parquet at all", paths[3].read_bytes()[:-20]]
+    for path, content in zip(paths, contents, strict=False):
+        path.write_bytes(content)
+    table = pq.read_table(paths[4])
     odd = table.set_column(table.column_names.index("seed"), "seed", pa.array(["one"]))
-    pq.write_table(odd, store.folder / "odd.parquet")
-    reading = store.read()
-    assert [row.seed for row in reading.records()] == [1]
-    assert [name for name, _ in reading.unreadable] == ["odd.parquet"]
-
-
-def test_compaction_leaves_damaged_and_foreign_files_where_they_are(store: Store) -> None:
-    for number in range(3):
-        store.write(record(number))
-    (store.folder / "damaged.parquet").write_bytes(b"PAR1")
+    pq.write_table(odd, paths[4])
     pq.write_table(pa.table({"price": [1.0]}), store.folder / "prices.parquet")
-    assert store.compact(at_least=1) == 3
-    assert {"damaged.parquet", "prices.parquet"} < {path.name for path in parquets(store)}
-    assert len(parquets(store)) == 3
-    assert [name for name, _ in store.read().unreadable] == ["damaged.parquet", "prices.parquet"]
+    wrong = sorted([*(path.name for path in paths[:5]), "prices.parquet"])
+    for _ in range(2):
+        reading = store.read()
+        assert [row.seed for row in reading.records()] == [6, 7]
+        assert [name for name, _ in reading.unreadable] == wrong
+        assert all(reason and "\n" not in reason for _, reason in reading.unreadable)
+        assert "not a trial record" in dict(reading.unreadable)["prices.parquet"]
+        assert store.get(record(1).key) is None
+        store.compact(at_least=1)
+    assert len(parquets(store)) == len(wrong) + 1
+    for number in range(1, 6):
+        store.write(record(number))
+    assert keys_of(store) == list(range(1, 8))
 
 
-def test_store_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_store_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be written"):
         Store(tmp_path / "file" / "store").check_writable()
-
-
-@pytest.mark.parametrize("where", ["file", "file/store"])
-def test_store_that_is_no_folder_is_refused(where: str, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="file"):
-        Store(tmp_path / where).read()
+    for where in ("file", "file/store"):
+        with pytest.raises(UserError, match="file"):
+            Store(tmp_path / where).read()
 
 
 def test_check_of_the_store_leaves_nothing(store: Store, tmp_path: Path) -> None:
@@ -449,124 +363,7 @@ def test_check_of_the_store_leaves_nothing(store: Store, tmp_path: Path) -> None
     assert not store.folder.exists()
 
 
-# Compaction
-
-
-def test_compaction_keeps_every_trial(store: Store) -> None:
-    for number in range(4):
-        store.write(record(number))
-    before = store.read().table.sort_by("key")
-    assert store.compact(at_least=4) == 4
-    assert len(parquets(store)) == 1
-    assert store.read().table.sort_by("key").equals(before)
-    assert store.get(record(3).key) == record(3)
-
-
-def test_compaction_waits_for_enough_files(store: Store) -> None:
-    for number in range(3):
-        store.write(record(number))
-    assert store.compact(at_least=4) == 0
-    assert len(parquets(store)) == 3
-
-
-def test_trial_in_a_small_and_a_large_file_is_one_trial(store: Store) -> None:
-    for number in range(3):
-        store.write(record(number))
-    store.compact(at_least=1)
-    store.write(record(1))
-    assert keys_of(store) == [0, 1, 2]
-    store.compact(at_least=1)
-    assert keys_of(store) == [0, 1, 2]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("finished_in", ["compact-a.parquet", "compact-b.parquet", None])
-def test_what_finished_wins_over_a_failure_whatever_file_it_is_in(
-    finished_in: str | None, store: Store
-) -> None:
-    """With None, the trial's own file has the success, and the compacted files have failures."""
-    own = store.folder / f"{record(1).key}.parquet"
-    for name in ["compact-a.parquet", "compact-b.parquet", own.name]:
-        finished = name == (finished_in or own.name)
-        apart = Store(store.folder.with_name("apart"))
-        apart.write(record(1) if finished else record(1, status="failed", reason="odd"))
-        [written] = parquets(apart)
-        store.folder.mkdir(exist_ok=True)
-        written.rename(store.folder / name)
-    [row] = store.read().records()
-    assert row.status == "finished"
-    assert store.finished_keys() == {record(1).key}
-    assert store.get(record(1).key) == row
-
-
-def test_trial_that_finishes_while_its_failure_is_compacted_is_kept(
-    store: Store, at_each_write: AtEachWrite
-) -> None:
-    """Another sweep writes the success while the failure is being compacted.
-
-    It writes after compaction has read the failure, and before compaction removes the file.
-    """
-    store.write(record(1, status="failed", reason="odd"))
-    store.write(record(2))
-    late = iter([record(1)])
-    at_each_write(lambda _: [Store(store.folder).write(finished) for finished in late])
-    store.compact(at_least=1)
-    assert store.finished_keys() == {record(1).key, record(2).key}
-
-
 # Several at once
-
-
-@contextmanager
-def beside(work: Callable[[], None]) -> Iterator[Callable[[], bool]]:
-    """Run `work` in a thread.
-
-    The context gets a function that tells whether the thread still runs.
-    """
-    failures: list[BaseException] = []
-
-    def guarded() -> None:
-        try:
-            work()
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=guarded)
-    thread.start()
-    try:
-        yield thread.is_alive
-    finally:
-        thread.join()
-    assert not failures
-
-
-@pytest.mark.slow
-def test_reader_beside_compaction_sees_every_trial_once(store: Store) -> None:
-    """A read returns every trial that is in the store before it begins.
-
-    Compaction runs at the same time.
-    """
-    there = 0
-    rounds, each = 12, 8
-
-    def write_and_compact() -> None:
-        nonlocal there
-        for _ in range(rounds):
-            for number in range(there, there + each):
-                store.write(record(number))
-            there += each
-            store.compact(at_least=1)
-
-    reads = 0
-    with beside(write_and_compact) as running:
-        while running():
-            before = there
-            found = keys_of(store)
-            reads += 1
-            assert len(set(found)) == len(found)
-            assert set(range(before)) <= set(found)
-    assert reads > 1
-    assert keys_of(store) == list(range(rounds * each))
 
 
 def test_reader_whose_files_are_compacted_after_it_has_listed_them(
@@ -608,29 +405,35 @@ def test_key_whose_compacted_file_is_folded_while_it_is_looked_for(
     assert store.get(record(0).key) == record(0)
 
 
-def write_many(folder: str, numbers: list[int]) -> None:
+def write_many(folder: str, numbers: list[int], status: Any) -> None:
     """Write trials in a process of its own."""
     store = Store(folder)
     for number in numbers:
-        store.write(record(number))
+        store.write(record(number, status=status))
         if number % 7 == 0:
             store.compact(at_least=2)
 
 
 @pytest.mark.slow
-def test_two_processes_write_and_compact_one_store(store: Store) -> None:
-    """The writers share some trials, and each trial is there once afterwards."""
+@pytest.mark.process
+def test_processes_write_compact_and_read_one_store(store: Store) -> None:
+    """They share trials, of which some fail in one of them; readers see each once meanwhile."""
     context = multiprocessing.get_context("spawn")
-    shares = [list(range(20)), list(range(15, 35))]
+    shares = [(range(20), "finished"), (range(15, 35), "finished"), (range(35), "failed")]
     workers = [
-        context.Process(target=write_many, args=(str(store.folder), share)) for share in shares
+        context.Process(target=write_many, args=(str(store.folder), list(share), status))
+        for share, status in shares
     ]
     for worker in workers:
         worker.start()
-    for worker in workers:
-        worker.join(600)
-    assert [worker.exitcode for worker in workers] == [0, 0]
+    seen: set[str] = set()
+    while any(worker.is_alive() for worker in workers):
+        keys = store.read().table["key"].to_pylist()
+        assert len(set(keys)) == len(keys)
+        assert seen <= set(keys)
+        seen = set(keys)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
     reading = store.read()
-    assert keys_of(store) == list(range(35))
+    assert [row.status for row in reading.records()] == ["finished"] * 35
     assert reading.unreadable == []
     assert not list(store.folder.glob("*.tmp"))
