@@ -244,7 +244,7 @@ def table(
     results = opened(store)
     from harness.plugin.registry import names
     from harness.report.matching import Commands
-    from harness.report.paper_cells import Answers
+    from harness.report.answers import Answers
     from harness.report.paper_tables import paper_tables
     from harness.report.quantities import PAPER_COLUMNS
 

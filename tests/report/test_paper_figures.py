@@ -21,7 +21,7 @@ from harness.report.figures.specification import Figure
 from harness.report.matching import Commands
 from harness.report.paper_cells import Comparer
 from harness.report.papers import load_paper
-from harness.report.published import load_systems
+from harness.report.systems import load_systems
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from harness.plugin import registry
+from harness.report.answers import Answers
 from harness.report.groups import Group
 from harness.report.matching import Commands
-from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables
 from harness.report.tables import Line, Table
 from harness.trials.store import Store

@@ -15,7 +15,7 @@ from harness.report.matching import wanted_for
 from harness.report.measured_trials import TABLE_COLUMNS
 from harness.report.paper_cells import Comparer
 from harness.report.papers import load_paper
-from harness.report.published import load_systems
+from harness.report.systems import load_systems
 from harness.trials.record_files import no_rows
 from harness.trials.store import Store
 

@@ -14,7 +14,7 @@ from harness.report.matching import Commands, wanted_for
 from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper, papers
-from harness.report.published import load_systems
+from harness.report.systems import load_systems
 from harness.report.tables import Line, Table
 from harness.trials.store import Store
 

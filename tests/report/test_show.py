@@ -9,8 +9,8 @@ from harness.cli.show import show
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.fields import RELEASED, described_fields
+from harness.report.answers import Answers
 from harness.report.matching import Commands
-from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
 from harness.report.store_tables import store_tables

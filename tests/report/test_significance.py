@@ -12,7 +12,6 @@ from harness.report.groups import Score
 from harness.report.significance import (
     Prediction,
     Samples,
-    agrees,
     best_cells,
     groups,
     holm,
@@ -32,6 +31,11 @@ def samples(*rows: Sequence[float], trained: bool = True) -> Samples:
         np.array([np.std(row, ddof=1) if len(row) > 1 else alone for row in rows]),
         np.array([len(row) for row in rows], float),
     )
+
+
+def agrees(mean: float, std: float | None, n: int, published: float) -> bool | None:
+    predicted = prediction(Score(mean, std, n))
+    return predicted.agrees(published) if predicted else None
 
 
 def p_of(first: Samples, second: Samples) -> float:

@@ -8,7 +8,7 @@ import pytest
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
-from harness.report.published import load_systems
+from harness.report.systems import load_systems
 from harness.report.tables import Line, Table
 from harness.trials.store import Store
 
