@@ -18,13 +18,7 @@ from harness.evaluation.kept import (
     resampled_scores,
     score_of,
 )
-from harness.report.difference import (
-    Difference,
-    Scored,
-    over_both,
-    over_pairs,
-    over_seeds,
-)
+from harness.report.difference import Difference, Scored, over_both, over_pairs, over_seeds
 from harness.report.groups import Group
 from harness.report.matching import best_on_dev
 from harness.report.row_names import short_names

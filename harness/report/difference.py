@@ -20,13 +20,7 @@ import numpy as np
 
 from harness.evaluation.catalogue import CARDS, SuiteCard
 from harness.evaluation.kept import PAIRS, kept_pairs, resampled_scores
-from harness.report.significance import (
-    LEVEL,
-    Samples,
-    quantile,
-    standard_errors,
-    two_sided,
-)
+from harness.report.significance import LEVEL, Samples, quantile, standard_errors, two_sided
 from harness.trials.store_folders import StoreFolders
 
 DRAWS = 20
@@ -159,9 +153,9 @@ def _spread(first: Scored, second: Scored) -> tuple[float, float, str] | None:
 
 
 def _samples(scored: Scored) -> Samples:
-    """The scores of a system as the one row of a column."""
+    """The scores of a system as the one row of a column; what trains nothing has no spread."""
     several = len(scored.values) > 1
-    std = np.std(scored.values, ddof=1) if several else np.nan if scored.trained else 0.0
+    std = (np.std(scored.values, ddof=1) if several else np.nan) if scored.trained else 0.0
     return Samples(np.array([scored.mean]), np.array([std]), np.array([len(scored.values)]))
 
 

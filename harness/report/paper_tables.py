@@ -23,7 +23,7 @@ from harness.report.paper_notes import (
     unlike_notes,
 )
 from harness.report.papers import Paper, load_paper
-from harness.report.published import QUOTED, THIS_PAPER, Value
+from harness.report.published import QUOTED, THIS_PAPER
 from harness.report.ranking import ranked
 from harness.report.records import PAPER_SCHEMA, published_record
 from harness.report.tables import OVER_SUBSETS, Line, Row, Section, Table
@@ -246,10 +246,7 @@ def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
         text_columns=2,
         sections=sections,
         caption=HYPERPARAMETERS_CAPTION,
-        notes=[
-            *source_notes(compared),
-            *compared.notes,
-        ],
+        notes=[*source_notes(compared), *compared.notes],
         make_records=lambda: _records(compared, compared.cells, commands, ours),
         shortfalls=shortfalls,
     )
@@ -257,17 +254,11 @@ def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
 
 def _default_text(published: Published, commands: Commands) -> str:
     """The default of a row's field in our method; "" where there is no such method here."""
-    default = default_of(published, commands)
-    return "" if default is None else value_text(default)
-
-
-def default_of(published: Published, commands: Commands) -> Value:
-    """The value of a row's field in our method; None where there is no such method here."""
     wanted = published.wanted
     if wanted is None or not wanted.is_here(commands.methods):
-        return None
-    default: Value = published_values(wanted).get(str(published.row.field))
-    return default
+        return ""
+    default = published_values(wanted).get(str(published.row.field))
+    return "" if default is None else value_text(default)
 
 
 def _example_table(

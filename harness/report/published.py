@@ -8,13 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harness.errors import UserError
 from harness.files import shipped
@@ -31,10 +25,7 @@ TableKind = Literal["scores", "hyperparameters", "examples"]
 """The content of a table: scores or costs, chosen hyperparameters, or retrieved sentences"""
 
 
-_KINDS: dict[str, TableKind] = {
-    "hyperparameter": "hyperparameters",
-    "ranked sentences": "examples",
-}
+_KINDS: dict[str, TableKind] = {"hyperparameter": "hyperparameters", "ranked sentences": "examples"}
 """The metric of a table -> its kind; all others have numbers"""
 
 

@@ -136,7 +136,8 @@ def standard_errors(first: Samples, second: Samples) -> tuple[np.ndarray, np.nda
         # Student's test has the degrees of freedom of the row that has a spread.
         freedom = np.where(lone, second.n - 1.0, np.where(other_lone, first.n - 1.0, freedom))
     unknown = (lone & (second.n == 1)) | (other_lone & (first.n == 1))
-    return tuple(np.where(unknown, np.nan, each) for each in (np.sqrt(square + other), freedom))
+    errors = np.where(unknown, np.nan, np.sqrt(square + other))
+    return errors, np.where(unknown, np.nan, freedom)
 
 
 def p_values(first: Samples, second: Samples) -> np.ndarray:

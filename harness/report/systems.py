@@ -7,13 +7,7 @@ from pydantic import Field, field_validator
 from harness.choices import Pooling
 from harness.errors import suggest
 from harness.evaluation.catalogue import CARDS
-from harness.report.published import (
-    SYSTEMS_FILE,
-    ReportedPart,
-    ReportedRow,
-    folder,
-    load_yaml,
-)
+from harness.report.published import SYSTEMS_FILE, ReportedPart, ReportedRow, folder, load_yaml
 
 Hyperparameters = dict[str, Any]
 """Hyperparameters by name; a value that differs between encoders is a mapping from the encoder"""

@@ -80,8 +80,7 @@ def test_an_evaluated_checkpoint_stands_beside_the_published_row(
 
 
 @pytest.mark.parametrize(
-    "different",
-    [{"pooling": "mean"}, {"encoder": "bert-base-uncased"}, {"method": "simcse"}],
+    "different", [{"pooling": "mean"}, {"encoder": "bert-base-uncased"}, {"method": "simcse"}]
 )
 def test_another_evaluation_is_not_that_of_the_checkpoint(
     different: dict[str, str], store: Store, evaluate: Evaluate
