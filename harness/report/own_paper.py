@@ -18,7 +18,7 @@ from harness.plugin import registry
 from harness.plugin.located import is_path, located, plain_name
 from harness.plugin.resolution import resolve
 from harness.report.matching import ANY, Wanted, run_of, wanted_for
-from harness.report.papers import Paper, TableFigure
+from harness.report.paper import Paper, TableFigure
 from harness.report.published import (
     QUOTED,
     ReportedRow,

@@ -15,7 +15,7 @@ from harness.report.answers import Answers
 from harness.report.cells import Cell, Published
 from harness.report.groups import Group, Score, comparable_groups
 from harness.report.matching import Commands, Finder, Found, Wanted, run_of, wanted_for
-from harness.report.papers import Paper
+from harness.report.paper import Paper
 from harness.report.published import THIS_PAPER, ReportedRow, ReportedTable
 from harness.report.quantities import TEXTS, Column, Costs, Quantity, Special, columns_of
 from harness.report.systems import ColumnRun, Released, ReportedRun, TableRuns, load_systems

@@ -13,6 +13,7 @@ from harness.report.answers import Answers
 from harness.report.cells import Cell, Published, value_text
 from harness.report.matching import Commands, published_values
 from harness.report.notes import leak_notes, made_on, unreadable
+from harness.report.paper import Paper
 from harness.report.paper_cells import RELEASED, Comparer, PaperTable
 from harness.report.paper_notes import (
     choice_notes,
@@ -22,7 +23,7 @@ from harness.report.paper_notes import (
     source_notes,
     unlike_notes,
 )
-from harness.report.papers import Paper, load_paper
+from harness.report.papers import load_paper
 from harness.report.published import QUOTED, THIS_PAPER
 from harness.report.ranking import ranked
 from harness.report.records import PAPER_SCHEMA, published_record

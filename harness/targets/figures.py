@@ -26,8 +26,9 @@ from harness.report.figures.specification import Figure
 from harness.report.figures.sweep_figures import sweep_figures
 from harness.report.figures.sweeps import FIGURE_COLUMNS, SweepSearch, sweep_searches
 from harness.report.matching import Commands
+from harness.report.paper import Paper
 from harness.report.paper_cells import Comparer
-from harness.report.papers import Paper, load_paper, paper_label, papers
+from harness.report.papers import load_paper, paper_label, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.shared_cache import check_caches
 from harness.steps import Steps, prefixed

@@ -29,8 +29,8 @@ from harness.report.figures.specification import (
 )
 from harness.report.groups import Group
 from harness.report.matching import Found, Wanted
+from harness.report.paper import TableFigure
 from harness.report.paper_cells import PaperTable
-from harness.report.papers import TableFigure
 from harness.report.published import folder
 from harness.report.systems import load_systems
 from harness.trials.record import Record
