@@ -243,8 +243,8 @@ def table(
         raise UserError("--rows and --columns make a table of your own; leave --paper out")
     results = opened(store)
     from harness.plugin.registry import names
+    from harness.report.answers import Answers
     from harness.report.matching import Commands
-    from harness.report.paper_cells import Answers
     from harness.report.paper_tables import paper_tables
     from harness.report.quantities import PAPER_COLUMNS
 

@@ -6,11 +6,11 @@ import pyarrow.compute as pc
 
 from harness.errors import UserError, suggest
 from harness.plugin.registry import names
+from harness.report.answers import Answers
 from harness.report.cells import Cell, score_text
 from harness.report.groups import Score, comparable_groups
 from harness.report.matching import Commands
 from harness.report.measured_trials import TABLE_COLUMNS
-from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables, table_names
 from harness.report.papers import cell_address, load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS

@@ -8,7 +8,7 @@ from harness.report.matching import Wanted
 from harness.report.measured_trials import MeasuredTrial
 from harness.report.published import ReportedRow, Value
 from harness.report.quantities import TEXTS, Measure, Quantity
-from harness.report.significance import agrees
+from harness.report.significance import prediction
 
 FOREIGN = "†"
 """The mark at scores of another protocol"""
@@ -154,7 +154,8 @@ class Cell:
             return None
         if not self.ours.trained:  # the same every time, so only rounding may differ
             return round(difference, self.decimals) == 0
-        return agrees(self.ours.mean, self.ours.std, self.ours.n, number)
+        predicted = prediction(self.ours)
+        return predicted.agrees(number) if predicted else None
 
     @property
     def leaks(self) -> tuple[Leak, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +18,7 @@ from harness.evaluation.kept import (
     resampled_scores,
     score_of,
 )
-from harness.report.difference import (
-    Difference,
-    Scored,
-    over_both,
-    over_pairs,
-    over_seeds,
-)
+from harness.report.difference import Difference, Scored, over_both, over_pairs, over_seeds
 from harness.report.groups import Group
 from harness.report.matching import best_on_dev
 from harness.report.row_names import short_names
@@ -148,21 +143,25 @@ class Compared:
         """The first score minus the second."""
         return self.means[0] - self.means[1]
 
-    @property
+    @cached_property
     def seeds(self) -> Difference | None:
         """The difference over seeds; None where no spread is known."""
         return over_seeds(self.first.scored[self.metric], self.second.scored[self.metric])
 
-    @property
+    @cached_property
     def pairs(self) -> Difference | None:
         """The difference over test pairs; None where these are not known."""
         return over_pairs(self.first.scored[self.metric], self.second.scored[self.metric])
 
+    @cached_property
+    def both(self) -> Difference | None:
+        """The difference over seeds and test pairs; None where one of them is not known."""
+        return over_both(self.first.scored[self.metric], self.second.scored[self.metric])
+
     @property
     def headline(self) -> Difference | None:
         """The difference over all that is known of seeds and test pairs."""
-        both = over_both(self.first.scored[self.metric], self.second.scored[self.metric])
-        return both or self.pairs or self.seeds
+        return self.both or self.pairs or self.seeds
 
     @property
     def decimals(self) -> int:
@@ -183,8 +182,7 @@ class Compared:
 
     def lines(self) -> list[str]:
         """A line for each kind of uncertainty, which says what it is of."""
-        both = over_both(self.first.scored[self.metric], self.second.scored[self.metric])
-        seeds, pairs = self.seeds, self.pairs
+        seeds, pairs, both = self.seeds, self.pairs, self.both
         return [
             f"over seeds: {self._shown(seeds) if seeds else self._why_no_seeds()}",
             f"over test {self.items}: {self._shown(pairs) if pairs else self._why_no_pairs()}",

@@ -9,9 +9,10 @@ from harness.report.cells import Cell
 from harness.report.groups import Group
 from harness.report.matching import Commands, Wanted
 from harness.report.notes import counted
+from harness.report.paper import Paper
 from harness.report.paper_cells import Comparer, PaperTable
-from harness.report.published import Paper, load_systems
 from harness.report.quantities import Special
+from harness.report.systems import load_systems
 from harness.trials.record import Record
 
 

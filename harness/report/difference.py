@@ -20,7 +20,7 @@ import numpy as np
 
 from harness.evaluation.catalogue import CARDS, SuiteCard
 from harness.evaluation.kept import PAIRS, kept_pairs, resampled_scores
-from harness.report.significance import LEVEL, quantile, two_sided
+from harness.report.significance import LEVEL, Samples, quantile, standard_errors, two_sided
 from harness.trials.store_folders import StoreFolders
 
 DRAWS = 20
@@ -136,37 +136,27 @@ def _spread(first: Scored, second: Scored) -> tuple[float, float, str] | None:
         draws = "seeds" if len({subset for subset, _ in first.draws}) == 1 else "subsets and seeds"
         error = float(np.std(one - two, ddof=1)) / math.sqrt(n)
         return error, n - 1.0, f"paired t-test, {n} common {draws}"
-    spreads = [_variance(each) for each in (first, second)]
-    variable = [spread for spread in spreads if spread is not None]
-    if not variable or not (first.trained or second.trained):
-        return None
-    # Where a system has one seed, the spread of the other stands for both.
-    lone = None in spreads
-    if lone and not any(variable):
-        return None
-    variances = [max(variable) if spread is None else spread for spread in spreads]
-    sizes = [len(each.values) for each in (first, second)]
-    squares = [variance / n for variance, n in zip(variances, sizes, strict=True)]
-    parts = [
-        square**2 / (n - 1) for square, n in zip(squares, sizes, strict=True) if n > 1 and square
-    ]
-    freedom = float(max(sizes) - 1) if lone else sum(squares) ** 2 / sum(parts) if parts else 1.0
-    return math.sqrt(sum(squares)), freedom, _test_name(first, second, lone=lone)
-
-
-def _test_name(first: Scored, second: Scored, *, lone: bool) -> str:
+    errors, degrees = standard_errors(_samples(first), _samples(second))
+    error, freedom = float(errors[0]), float(degrees[0])
     n, other = len(first.values), len(second.values)
+    # One seed borrows the spread of the other system, which has to have one.
+    lone = (first.trained and n == 1) or (second.trained and other == 1)
+    if not (first.trained or second.trained) or not (error > 0 or (error == 0 and not lone)):
+        return None
     if not (first.trained and second.trained):
-        return f"t-test, {n if first.trained else other} seeds against a constant"
-    name = "Student's t-test with the spread of one" if lone else "Welch's t-test"
-    return f"{name}, {n} and {other} seeds"
+        name = f"t-test, {n if first.trained else other} seeds against a constant"
+    elif lone:
+        name = f"Student's t-test with the spread of one, {n} and {other} seeds"
+    else:
+        name = f"Welch's t-test, {n} and {other} seeds"
+    return error, freedom if error else 1.0, name
 
 
-def _variance(scored: Scored) -> float | None:
-    """The sample variance over seeds; 0 where nothing is trained, None for a single seed."""
-    if not scored.trained:
-        return 0.0
-    return float(np.var(scored.values, ddof=1)) if len(scored.values) > 1 else None
+def _samples(scored: Scored) -> Samples:
+    """The scores of a system as the one row of a column; what trains nothing has no spread."""
+    several = len(scored.values) > 1
+    std = (np.std(scored.values, ddof=1) if several else np.nan) if scored.trained else 0.0
+    return Samples(np.array([scored.mean]), np.array([std]), np.array([len(scored.values)]))
 
 
 def _moved(first: Scored, second: Scored) -> np.ndarray | None:

@@ -13,18 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from harness.evaluation.catalogue import DISPLAY
 from harness.report.cells import score_text
-from harness.report.comparison import (
-    Compared,
-    System,
-    main_metric,
-    stored_systems,
-)
+from harness.report.comparison import Compared, System, main_metric, stored_systems
 from harness.report.groups import Group, comparable_groups
 from harness.report.matching import best_on_dev
+from harness.report.measured_trials import rows_of
 from harness.report.paper_cells import Comparer
 from harness.report.papers import load_paper, papers
 from harness.report.records import store_records
@@ -50,9 +45,7 @@ class NextCommand(NamedTuple):
 
 def sweep_groups(trials: pa.Table, keys: Collection[str]) -> list[Group]:
     """The groups of the final trials with these keys, the best dev score first."""
-    names = pa.array(sorted(keys), pa.string())
-    ours = pc.or_kleene(pc.is_in(trials["key"], names), pc.is_in(trials["evaluates"], names))
-    return sorted(comparable_groups(trials.filter(ours)), key=lambda group: -group.dev_mean)
+    return sorted(comparable_groups(rows_of(trials, keys)), key=lambda group: -group.dev_mean)
 
 
 def sweep_table(groups: Iterable[Group]) -> pa.Table:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from harness import PROTOCOL
-from harness.evaluation.catalogue import CARDS, STSB_DEV, SuiteCard, card
+from harness.evaluation.catalogue import CARDS, STSB_DEV, Metric, SuiteCard, card
 from harness.evaluation.scores import Uncertainty
 from harness.report.measured_trials import (
     IDENTITY_COLUMNS,
@@ -198,6 +198,18 @@ class Group:
     def measured(self, suite: str) -> "Group | None":
         """The part of this suite, or None when the suite measured no trial."""
         return next((part for part in self.parts if part.suite == suite), None)
+
+    def score(self, metric: Metric) -> Score | None:
+        """The score of the trials that the suite of the metric measured; None: not all have it."""
+        part = self.measured(metric.suite)
+        if part is None:
+            return None
+        return (part.test if metric.split == "test" else part.dev).get(metric.name)
+
+    def best_trial(self, trials: Sequence[MeasuredTrial]) -> MeasuredTrial | None:
+        """Of some of its trials that with the best dev score, of equal ones the first key."""
+        lowest = -math.inf
+        return max(trials, key=lambda trial: trial.dev.get(self.selects, lowest), default=None)
 
     @property
     def card(self) -> SuiteCard:

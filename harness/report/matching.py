@@ -19,7 +19,8 @@ from harness.files import shipped
 from harness.plugin import registry
 from harness.plugin.located import is_path, plain_name
 from harness.report.groups import Group
-from harness.report.published import ColumnRun, ReportedRow, ReportedRun, Systems
+from harness.report.published import ReportedRow
+from harness.report.systems import NOTHING_SAID, ColumnRun, ReportedRun, Systems
 from harness.trials.store_folders import store_option
 
 SUBSETS = "0,1,2,3,4"
@@ -27,8 +28,6 @@ SUBSETS = "0,1,2,3,4"
 ALL_LABELS: Mapping[str, Any] = {"label_fraction": 1}
 ANY = "*"
 """In the place of a value: any value but none, such as a file of the user's own"""
-ANY_COLUMN = ColumnRun()
-"""A column of which nothing is said"""
 
 
 def yaml_text(value: Any) -> str:
@@ -87,7 +86,7 @@ class Found:
 def wanted_for(
     row: ReportedRow,
     run: ReportedRun | None,
-    column: ColumnRun = ANY_COLUMN,
+    column: ColumnRun = NOTHING_SAID,
     fraction: float = 1,
     encoder: str | None = None,
 ) -> Wanted | None:

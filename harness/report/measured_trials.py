@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -149,6 +149,15 @@ def trials_of(table: pa.Table) -> dict[Identity, list[MeasuredTrial]]:
         # A method without a choice of labels has no subset.
         rows[identity][row["subset"] or 0, row["seed"]].append(row)
     return {identity: _trials(draws) for identity, draws in rows.items()}
+
+
+def rows_of(table: pa.Table, keys: Collection[str] | None) -> pa.Table:
+    """The rows of these trials and of their evaluations; None: all."""
+    if keys is None:
+        return table
+    wanted = pa.array(sorted(keys), pa.string())
+    own, of_them = pc.is_in(table["key"], wanted), pc.is_in(table["evaluates"], wanted)
+    return table.filter(pc.or_(own, of_them))
 
 
 def _values(name: str, column: pa.Array) -> list[Any]:

@@ -18,24 +18,24 @@ from harness.plugin import registry
 from harness.plugin.located import is_path, located, plain_name
 from harness.plugin.resolution import resolve
 from harness.report.matching import ANY, Wanted, run_of, wanted_for
-from harness.report.paper_columns import columns_of
+from harness.report.paper import Paper, TableFigure
 from harness.report.published import (
     QUOTED,
-    ColumnRun,
-    Paper,
-    Released,
     ReportedRow,
-    ReportedRun,
     ReportedTable,
-    Systems,
-    TableFigure,
-    TableRuns,
     Value,
     content_of,
-    load_systems,
     printed_text,
 )
-from harness.report.quantities import TEXTS, Measure, measure_of
+from harness.report.quantities import TEXTS, Measure, columns_of, measure_of
+from harness.report.systems import (
+    ColumnRun,
+    Released,
+    ReportedRun,
+    Systems,
+    TableRuns,
+    load_systems,
+)
 
 
 class OwnPaper(Paper):

@@ -1,8 +1,8 @@
 """A published table with our scores: the trials that stand beside each value of the paper."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -11,30 +11,43 @@ from harness.errors import UserError
 from harness.evaluation.catalogue import Metric
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
+from harness.report.answers import Answers
 from harness.report.cells import Cell, Published
 from harness.report.groups import Group, Score, comparable_groups
-from harness.report.matching import Finder, Found, Wanted, run_of, wanted_for
-from harness.report.measured_trials import MeasuredTrial
-from harness.report.paper_columns import Column, columns_of
-from harness.report.published import (
-    THIS_PAPER,
-    ColumnRun,
-    Paper,
-    ReportedRow,
-    ReportedTable,
-    TableRuns,
-    load_systems,
-)
-from harness.report.quantities import TEXTS, Costs, Quantity, Special
-from harness.report.released_rows import ReleasedRow, released_rows
+from harness.report.matching import Commands, Finder, Found, Wanted, run_of, wanted_for
+from harness.report.paper import Paper
+from harness.report.published import THIS_PAPER, ReportedRow, ReportedTable
+from harness.report.quantities import TEXTS, Column, Costs, Quantity, Special, columns_of
+from harness.report.systems import ColumnRun, Released, ReportedRun, TableRuns, load_systems
 from harness.report.tables import Row, n_text
-from harness.trials.store import Store
-
-if TYPE_CHECKING:
-    from harness.trials.evaluate import SentenceModel
 
 OTHER_SYSTEM = "§"
 """The mark at a row whose published number is of another system than ours"""
+RELEASED = "Released checkpoints, evaluated here"
+"""The heading of the rows of released checkpoints"""
+
+
+@dataclass(frozen=True)
+class ReleasedRow:
+    """A checkpoint that the authors of a system released, in a table, as this store measured it."""
+
+    checkpoint: Released
+    wanted: Wanted
+    """The evaluation of it"""
+    mark: str
+    """The mark at its row, such as `[3]`, which a line under the table explains"""
+    row: Row
+
+    def note(self, commands: Commands) -> str:
+        """The line under the table: the checkpoint, its pooling, and what evaluates it."""
+        one, cells = self.checkpoint, self.row.cells
+        named = f"{self.mark} {one.checkpoint}{f', {one.pooling} pooling' if one.pooling else ''}"
+        lacking = [cell for cell in cells if cell.wanted and (not cell.ours or cell.is_foreign)]
+        suites = dict.fromkeys(cell.metric.suite for cell in lacking if cell.metric)
+        if not suites:
+            return named
+        evaluation = commands.evaluation(self.wanted.model, ",".join(suites))
+        return f"{named}; to evaluate it: {evaluation}"
 
 
 @dataclass(frozen=True)
@@ -70,7 +83,7 @@ class Comparer:
         encoder: str | None = None,
         *,
         values: Mapping[str, Any] | None = None,
-        answers: "Answers | None" = None,
+        answers: Answers | None = None,
         plugins: Mapping[str, str] = {},
     ) -> None:
         """Take the rows of a store.
@@ -103,8 +116,7 @@ class Comparer:
         title = f"{paper.title}. Table {number}: {table.about}"
         of_paper = systems.papers.get(paper.paper)
         notes = [*runs.notes, *([of_paper] if of_paper else [])]
-        address = f"{paper.paper}.{number}"
-        released = released_rows(table, columns, systems, self._finder, address)
+        released = self._released(table, columns, f"{paper.paper}.{number}")
         return PaperTable(
             paper, name, number, table, title, notes, marks, sections, cells, released
         )
@@ -129,45 +141,55 @@ class Comparer:
     def _cell(
         self, column: Column, heading: str, row: ReportedRow, marks: Mapping[str, str]
     ) -> Cell:
-        index, measure = column.index, column.measure
-        source = str(row.origins[index] if row.origins else row.origin or THIS_PAPER)
-        wanted = None
+        measure, wanted = column.measure, None
         # A method that needs labels has no number where there are none.
-        if measure is not Special.GIVEN and (column.fraction or row.value(index) is not None):
+        if measure is not Special.GIVEN and (
+            column.fraction or row.value(column.index) is not None
+        ):
             run = run_of(column.systems, column.table, row, column.run)
             wanted = wanted_for(row, run, column.run, column.fraction, self.encoder)
+        unlike = column.unlike.get(row.system, {}).get(row.setting or "", "") if wanted else ""
+        return self._filled(column, heading, row, wanted, unlike, marks)
+
+    def _filled(
+        self,
+        column: Column,
+        heading: str,
+        row: ReportedRow,
+        wanted: Wanted | None,
+        unlike: str = "",
+        marks: Mapping[str, str] = {},
+    ) -> Cell:
+        """The cell of a row with the trials that are wanted for it."""
+        index, measure, own = column.index, column.measure, row.origin or THIS_PAPER
+        source = row.origins[index] if row.origins else own
         chosen = self._finder.find(wanted) if wanted else None
-        published = Published(
-            heading=heading,
-            row=row,
-            column=column.heading,
-            value=row.value(index),
-            printed=row.text(index),
-            std=row.std[index] if row.std else None,
-            source=source,
-            measure=measure,
-            unlike=column.unlike.get(row.system, {}).get(row.setting or "", "") if wanted else "",
-            wanted=wanted,
-        )
-        group = chosen.group if chosen else None
         return Cell(
-            ours=self._ours(column, group) if group else None,
+            ours=self._ours(column, chosen.group) if chosen else None,
             decimals=column.decimals,
             metric=measure if isinstance(measure, Metric) else None,
-            group=group,
+            group=chosen.group if chosen else None,
             candidates=chosen.candidates if chosen else 0,
-            published=published,
-            citation="" if source == (row.origin or THIS_PAPER) else marks[source],
+            published=Published(
+                heading=heading,
+                row=row,
+                column=column.heading,
+                value=row.value(index),
+                printed=row.text(index),
+                std=row.std[index] if row.std else None,
+                source=source,
+                measure=measure,
+                unlike=unlike,
+                wanted=wanted,
+            ),
+            citation="" if source == own else marks[source],
         )
 
     def _ours(self, column: Column, group: Group) -> Score | None:
         """The score or the quantity of our trials that a column shows."""
         measure = column.measure
         if isinstance(measure, Metric):
-            part = group.measured(measure.suite)
-            if part is None:
-                return None
-            return (part.test if measure.split == "test" else part.dev).get(measure.name)
+            return group.score(measure)
         if isinstance(measure, Quantity):
             return self._costs.cell(measure, group.trials)
         if measure is Special.COSINE and self._answers:
@@ -175,6 +197,64 @@ class Comparer:
             cosine = self._answers.cosine(group, column.query, sentence)
             return None if cosine is None else Score(cosine, None, 1)
         return None
+
+    def _released(
+        self, table: ReportedTable, columns: Sequence[Column], address: str
+    ) -> list[ReleasedRow]:
+        """The rows of the released checkpoints of the systems in a table.
+
+        A checkpoint has a row where the table has a row of its system, setting and encoder, and a
+        score of one of its suites. address: that of the table, such as `diffcse.1`; the rows are
+        numbered behind those of the paper, and their marks behind its marks.
+        """
+        if table.kind != "scores":
+            return []
+        marked, made = len(citations(table)), list[ReleasedRow]()
+        for one in columns[0].systems.released:
+            label = next((row.label for row in table.rows if one.is_of(row)), None)
+            if label is None or not any(_is_released_for(column, one) for column in columns):
+                continue
+            mark, number = f"[{marked + len(made) + 1}]", len(table.rows) + len(made) + 1
+            row = ReportedRow(
+                label=label,
+                system=one.system,
+                setting=one.setting,
+                encoder=one.encoder,
+                origin=one.checkpoint,
+            )
+            wanted = _evaluation(one, row)
+            cells = tuple(
+                self._filled(
+                    column, RELEASED, row, wanted if _is_released_for(column, one) else None
+                )
+                for column in columns
+            )
+            shown = Row(
+                names=(f"{label} {mark}",),
+                n=n_text([cell.measured.n for cell in cells if cell.ours and cell.measured]),
+                cells=cells,
+                address=f"{address}.{number}",
+                whose="theirs",
+            )
+            made.append(ReleasedRow(one, wanted, mark, shown))
+        return made
+
+
+def _evaluation(one: Released, row: ReportedRow) -> Wanted:
+    """The evaluation of a checkpoint, as `harness eval` stores it."""
+    method = "pooling" if one.pooling else "sentence_transformer"
+    pooled = {"pooling": one.pooling} if one.pooling else {}
+    run = ReportedRun(method=method, configuration=pooled, encoder=one.checkpoint, setting="unsup")
+    wanted = wanted_for(row, run)
+    assert wanted is not None
+    return wanted
+
+
+def _is_released_for(column: Column, one: Released) -> bool:
+    """Whether a column is a score of the checkpoint, and not of other trials of its system."""
+    run, measure = column.run, column.measure
+    other = run.run or run.setting or run.encoder or run.configuration or column.fraction != 1
+    return isinstance(measure, Metric) and measure.suite in one.suites and not other
 
 
 def _row(
@@ -235,57 +315,3 @@ def _has(group: Group, values: Mapping[str, Any], plugins: Mapping[str, str]) ->
     except UserError:  # there is no such method here, or it does not take the values
         return False
     return all(own[name] == wanted.get(name) for name in typed)
-
-
-class Answers:
-    """Asks the models whose weights a store keeps; each is loaded once."""
-
-    def __init__(self, store: Store, status: Callable[[str], None]) -> None:
-        """`store`: with the records and the weights. `status`: called with what is being done."""
-        self._store, self._status = store, status
-        self._models: dict[str, SentenceModel | None] = {}
-        self.problems: dict[str, str] = {}
-        """The key of a trial -> why its model cannot be asked"""
-
-    def can_ask(self, group: Group) -> bool:
-        """Whether there is a model of the group that can be asked."""
-        return self._model(group) is not None
-
-    def nearest(self, group: Group, query: str, count: int) -> list[str]:
-        """The sentences of STS-B test nearest to a query; none where no model can be asked."""
-        model = self._model(group)
-        return [text for text, _ in model.nearest(query, count)] if model else []
-
-    def cosine(self, group: Group, query: str, sentence: str) -> float | None:
-        """The cosine of two sentences; None where no model can be asked."""
-        model = self._model(group)
-        return model.cosine(query, sentence) if model else None
-
-    def _model(self, group: Group) -> "SentenceModel | None":
-        """The model of the trial with the best dev score, of those with kept weights."""
-        trial = chosen(group, [trial for trial in group.trials if self._kept(trial)])
-        if trial is None:
-            return None
-        if trial.key not in self._models:
-            self._models[trial.key] = self._loaded(trial.key)
-        return self._models[trial.key]
-
-    def _kept(self, trial: MeasuredTrial) -> bool:
-        return not trial.trained or self._store.kept_weights(trial.key).is_file()
-
-    def _loaded(self, key: str) -> "SentenceModel | None":
-        from harness.trials.evaluate import SentenceModel
-        from harness.trials.lookup import model
-
-        try:
-            trained = model(key, self._store, pooling=None, method=None)
-            return SentenceModel(trained, self._store, lambda text, *_: self._status(text))
-        except UserError as error:
-            self.problems[key] = str(error)
-            return None
-
-
-def chosen(group: Group, trials: Sequence[MeasuredTrial]) -> MeasuredTrial | None:
-    """The trial with the best dev score, the first of equal ones; None where there is none."""
-    lowest = float("-inf")
-    return max(trials, key=lambda trial: trial.dev.get(group.selects, lowest), default=None)

@@ -73,12 +73,19 @@ def unlike_notes(cells: Iterable[Cell], methods: Collection[str]) -> list[str]:
     methods: the names of the methods that are here; of others nothing is known.
     """
     matched = matched_trials(cell for cell in cells if cell.wanted and cell.wanted.is_here(methods))
+    unlike = {wanted: row for wanted, row in matched.items() if unlike_published(wanted, row[1])}
+    return [f"Unlike the paper, {labels}: {text}" for text, labels in set_ups(unlike).items()]
+
+
+def set_ups(matched: Matched) -> dict[str, str]:
+    """What trials have otherwise than the paper, and their steps -> the labels of their rows."""
     rows: dict[str, dict[str, None]] = defaultdict(dict)  # a set in the order of the table
     for wanted, (label, group) in matched.items():
-        if unlike := unlike_published(wanted, group):
-            text = "; ".join([*unlike, *steps_text(group)])
-            rows[text][f"{label} ({wanted.setting})"] = None
-    return [f"Unlike the paper, {', '.join(labels)}: {text}" for text, labels in rows.items()]
+        steps = sorted({trial.steps for trial in group.trials if trial.steps})
+        many = [f"{' or '.join(map(str, steps))} steps"] if steps else []
+        text = "; ".join([*unlike_published(wanted, group), *many])
+        rows[text][f"{label} ({wanted.setting})"] = None
+    return {text: ", ".join(labels) for text, labels in rows.items()}
 
 
 def matched_trials(cells: Iterable[Cell]) -> Matched:
@@ -102,12 +109,6 @@ def unlike_published(wanted: Wanted, group: Group) -> list[str]:
             if name in published and name not in _NOT_COMPARED and value != published[name]
         ),
     ]
-
-
-def steps_text(group: Group) -> list[str]:
-    """The numbers of steps of the trials; nothing where they are not known."""
-    steps = sorted({trial.steps for trial in group.trials if trial.steps})
-    return [f"{' or '.join(map(str, steps))} steps"] if steps else []
 
 
 def _text(value: Any, sizes: Mapping[str, int] = {}) -> str:

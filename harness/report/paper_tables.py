@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, headed
+from harness.report.answers import Answers
 from harness.report.cells import Cell, Published, value_text
 from harness.report.matching import Commands, published_values
 from harness.report.notes import leak_notes, made_on, unreadable
-from harness.report.paper_cells import Answers, Comparer, PaperTable, chosen
+from harness.report.paper import Paper
+from harness.report.paper_cells import RELEASED, Comparer, PaperTable
 from harness.report.paper_notes import (
     choice_notes,
     filling_notes,
@@ -22,10 +24,9 @@ from harness.report.paper_notes import (
     unlike_notes,
 )
 from harness.report.papers import load_paper
-from harness.report.published import QUOTED, THIS_PAPER, Paper, Value
+from harness.report.published import QUOTED, THIS_PAPER
 from harness.report.ranking import ranked
 from harness.report.records import PAPER_SCHEMA, published_record
-from harness.report.released_rows import HEADING
 from harness.report.tables import OVER_SUBSETS, Line, Row, Section, Table
 from harness.trials.record_files import Reading
 from harness.trials.store_folders import store_option
@@ -108,7 +109,7 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
     cells = [cell for row in rows for cell in row.cells]
     released = [each.row for each in compared.released]
     if released:
-        sections.append(Section(HEADING, released))
+        sections.append(Section(RELEASED, released))
     all_cells = [*cells, *(cell for row in released for cell in row.cells)]
     trials = (trial for cell in all_cells if cell.group and cell.ours for trial in cell.ours.trials)
     metric, protocol = compared.table.metric, CARDS[headed(compared.table.columns)].protocol
@@ -246,10 +247,7 @@ def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
         text_columns=2,
         sections=sections,
         caption=HYPERPARAMETERS_CAPTION,
-        notes=[
-            *source_notes(compared),
-            *compared.notes,
-        ],
+        notes=[*source_notes(compared), *compared.notes],
         make_records=lambda: _records(compared, compared.cells, commands, ours),
         shortfalls=shortfalls,
     )
@@ -257,17 +255,11 @@ def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
 
 def _default_text(published: Published, commands: Commands) -> str:
     """The default of a row's field in our method; "" where there is no such method here."""
-    default = default_of(published, commands)
-    return "" if default is None else value_text(default)
-
-
-def default_of(published: Published, commands: Commands) -> Value:
-    """The value of a row's field in our method; None where there is no such method here."""
     wanted = published.wanted
     if wanted is None or not wanted.is_here(commands.methods):
-        return None
-    default: Value = published_values(wanted).get(str(published.row.field))
-    return default
+        return ""
+    default = published_values(wanted).get(str(published.row.field))
+    return "" if default is None else value_text(default)
 
 
 def _example_table(
@@ -331,7 +323,7 @@ def _asking(
         return [f"To ask the store's models: {ask}"] if groups else []
     notes: dict[str, None] = {}  # a set in the order of the table
     for group, published in groups:
-        best = chosen(group, group.trials)
+        best = group.best_trial(group.trials)
         if best is None or published is None or answers.can_ask(group):
             continue
         words = ["harness", "retrieve", best.key[:10], _query(compared, published.heading)]

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from harness.errors import UserError, suggest
 from harness.inputs import is_folder, kind_of
-from harness.report.published import SYSTEMS_FILE, Paper, folder, load_yaml
+from harness.report.paper import Paper
+from harness.report.published import SYSTEMS_FILE, folder, load_yaml
 
 OWN_FILE = "paper.yaml"
 """The file of a paper of one's own, in its folder"""

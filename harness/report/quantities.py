@@ -14,7 +14,8 @@ from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, Metric, metric_named, metric_under
 from harness.report.groups import Score, cell_of
 from harness.report.measured_trials import TABLE_COLUMNS, MeasuredTrial
-from harness.report.published import ColumnRun, ReportedTable
+from harness.report.published import ReportedTable
+from harness.report.systems import ColumnRun, Systems, TableRuns
 
 _SOURCES = ("training_seconds", "peak_gpu_memory_mib", "parameters_total", "parameters_added")
 _IDENTITY = ("encoder", "configuration")
@@ -170,3 +171,44 @@ def measure_of(table: ReportedTable, index: int, run: ColumnRun) -> Measure:
             f"{suggest(run.metric, [*named, *QUANTITIES, *(each.value for each in Special)])}"
         )
     return metric
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a published table."""
+
+    table: str
+    """`<paper>.<table>`"""
+    index: int
+    heading: str
+    run: ColumnRun
+    measure: Measure
+    decimals: int
+    fraction: float
+    """The share of the labels that its trials use"""
+    unlike: Mapping[str, Mapping[str, str]]
+    """The other systems of its table"""
+    query: str
+    systems: Systems
+
+
+def columns_of(table: ReportedTable, systems: Systems, full_name: str) -> list[Column]:
+    """The columns of the table `<paper>.<table>`."""
+    columns, unlike = [], systems.table_runs.get(full_name, TableRuns()).unlike
+    for index, name in enumerate(table.columns):
+        run = systems.column(full_name, str(name))
+        columns.append(
+            Column(
+                full_name,
+                index,
+                str(name),
+                run,
+                measure_of(table, index, run),
+                table.printed_decimals(index),
+                table.fractions[index] if table.fractions else 1,
+                unlike,
+                str(table.query),
+                systems,
+            )
+        )
+    return columns

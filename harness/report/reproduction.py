@@ -1,7 +1,7 @@
 """The verdict on a reproduced table: how each row compares, and on what set-up."""
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -13,13 +13,7 @@ from harness.report.cells import Cell, score_text
 from harness.report.groups import Group
 from harness.report.notes import counted
 from harness.report.paper_cells import PaperTable, trials_text
-from harness.report.paper_notes import (
-    Matched,
-    mark_notes,
-    matched_trials,
-    steps_text,
-    unlike_published,
-)
+from harness.report.paper_notes import Matched, mark_notes, matched_trials, set_ups
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.significance import SIGNIFICANT, prediction
 from harness.report.tables import Line, Row, Section, Table
@@ -152,14 +146,10 @@ def _facts(trials: pa.Table, keys: Collection[str]) -> list[dict[str, Any]]:
 
 def _rows(matched: Matched) -> list[str]:
     """The differences from the paper's set-up, with the rows that differ in them."""
-    alike: dict[str, dict[str, None]] = defaultdict(dict)  # a set in the order of the table
-    for wanted, (label, group) in matched.items():
-        differs = "; ".join([*unlike_published(wanted, group), *steps_text(group)])
-        alike[differs][f"{label} ({wanted.setting})"] = None
-    if len(alike) == 1:
-        return [f"Set-up of every row: {next(iter(alike)) or 'as published'}"]
+    rows = set_ups(matched)
     return [
-        f"Set-up of {', '.join(labels)}: {text or 'as published'}" for text, labels in alike.items()
+        f"Set-up of {'every row' if len(rows) == 1 else labels}: {text or 'as published'}"
+        for text, labels in rows.items()
     ]
 
 

@@ -116,27 +116,12 @@ class Samples:
         return Samples(self.mean[rows], self.std[rows], self.n[rows])
 
 
-def agrees(mean: float, std: float | None, n: int, published: float) -> bool | None:
-    """Whether a published number lies within the spread of our seeds.
+def standard_errors(first: Samples, second: Samples) -> tuple[np.ndarray, np.ndarray]:
+    """The standard errors of the differences of the means, and their degrees of freedom.
 
-    It does where it lies in the 95 % prediction interval for the score of one more seed,
-    mean ± t(n - 1) * std * sqrt(1 + 1/n). None for a single seed, which has no spread.
+    The shapes are broadcast. Both are NaN where no row has a spread; the degrees of freedom also
+    are where both are constants.
     """
-    if std is None:
-        return None
-    low, high = Prediction(mean, std, n).interval
-    # A mean has digits behind those that a paper prints, where equal numbers may differ.
-    return low - 1e-9 <= published <= high + 1e-9
-
-
-@cache
-def _reach(freedom: int) -> float:
-    """Standard errors between the mean of Student's t and either end of its 95 % interval."""
-    return float(quantile(freedom))
-
-
-def p_values(first: Samples, second: Samples) -> np.ndarray:
-    """The two-sided p-values for no difference of the means; the shapes are broadcast."""
     lone, other_lone = np.isnan(first.std), np.isnan(second.std)
     std = np.where(lone, second.std, first.std)
     other_std = np.where(other_lone, first.std, second.std)
@@ -147,16 +132,22 @@ def p_values(first: Samples, second: Samples) -> np.ndarray:
             np.where(spread & (n > 1), part**2 / (n - 1), 0.0)
             for spread, n, part in ((~lone, first.n, square), (~other_lone, second.n, other))
         ]
-        t = np.abs(first.mean - second.mean) / np.sqrt(square + other)
         freedom = (square + other) ** 2 / (parts[0] + parts[1])
         # Student's test has the degrees of freedom of the row that has a spread.
         freedom = np.where(lone, second.n - 1.0, np.where(other_lone, first.n - 1.0, freedom))
-        tested = two_sided(t, freedom)
-    constants = square + other == 0
-    equal = np.where(first.mean == second.mean, 1.0, 0.0)
-    shown: np.ndarray = np.where(constants, equal, tested)
     unknown = (lone & (second.n == 1)) | (other_lone & (first.n == 1))
-    return np.where(unknown, np.nan, shown)
+    errors = np.where(unknown, np.nan, np.sqrt(square + other))
+    return errors, np.where(unknown, np.nan, freedom)
+
+
+def p_values(first: Samples, second: Samples) -> np.ndarray:
+    """The two-sided p-values for no difference of the means; the shapes are broadcast."""
+    errors, freedom = standard_errors(first, second)
+    difference = np.abs(first.mean - second.mean)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tested = two_sided(difference / errors, freedom)
+    shown: np.ndarray = np.where(errors == 0, np.where(difference == 0, 1.0, 0.0), tested)
+    return shown
 
 
 def holm(values: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -229,6 +220,12 @@ class Prediction:
     n: int
     """At least 2"""
 
+    def agrees(self, published: float) -> bool:
+        """Whether a published number lies in the interval."""
+        low, high = self.interval
+        # A mean has digits behind those that a paper prints, where equal numbers may differ.
+        return low - 1e-9 <= published <= high + 1e-9
+
     @property
     def interval(self) -> tuple[float, float]:
         """The two ends between which one more run is with a probability of 95 %."""
@@ -245,6 +242,12 @@ class Prediction:
     @property
     def _spread(self) -> float:
         return self.std * math.sqrt(1 + 1 / self.n)
+
+
+@cache
+def _reach(freedom: int) -> float:
+    """Standard errors between the mean of Student's t and either end of its 95 % interval."""
+    return float(quantile(freedom))
 
 
 def prediction(score: Score | None) -> Prediction | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from harness.errors import UserError
 from harness.evaluation.catalogue import DISPLAY, rank
@@ -15,7 +14,7 @@ from harness.inputs import names_in
 from harness.report.cells import percent_text
 from harness.report.groups import NO_SEED, Group, comparable_groups
 from harness.report.matching import best_on_dev
-from harness.report.measured_trials import IDENTITY_COLUMNS, Identity
+from harness.report.measured_trials import IDENTITY_COLUMNS, Identity, rows_of
 from harness.report.notes import (
     first_of,
     foreign,
@@ -50,11 +49,7 @@ DEFAULT_ROWS = ("method", "setting", "encoder")
 """The rows of one's own table where a user names none"""
 
 
-def store_tables(
-    reading: Reading,
-    store: Path | str,
-    keys: Set[str] | None = None,
-) -> list[Table]:
+def store_tables(reading: Reading, store: Path | str, keys: Set[str] | None = None) -> list[Table]:
     """The tables of a store: one for each suite and each metric that selected.
 
     The notes stand under the last one. `store`: its place, which a note may name. `keys`: rows
@@ -73,16 +68,6 @@ def store_tables(
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), tasks_of(parts[key])))
     tables = [_suite_table(parts[key], searched, numbers, shared, store) for key in order]
     return [*tables[:-1], replace(tables[-1], notes=[*tables[-1].notes, *notes])]
-
-
-def rows_of(table: pa.Table, keys: Set[str] | None) -> pa.Table:
-    """The rows of these trials and of their evaluations; None: all."""
-    if keys is None:
-        return table
-    wanted = pa.array(sorted(keys), pa.string())
-    return table.filter(
-        pc.or_(pc.is_in(table["key"], wanted), pc.is_in(table["evaluates"], wanted))
-    )
 
 
 def group_numbers(groups: Iterable[Group]) -> GroupNumbers:
@@ -140,10 +125,7 @@ def _suite_table(
 
 
 def own_table(
-    reading: Reading,
-    store: Path | str,
-    rows: Sequence[str],
-    columns: Sequence[str],
+    reading: Reading, store: Path | str, rows: Sequence[str], columns: Sequence[str]
 ) -> Table:
     """A table with a row for each value of `rows`, and a column for each metric of `columns`.
 

@@ -15,6 +15,7 @@ from harness.report.figures.embeddings import (
     model_figures,
     plane_figure,
 )
+from harness.report.figures.lines import table_figure
 from harness.report.figures.paper_figures import (
     STORE_FIGURES,
     chosen_trials,
@@ -24,11 +25,10 @@ from harness.report.figures.paper_figures import (
 from harness.report.figures.specification import Figure
 from harness.report.figures.sweep_figures import sweep_figures
 from harness.report.figures.sweeps import FIGURE_COLUMNS, SweepSearch, sweep_searches
-from harness.report.figures.table_figures import table_figure
 from harness.report.matching import Commands
+from harness.report.paper import Paper
 from harness.report.paper_cells import Comparer
 from harness.report.papers import load_paper, paper_label, papers
-from harness.report.published import Paper
 from harness.report.quantities import PAPER_COLUMNS
 from harness.shared_cache import check_caches
 from harness.steps import Steps, prefixed

@@ -116,6 +116,16 @@ def add_evaluation(store: Store) -> Callable[..., str]:
     return add
 
 
+def lines_of(sheet: Table, label: str, section: int | None = None) -> list[Line]:
+    """The lines of the first row with this label, or that begins so: published, ours, Δ."""
+    sections = sheet.sections if section is None else [sheet.sections[section]]
+    lines = [line for each in sections for line in each.lines]
+    names = (f"{label} [", label)
+    start = next(at for name in names for at, line in enumerate(lines) if line[0].startswith(name))
+    end = next((at for at in range(start + 1, len(lines)) if lines[at][0]), len(lines))
+    return lines[start:end]
+
+
 @dataclass(frozen=True)
 class PaperTable:
     """A published table with our numbers."""
@@ -125,10 +135,7 @@ class PaperTable:
 
     def row(self, label: str, section: int = 0) -> list[Line]:
         """The lines of the row with this label: published, ours, Δ."""
-        lines = self.sheet.sections[section].lines
-        start = next(index for index, line in enumerate(lines) if line[0].startswith(f"{label} ["))
-        end = next((index for index in range(start + 1, len(lines)) if lines[index][0]), len(lines))
-        return list(lines[start:end])
+        return lines_of(self.sheet, label, section)
 
     @property
     def evaluations(self) -> list[str]:

@@ -5,12 +5,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.comparison import DESIGNS, Design, covered, simulated
-from harness.report.difference import (
-    Scored,
-    over_both,
-    over_pairs,
-    over_seeds,
-)
+from harness.report.difference import Scored, over_both, over_pairs, over_seeds
 from harness.report.significance import quantile
 
 RANDOM = np.random.default_rng(0)

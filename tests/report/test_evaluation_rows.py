@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from math import sqrt
 from typing import Any
 
 import pytest
@@ -20,36 +19,6 @@ NEVER_RUN = "f" * 32
 def group_of(store: Store) -> Group:
     (group,) = comparable_groups(store.read().table)
     return group
-
-
-def test_a_trial_and_its_evaluations_are_one_trial(
-    store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
-    key = add_trial(score=70.0)
-    add_evaluation("retrieval", {"recall@1": 80.0}, of=key)
-    add_evaluation("geometry", {"alignment": 0.2}, of=key)
-    group = group_of(store)
-    assert (group.n, group.keys) == ("1", (key,))
-    assert {name: group.test[name].mean for name in ("avg", "recall@1", "alignment")} == {
-        "avg": 70.0,
-        "recall@1": 80.0,
-        "alignment": 0.2,
-    }
-
-
-def test_every_metric_is_averaged_over_the_seeds(
-    store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
-    for recall, alignment in ((80.0, 0.10), (82.0, 0.12), (87.0, 0.17)):
-        key = add_trial()
-        add_evaluation("retrieval", {"recall@1": recall}, of=key)
-        add_evaluation("geometry", {"alignment": alignment}, of=key)
-    cells = group_of(store).test
-    assert (cells["recall@1"].n, cells["recall@1"].mean) == (3, 83.0)
-    assert cells["recall@1"].std == pytest.approx(sqrt((9 + 1 + 16) / 2))
-    assert (cells["alignment"].mean, cells["alignment"].std) == pytest.approx(
-        (0.13, sqrt(0.0026 / 2))
-    )
 
 
 def test_of_a_metric_measured_twice_the_trials_own_stands(
@@ -76,10 +45,7 @@ def test_a_finished_evaluation_stands_before_a_partial_one(
     for partial in (partial_first, not partial_first):
         found = {"status": "partial", "reason": "no trec"} if partial else {}
         add_evaluation(
-            TRANSFER,
-            {"mr": 80.0} if partial else {"mr": 81.0, "trec": 90.0},
-            of=of,
-            **found,
+            TRANSFER, {"mr": 80.0} if partial else {"mr": 81.0, "trec": 90.0}, of=of, **found
         )
     part = group_of(store).measured(TRANSFER)
     assert part is not None
@@ -100,19 +66,6 @@ def test_of_several_evaluations_the_newest_stands(
     assert part.test["mine"].mean == newest
 
 
-def test_equal_names_in_two_suites_are_two_metrics(
-    store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
-    key = add_trial(score=70.0)
-    add_evaluation("mine", {"stsb": 0.5}, of=key)
-    group = group_of(store)
-    assert [(part.suite, part.test["stsb"].mean) for part in group.parts] == [
-        ("sts", 70.0),
-        ("mine", 0.5),
-    ]
-    assert group.test["stsb"].mean == 70.0
-
-
 @pytest.mark.parametrize(
     "different",
     [
@@ -131,74 +84,15 @@ def test_an_evaluation_of_something_else_is_not_merged(
 ) -> None:
     add_evaluation(TRANSFER, {"mr": 80.0}, of=add_trial(), **different)
     groups = comparable_groups(store.read().table)
-    assert sorted([part.suite for part in group.parts] for group in groups) == [
-        ["sts"],
-        [TRANSFER],
-    ]
+    assert sorted([part.suite for part in group.parts] for group in groups) == [["sts"], [TRANSFER]]
 
 
 def test_another_seed_is_another_trial(store: Store, add_trial: Add, add_evaluation: Add) -> None:
     add_trial(seed=0)
     add_evaluation(TRANSFER, {"mr": 80.0}, of=NEVER_RUN, seed=1)
     group = group_of(store)
-    assert [(part.suite, part.n) for part in group.parts] == [
-        ("sts", "1"),
-        (TRANSFER, "1"),
-    ]
+    assert [(part.suite, part.n) for part in group.parts] == [("sts", "1"), (TRANSFER, "1")]
     assert (group.n, dict(group.test)) == ("2", {})
-
-
-def test_a_suites_part_has_only_the_trials_that_it_measured(
-    store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
-    keys = [add_trial(score=score) for score in (70.0, 71.0, 72.0)]
-    add_evaluation(TRANSFER, {"mr": 80.0}, of=keys[1])
-    group = group_of(store)
-    transfer = group.measured(TRANSFER)
-    assert transfer is not None
-    assert (transfer.n, transfer.keys) == ("1", (keys[1],))
-    assert {cell.n for cell in transfer.test.values()} == {1}
-    assert {cell.n for cell in group.test.values()} == {3}
-    assert "mr" not in group.test
-
-
-def test_subsets_of_the_labels_are_a_design_in_every_suite(
-    store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
-    for subset in (0, 1):
-        for seed, accuracy in ((0, 80.0), (1, 82.0)):
-            drawn = {"label_fraction": 0.01, "subset": subset}
-            key = add_trial(drawn, seed=seed)
-            add_evaluation(
-                TRANSFER,
-                {"mr": accuracy + 10 * subset},
-                of=key,
-                configuration=drawn,
-                seed=seed,
-            )
-    (_, transfer) = group_of(store).parts
-    found = transfer.test["mr"].components
-    assert found is not None
-    assert (transfer.n, found.within) == ("2x2", pytest.approx(sqrt(2)))
-
-
-def test_an_average_needs_all_of_its_tasks(
-    store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
-    transfer = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc", "transfer-avg")
-    add_evaluation(TRANSFER, dict.fromkeys(transfer, 80.0), of=add_trial())
-    add_evaluation(TRANSFER, dict.fromkeys(transfer[1:], 80.0), of=add_trial(), status="partial")
-    part = group_of(store).measured(TRANSFER)
-    assert part is not None
-    assert (part.n, set(part.test)) == ("2", set(transfer[1:-1]))
-
-
-def test_a_failed_evaluation_changes_nothing(
-    store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
-    key = add_trial()
-    add_evaluation(TRANSFER, {}, of=key, status="failed", reason="no data")
-    assert [part.suite for part in group_of(store).parts] == ["sts"]
 
 
 @pytest.mark.parametrize("steps", [None, 0])

@@ -10,27 +10,22 @@ import pytest
 
 from harness.evaluation.catalogue import CARDS
 from harness.plugin import registry
+from harness.report.cells import value_text
 from harness.report.formats import rendered
 from harness.report.matching import Commands, Wanted
 from harness.report.measured_trials import TABLE_COLUMNS
 from harness.report.paper_cells import Comparer, PaperTable
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper, papers
-from harness.report.published import load_systems
 from harness.report.quantities import PAPER_COLUMNS, QUANTITIES, Special
+from harness.report.systems import load_systems
 from harness.trials.record_files import no_rows
 from harness.trials.store import Store
 
 Add = Callable[..., str]
 
 TABLES = [(paper, name) for paper in papers() for name in load_paper(paper).shown]
-NUMBERS = {
-    "clsr": 4,
-    "d2cse": 8,
-    "dcpcse": 4 + 4,
-    "diffaug": 8,
-    "diffcse": 15,
-}
+NUMBERS = {"clsr": 4, "d2cse": 8, "dcpcse": 4 + 4, "diffaug": 8, "diffcse": 15}
 WITHOUT_TRIALS = (Special.GIVEN, Special.HYPERPARAMETER)
 every_table = pytest.mark.parametrize(("paper", "name"), TABLES)
 
@@ -64,8 +59,13 @@ def test_all_tables_are_here() -> None:
 def test_a_table_renders_in_every_format(paper: str, name: str, store: Store) -> None:
     number = name.removeprefix("table")
     sheets = paper_tables(store.read(), paper, Commands(registry.names(), store.folder), number)
-    for format in ("terminal", "markdown", "latex", "csv"):
+    for format in ("markdown", "latex", "csv"):
         assert rendered(sheets, format, 80)
+    text = " ".join(rendered(sheets, "terminal", 80).decode().split())
+    values = (each for row in load_paper(paper).tables[name].rows for each in row.values)
+    for value in (each for each in values if each is not None):
+        words = value.split() if isinstance(value, str) else [value_text(value)]
+        assert all(word in text for word in words), "every published number is printed"
     assert sheets[0].title.startswith(f"{load_paper(paper).title}. Table {number}: ")
     commands = [note for note in sheets[0].notes if "harness sweep" in note]
     assert len(commands) == (load_paper(paper).tables[name].kind != "hyperparameters")

@@ -53,21 +53,6 @@ def test_what_is_not_comparable_is_never_averaged(
     assert sorted(group.test["avg"].mean for group in groups) == [70.0, 80.0]
 
 
-def test_only_finished_final_trials_count(store: Store, add_trial: AddTrial) -> None:
-    add_trial()
-    add_trial(role="search", test={})
-    add_trial(status="failed", reason="loss is nan", dev={}, test={})
-    (group,) = comparable_groups(store.read().table)
-    assert group.n == "1"
-    assert group.test["avg"].std is None
-
-
-def test_one_trial_without_training_has_no_seed(store: Store, add_trial: AddTrial) -> None:
-    add_trial(method="pooling", steps=0)
-    (group,) = comparable_groups(store.read().table)
-    assert group.n == "–"
-
-
 def test_no_average_over_other_tasks(store: Store, add_trial: AddTrial) -> None:
     add_trial()
     add_trial(test=dict.fromkeys((*CARDS["sts"].tasks(())[:-1], "avg"), 75.0))

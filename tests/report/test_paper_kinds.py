@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from harness.plugin import registry
+from harness.report.answers import Answers
 from harness.report.groups import Group
 from harness.report.matching import Commands
-from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables
-from harness.report.tables import Line, Table
+from harness.report.tables import Table
 from harness.trials.store import Store
+from tests.report.conftest import lines_of
 
 Add = Callable[..., str]
 Paper = Callable[..., Table]
@@ -38,16 +39,6 @@ def paper(store: Store) -> Paper:
     return sheet
 
 
-def lines(sheet: Table, label: str) -> list[Line]:
-    """The lines of the first row with this label, without the number of the row."""
-    found = [line for section in sheet.sections for line in section.lines]
-    width = next(index for index, cell in enumerate(found[0]) if cell == "published")
-    rows = [line[width - 1 :] for line in found]
-    start = next(index for index, line in enumerate(rows) if line[0].startswith(label))
-    end = next((at for at in range(start + 1, len(rows)) if rows[at][0]), len(rows))
-    return rows[start:end]
-
-
 # Dev scores
 
 
@@ -61,7 +52,7 @@ def test_the_columns_of_an_ablation_are_two_runs(
     of = add_trial(**tuned, dev={"stsb-dev": 90.0})
     dev = {"transfer-senteval-dev": 85.0}
     add_evaluation("transfer-senteval", {}, of=of, **tuned | {"dev": dev})
-    found = lines(paper("diffcse", 3), "DiffCSE [")
+    found = lines_of(paper("diffcse", 3), "DiffCSE [")
     assert [line[2:] for line in found] == [
         ["", "84.56", "85.95"],
         ["2, 1", "84.50±0.71", "85.00"],
@@ -69,37 +60,21 @@ def test_the_columns_of_an_ablation_are_two_runs(
     ]
 
 
-def test_a_row_takes_only_its_own_variant(paper: Paper, add_trial: Add) -> None:
-    add_trial(ABLATION | {"contrastive": False}, method="diffcse", dev={"stsb-dev": 50.0})
-    add_trial(ABLATION | {"masking_ratio": 0.4}, method="diffcse", dev={"stsb-dev": 99.0})
-    sheet = paper("diffcse", 3)
-    assert len(lines(sheet, "DiffCSE [")) == 1
-    assert lines(sheet, "w/o contrastive loss")[1][2:] == ["1", "50.00", ""]
-    _, ours, _ = lines(paper("diffcse", 7), "STS-B")
-    assert ours[3:] == ["", "", "", "", "99.00", ""]  # the column 0.4
-
-
-def test_a_failed_trial_and_one_of_a_search_fill_nothing(paper: Paper, add_trial: Add) -> None:
-    add_trial(ABLATION, method="diffcse", role="search")
-    add_trial(ABLATION, method="diffcse", status="failed", reason="no memory")
-    assert len(lines(paper("diffcse", 3), "DiffCSE [")) == 1
-
-
 def test_another_protocol_is_marked_and_has_no_difference(paper: Paper, add_trial: Add) -> None:
     for dev in (84.0, 85.0):
         add_trial(ABLATION, method="diffcse", dev={"stsb-dev": dev}, protocol=1)
-    _, ours = lines(paper("diffcse", 3), "DiffCSE [")
+    _, ours = lines_of(paper("diffcse", 3), "DiffCSE [")
     assert ours[3] == "84.50±0.71†"
     add_trial(ABLATION, method="diffcse", dev={"stsb-dev": 80.0})
-    _, ours, delta = lines(paper("diffcse", 3), "DiffCSE [")
+    _, ours, delta = lines_of(paper("diffcse", 3), "DiffCSE [")
     assert (ours[3], delta[3]) == ("80.00", "-4.56")
 
 
 def test_another_encoder_has_no_difference(paper: Paper, add_trial: Add) -> None:
     add_trial(ABLATION, method="diffcse", dev={"stsb-dev": 60.0}, encoder="mini-bert")
-    assert len(lines(paper("diffcse", 3), "DiffCSE [")) == 1
+    assert len(lines_of(paper("diffcse", 3), "DiffCSE [")) == 1
     sheet = paper("diffcse", 3, encoder="mini-bert")
-    _, ours = lines(sheet, "DiffCSE [")
+    _, ours = lines_of(sheet, "DiffCSE [")
     assert ours[3] == "60.00"
     assert any("on mini-bert in the place of bert-base-uncased" in note for note in sheet.notes)
     fill = "To fill: harness sweep --paper diffcse --table 3 --encoder mini-bert"
@@ -107,8 +82,8 @@ def test_another_encoder_has_no_difference(paper: Paper, add_trial: Add) -> None
 
 
 def test_what_a_row_is_about_is_printed(paper: Paper) -> None:
-    assert lines(paper("diffaug", 8), "no auxiliary loss")[0][3:] == ["no", "", "86.2"]
-    assert lines(paper("diffaug", 8), "alpha 1e-2")[0][3:] == ["yes", "0.01", "84.8"]
+    assert lines_of(paper("diffaug", 8), "no auxiliary loss")[0][3:] == ["no", "", "86.2"]
+    assert lines_of(paper("diffaug", 8), "alpha 1e-2")[0][3:] == ["yes", "0.01", "84.8"]
 
 
 # Cost and size
@@ -122,7 +97,7 @@ def test_cost_has_no_difference(paper: Paper, add_trial: Add) -> None:
             training_seconds=60.0 * minutes,
             peak_gpu_memory_mib=9 * 1024.0,
         )
-    published, ours = lines(paper("diffaug", 4), "SimCSE")
+    published, ours = lines_of(paper("diffaug", 4), "SimCSE")
     assert published[3:] == ["36", "10"]
     assert ours[2:] == ["2", "31±1", "9±0"]
 
@@ -130,12 +105,12 @@ def test_cost_has_no_difference(paper: Paper, add_trial: Add) -> None:
 def test_a_cost_that_a_trial_lacks_is_left_out(paper: Paper, add_trial: Add) -> None:
     """There is no GPU memory on a CPU."""
     add_trial({"batch_size": 128}, setting="sup", training_seconds=60.0)
-    assert lines(paper("diffaug", 4), "SimCSE")[1][3:] == ["1", ""]
+    assert lines_of(paper("diffaug", 4), "SimCSE")[1][3:] == ["1", ""]
 
 
 def test_parameters_are_compared(paper: Paper, add_trial: Add) -> None:
     add_trial(parameters_total=111_000_000)
-    _, ours, delta = lines(paper("diffcse", 14), "SimCSE")
+    _, ours, delta = lines_of(paper("diffcse", 14), "SimCSE")
     assert (ours[3], delta[3]) == ("111", "+1")
 
 
@@ -158,7 +133,7 @@ def test_a_default_that_differs_is_marked(paper: Paper, monkeypatch: pytest.Monk
     values = {"batch_size": 64, "learning_rate": 0.03}
     monkeypatch.setattr(hyperparameter_tables, "published_values", lambda _: values)
     sheet = paper("dcpcse", 3)
-    assert lines(sheet, "Batch size") == [
+    assert lines_of(sheet, "Batch size") == [
         ["Batch size [1]", "published", "256", "256", "64", "64"],
         ["", "ours", "64 ≠", "64 ≠", "64", "64"],
     ]
@@ -201,7 +176,7 @@ def test_sentences_of_our_models_stand_beside_the_published(paper: Paper, add_tr
 
 def test_cosines_of_our_models_stand_beside_the_published(paper: Paper, add_trial: Add) -> None:
     add_trial({"prompts": "deep"}, method="dcpcse", score=78.0)
-    _, ours, delta = lines(paper("d2cse", 2, answers=Spoken()), "DCPCSE-BERT base")
+    _, ours, delta = lines_of(paper("d2cse", 2, answers=Spoken()), "DCPCSE-BERT base")
     assert ours[2:] == ["1", "0.2500", "0.2500", "0.5000", "78.00"]
     assert delta[5:] == ["-0.4274", "-0.49"]
 

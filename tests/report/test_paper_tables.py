@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.report.cells import value_text
 from harness.report.coverage import lacking
-from harness.report.formats import rendered
 from harness.report.matching import Commands, wanted_for
 from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper, papers
-from harness.report.published import load_systems
-from harness.report.tables import Line, Table
+from harness.report.systems import load_systems
+from harness.report.tables import Table
+from harness.targets.options import SweepOptions
 from harness.trials.store import Store
+from tests.report.conftest import lines_of
 
 AddTrial = Callable[..., str]
 
@@ -31,35 +31,12 @@ PAPERS = ("clsr", "d2cse", "dcpcse", "diffaug", "diffcse")
 
 def sheet_of(store: Store, paper: str, number: int = 0) -> Table:
     """One of the tables of a paper; the first is Table 1."""
-    return paper_tables(store.read(), paper, Commands(METHODS, store.folder))[number]
-
-
-def lines_of(sheet: Table, label: str) -> list[Line]:
-    """The lines of the first row with this label."""
-    lines = [line for section in sheet.sections for line in section.lines]
-    start = next(index for index, line in enumerate(lines) if line[0].startswith(f"{label} ["))
-    end = next((index for index in range(start + 1, len(lines)) if lines[index][0]), len(lines))
-    return lines[start:end]
+    commands = Commands(METHODS, store.folder)
+    return paper_tables(store.read(), paper, commands, str(number + 1))[0]
 
 
 def test_the_five_papers_are_here() -> None:
     assert tuple(papers()) == PAPERS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("paper", PAPERS)
-@pytest.mark.parametrize("width", [80, 120, 140])
-def test_every_published_number_is_printed_with_an_empty_store(
-    store: Store, paper: str, width: int
-) -> None:
-    sheets = paper_tables(store.read(), paper, Commands(METHODS, store.folder))
-    for sheet, table in zip(sheets, load_paper(paper).shown.values(), strict=True):
-        text = rendered([sheet], "terminal", width).decode().replace("\n", " ")
-        printed = set(text.split())
-        for row in (row for group in table.groups for row in group.rows):
-            for value in row.values:
-                words = str(value).split() if isinstance(value, str) else [str(value)]
-                assert value is None or value_text(value) in text or set(words) <= printed
 
 
 def test_delta_is_ours_minus_published(store: Store, add_trial: AddTrial) -> None:
@@ -104,24 +81,6 @@ def test_the_best_dev_group_is_chosen_though_its_test_is_worse(
     assert any(
         note.startswith("simcse unsup bert-base-uncased: 2 groups of comparable")
         for note in sheet.notes
-    )
-
-
-def test_a_variant_is_a_different_run(store: Store, add_trial: AddTrial) -> None:
-    add_trial({"cls_prompt": True, "discriminator": "shared"}, method="d2cse")
-    add_trial({"cls_prompt": False, "discriminator": "plain"}, method="d2cse")
-    sheet = sheet_of(store, "d2cse")
-    assert [line[1] for line in lines_of(sheet, "D2CSE-BERT base")] == ["published"]
-    add_trial({"cls_prompt": False, "discriminator": "shared"}, method="d2cse")
-    sheet = sheet_of(store, "d2cse")
-    assert [line[1] for line in lines_of(sheet, "D2CSE-BERT base")] == ["published", "ours", "Δ"]
-
-
-def test_a_reproduced_row_is_the_same_run(store: Store, add_trial: AddTrial) -> None:
-    add_trial()
-    sheet = sheet_of(store, "diffcse")
-    assert (
-        lines_of(sheet, "SimCSE-BERT base (reproduce)")[1] == lines_of(sheet, "SimCSE-BERT base")[1]
     )
 
 
@@ -172,24 +131,6 @@ def test_dev_scores_of_an_ablation_are_ranked(
     best = {row.names[0].partition(" [")[0]: [cell.best for cell in row.cells] for row in rows}
     assert best.pop("DiffCSE") == [True, True]
     assert not any(mark for marks in best.values() for mark in marks)
-
-
-def test_many_rows_are_in_groups_by_their_average(store: Store, add_trial: AddTrial) -> None:
-    """DiffAug's Table 1 under one heading, with five rows of ours."""
-    for pooling, score in (("cls", 20.0), ("mean", 30.0)):
-        add_trial({"pooling": pooling}, score, method="pooling", steps=0)
-    for method, score in (("simcse", 70.0), ("consert", 70.1), ("promptbert", 75.0)):
-        for shift in (0.0, 0.1, 0.2):
-            add_trial({}, score + shift, method=method)
-    [section] = [each for each in sheet_of(store, "diffaug").sections if "Unsup" in each.name]
-    found = {row.names[0].partition(" [")[0]: row.cells[-1] for row in section.rows}
-    assert {name: cell.rank for name, cell in found.items() if cell.ours} == {
-        "BERT ([CLS])": 4,
-        "BERT (Mean Pooling)": 3,
-        "SimCSE": 2,
-        "ConSERT": 2,
-        "PromptBERT": 1,
-    }
 
 
 def test_one_line_says_how_a_table_is_filled(store: Store) -> None:
@@ -247,11 +188,6 @@ def test_quoted_rows_and_repeated_rows_are_run_once(store: Store) -> None:
     assert not any("cmlm" in each for each in found)
 
 
-def test_a_released_model_is_run_by_its_own_name(store: Store) -> None:
-    found = missing(store, "diffcse", "table1")
-    assert "pooling unsup johngiorgi/declutr-base pooling=mean" in found
-
-
 def test_a_cell_with_enough_seeds_is_filled(store: Store, add_trial: Add) -> None:
     for number in range(2):
         add_trial(seed=number, **joint())
@@ -291,3 +227,51 @@ def test_a_trial_that_only_lacks_a_suite_is_not_trained_again(store: Store, add_
     for seed in range(3):
         add_trial(seed=seed)
     assert "simcse unsup bert-base-uncased" not in missing(store, "diffcse", "table2")
+
+
+# The numbers of DCPCSE's second version, PromCSE, as tables beside those of the paper.
+
+
+def test_its_tables_are_no_tables_of_the_paper() -> None:
+    """They are printed and filled by their numbers; the cost of the paper is that of its own."""
+    paper = load_paper("dcpcse")
+    assert paper.fillable == [1, 2]
+    assert list(paper.numbers) == [str(number) for number in range(1, 9)]
+    for number in range(5, 9):
+        origins = {row.origin for row in paper.tables[f"table{number}"].rows}
+        assert origins == {
+            "arXiv 2203.06875v2 (Findings of EMNLP 2022, PromCSE), which is not this paper"
+        }
+
+
+def configurations(**target: Any) -> list[dict[str, Any]]:
+    found = [search.config for search in SweepOptions(**target).searches(lambda _: None)]
+    return sorted((config.deciding() for config in found), key=repr)
+
+
+def test_the_table_of_prompt_types_and_its_space_run_the_same(tmp_path: Path) -> None:
+    of_table = configurations(paper="dcpcse", table=6, store=tmp_path)
+    assert of_table == configurations(space="dcpcse-table6")
+    types = [values["prompts"] for values in of_table if "prompts" in values]
+    assert sorted(types) == ["deep", "input-layer", "layer-shared"]
+
+
+def test_supervised_rows_have_the_values_of_the_second_version(tmp_path: Path) -> None:
+    found = configurations(paper="dcpcse", table=5, store=tmp_path)
+    fields = ("encoder", "batch_size", "learning_rate", "prompt_length", "epochs", "hinge_weight")
+    assert {tuple(each[name] for name in fields) for each in found if each["setting"] == "sup"} == {
+        ("bert-base-uncased", 256, 0.01, 12, 10, 0.0),
+        ("roberta-base", 512, 0.01, 10, 10, 0.0),
+        ("roberta-large", 512, 0.005, 10, 10, 0.0),
+    }
+
+
+def test_trials_with_the_hinge_loss_fill_no_row_without_it(
+    store: Store, add_trial: Callable[..., str]
+) -> None:
+    hinge = {"prompts": "deep", "hinge_weight": 10.0}
+    add_trial(hinge, 90.0, method="dcpcse", setting="sup", dev={"stsb-dev": 99.0})
+    add_trial({"prompts": "deep"}, 70.0, method="dcpcse", setting="sup")  # from before the field
+    compared = Comparer(store.read().table).table(load_paper("dcpcse"), "table1")
+    means = {cell.ours.mean for cell in compared.cells if cell.ours}
+    assert means == {70.0}

@@ -9,10 +9,10 @@ import pytest
 from harness.report.cell_facts import cell_facts
 from harness.report.formats import rendered
 from harness.report.matching import Commands
+from harness.report.paper_cells import RELEASED as HEADING
 from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
-from harness.report.released_rows import HEADING
 from harness.report.tables import Row, Table, failures
 from harness.targets.published import lacking_suites
 from harness.trials.store import Store
@@ -80,8 +80,7 @@ def test_an_evaluated_checkpoint_stands_beside_the_published_row(
 
 
 @pytest.mark.parametrize(
-    "different",
-    [{"pooling": "mean"}, {"encoder": "bert-base-uncased"}, {"method": "simcse"}],
+    "different", [{"pooling": "mean"}, {"encoder": "bert-base-uncased"}, {"method": "simcse"}]
 )
 def test_another_evaluation_is_not_that_of_the_checkpoint(
     different: dict[str, str], store: Store, evaluate: Evaluate

@@ -14,7 +14,6 @@ import pytest
 
 from harness.cli.table import table
 from harness.errors import UserError
-from harness.report.cells import difference_text
 from harness.report.formats import escape_latex, html_table, rendered
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
@@ -47,29 +46,6 @@ def test_every_latex_special_is_escaped() -> None:
     assert escape_latex("--set") == "-{}-set"
 
 
-def test_latex_is_a_booktabs_table(filled: Store) -> None:
-    text = rendered(
-        paper_tables(filled.read(), "diffaug", Commands(["simcse"], filled.folder))[:1],
-        "latex",
-        140,
-    ).decode()
-    for command in (r"\toprule", r"\midrule", r"\bottomrule", r"\caption{", r"75.40$\pm$1.37"):
-        assert command in text
-    body = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
-    rows = [
-        line for line in body.splitlines() if line.endswith(r"\\") and "multicolumn" not in line
-    ]
-    assert {line.count(" & ") for line in rows} == {10}
-
-
-def test_markdown_is_a_table_with_one_width(filled: Store) -> None:
-    text = rendered(store_tables(filled.read(), filled.folder), "markdown", 140).decode()
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert len(rows) == 4
-    assert {line.count(" | ") for line in rows} == {13}
-    assert "75.40±1.37" in text
-
-
 def test_markdown_text_cannot_break_the_table() -> None:
     sheet = Table("", ["a|b"], 1, [Section("", [["x\n|*y*"]])], "", [], lambda: pa.table({}))
     assert rendered([sheet], "markdown", 140).decode() == "| a\\|b |\n| :-- |\n| x \\|\\*y\\* |\n"
@@ -88,16 +64,6 @@ def test_the_terminal_table_loses_no_digit_and_breaks_no_word(filled: Store, wid
                 assert word in text
 
 
-def test_the_paper_table_fits_130_columns(filled: Store) -> None:
-    text = rendered(
-        paper_tables(filled.read(), "diffaug", Commands(["simcse"], filled.folder))[:1],
-        "terminal",
-        130,
-    ).decode()
-    assert max(map(len, text[: text.index("[1] quoted")].splitlines())) <= 130
-    assert any(line.count("75.40±1.37") == 8 for line in text.splitlines())
-
-
 def test_at_80_columns_the_averages_come_first(filled: Store) -> None:
     [sheet, *_] = paper_tables(filled.read(), "diffaug", Commands(["simcse"], filled.folder))
     text = rendered([sheet], "terminal", 80).decode()
@@ -108,13 +74,6 @@ def test_at_80_columns_the_averages_come_first(filled: Store) -> None:
     assert headings[0][:3] == ["#", "n", "Avg."]
     tasks = [word for line in headings for word in line if word not in ("#", "n")]
     assert sorted(tasks) == sorted(map(str, sheet.columns[3:]))
-
-
-def test_text_in_brackets_is_not_markup(store: Store) -> None:
-    text = rendered(
-        paper_tables(store.read(), "diffaug", Commands([], store.folder)), "terminal", 140
-    ).decode()
-    assert "BERT ([CLS])" in text
 
 
 def test_json_and_csv_hold_the_same_tidy_rows(filled: Store) -> None:
@@ -153,21 +112,6 @@ def test_the_same_store_gives_the_same_bytes(filled: Store, format: str) -> None
     before = both()
     filled.compact(at_least=2)
     assert both() == before
-
-
-def test_difference_is_signed() -> None:
-    assert [difference_text(value) for value in (1.0, -0.95, -0.001, None)] == [
-        "+1.00",
-        "-0.95",
-        "+0.00",
-        "",
-    ]
-
-
-def test_the_verb_prints(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    table(store=filled.folder)
-    printed = capsys.readouterr().out
-    assert printed.count("75.40") == printed.count("±1.37") == 8
 
 
 def test_the_verb_writes_a_file(filled: Store, tmp_path: Path) -> None:
@@ -248,26 +192,7 @@ def test_json_and_parquet_have_the_score_of_each_trial(filled: Store) -> None:
     assert records.to_pylist() == table_["records"]
 
 
-def test_an_empty_store_is_an_empty_parquet_table(store: Store) -> None:
-    content = rendered(store_tables(store.read(), store.folder), "parquet", 140)
-    assert pq.read_table(pa.BufferReader(content)).num_rows == 0
-
-
 def test_json_has_no_value_that_is_not_json(store: Store, add_trial: AddTrial) -> None:
     add_trial(dev={"stsb-dev": float("nan")})
     text = rendered(store_tables(store.read(), store.folder), "json", 140).decode()
     assert "NaN" not in text
-
-
-def test_the_best_score_is_bold(filled: Store) -> None:
-    sheets = store_tables(filled.read(), filled.folder)
-    for format, best in (
-        ("markdown", "**75.40±1.37**"),
-        ("latex", r"\textbf{75.40$\pm$1.37}"),
-    ):
-        text = rendered(sheets, format, 140).decode()
-        assert text.count(best) == 8
-        assert "Bold: " in text
-    text = rendered(sheets, "terminal", 180, bold=True).decode()
-    assert text.count("\x1b[1m75.40±1.37\x1b[0m") == 8
-    assert "\x1b" not in rendered(sheets, "terminal", 180).decode()

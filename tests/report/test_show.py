@@ -9,8 +9,8 @@ from harness.cli.show import show
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.fields import RELEASED, described_fields
+from harness.report.answers import Answers
 from harness.report.matching import Commands
-from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
 from harness.report.store_tables import store_tables
@@ -84,17 +84,6 @@ def test_label_subsets_are_named(add_trial: AddTrial, shown: Shown) -> None:
         ["subset", subset, "seed", seed] for subset in "01" for seed in "01"
     ]
     assert lines[7].startswith("again (the first; the others differ in the seed and the subset)")
-
-
-def test_a_model_that_was_never_a_trial_is_evaluated_again(
-    store: Store, add_evaluation: Callable[..., str], shown: Shown
-) -> None:
-    pooled = {"method": "pooling", "configuration": {"pooling": "mean"}, "steps": None, "seed": 0}
-    add_evaluation("retrieval", {"recall@1": 80.0}, of="f" * 32, **pooled)
-    assert shown("1.r@1")[-1] == (
-        "again: harness eval bert-base-uncased --pooling mean --suite retrieval "
-        f"--store {store.folder}"
-    )
 
 
 def test_a_score_of_another_suite_is_measured_again(

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from harness.report.formats import rendered
 from harness.report.groups import Draw, comparable_groups, design, variance_components
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
@@ -79,15 +78,6 @@ def test_n_says_the_design_where_it_is_full(draws: list[Draw], n: str) -> None:
 # From a store
 
 
-def test_the_subset_separates_no_groups(store: Store, add_trial: AddTrial) -> None:
-    add_design(add_trial, [[70, 72], [76, 80]])
-    (group,) = comparable_groups(store.read().table)
-    cell = group.test["avg"]
-    assert (group.n, cell.n, group.label_fraction) == ("2x2", 4, 0.01)
-    assert (cell.mean, cell.std) == pytest.approx((74.5, sqrt(59 / 3)))
-    assert cell.components == variance_components([70, 72, 76, 80], draws_of([2, 2]))
-
-
 def test_the_fraction_separates_groups(store: Store, add_trial: AddTrial) -> None:
     add_design(add_trial, [[70, 72], [76, 80]])
     add_design(add_trial, [[75, 76], [77, 78]], configuration={"label_fraction": 0.1})
@@ -103,57 +93,11 @@ def test_the_same_run_with_all_labels_is_not_counted_twice(
     assert [group.n for group in comparable_groups(store.read().table)] == ["1", "1"]
 
 
-def test_table_shows_the_fraction_and_both_components(store: Store, add_trial: AddTrial) -> None:
-    add_design(add_trial, [[70, 72], [76, 80]])
-    for seed in (0, 1):
-        add_trial({"label_fraction": 1.0, "subset": 0}, 81.0, seed=seed, setting="sup")
-    add_trial(method="pooling", configuration={}, steps=0)
-    (sheet,) = store_tables(store.read(), store.folder)
-    assert list(sheet.columns[:5]) == ["method", "setting", "encoder", "labels", "n"]
-    assert [[*line[:1], *line[3:5], line[-1]] for line in sheet.sections[0].lines] == [
-        ["pooling", "", "–", "75.00"],
-        ["simcse", "1 %", "2x2", "74.50±4.43"],
-        ["std between subsets", "", "", "4.69"],
-        ["std within subsets", "", "", "2.24"],
-        ["simcse", "100 %", "2", "81.00±0.00"],
-    ]
-    assert "subsets of the labels" in sheet.caption
-
-
 def test_one_subset_has_no_extra_lines(store: Store, add_trial: AddTrial) -> None:
     add_design(add_trial, [[70, 72]])
     (sheet,) = store_tables(store.read(), store.folder)
     assert [line[3:5] for line in sheet.sections[0].lines] == [["1 %", "2"]]
     assert "subsets" not in sheet.caption
-
-
-def test_components_are_columns_of_the_records(store: Store, add_trial: AddTrial) -> None:
-    add_design(add_trial, [[70, 72], [76, 80]])
-    for sheet, column in (
-        (store_tables(store.read(), store.folder)[0], "avg"),
-        (paper(store)[1], "1%"),
-    ):
-        (row,) = (
-            row
-            for row in sheet.records.to_pylist()
-            if column in (row.get("metric"), row.get("column"))
-            and row["n"]
-            and row.get("encoder") != "roberta-base"
-        )
-        assert (row["n"], row["mean"]) == (4, 74.5)
-        found = (row["std_between_subsets"], row["std_within_subsets"])
-        assert found == pytest.approx((sqrt(22), sqrt(5)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("format", ["terminal", "markdown", "latex"])
-def test_every_format_has_the_extra_lines(format: str, store: Store, add_trial: AddTrial) -> None:
-    add_design(add_trial, [[70, 72], [76, 80]])
-    for sheet in (store_tables(store.read(), store.folder)[0], paper(store)[1]):
-        text = rendered([sheet], format, 140).decode()
-        assert "2x2" in text
-        assert "std between subsets" in text
-        assert "4.69" in text
 
 
 def test_a_failed_trial_is_listed_with_its_subset(store: Store, add_trial: AddTrial) -> None:
@@ -184,13 +128,6 @@ def test_a_share_of_the_labels_answers_its_own_column(store: Store, add_trial: A
         ["std within subsets", "", "", "2.24", "", ""],
         ["Δ", "", "", "-0.76≈", "", "-0.58"],
     ]
-
-
-def test_a_share_of_the_labels_answers_nothing_in_table_1(
-    store: Store, add_trial: AddTrial
-) -> None:
-    add_design(add_trial, [[90, 92], [96, 98]])
-    assert not any(row["n"] for row in paper(store)[0].records.to_pylist())
 
 
 def test_no_labels_are_the_unsupervised_method(store: Store, add_trial: AddTrial) -> None:

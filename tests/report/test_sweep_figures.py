@@ -7,9 +7,8 @@ import pytest
 
 from harness.report.figures.curves import AVERAGED, curves_figure, smoothed, training_curves
 from harness.report.figures.printing import draw
-from harness.report.figures.search_figures import parallel_figure
 from harness.report.figures.specification import score_axis
-from harness.report.figures.sweep_figures import costs, sweep_figures
+from harness.report.figures.sweep_figures import costs, parallel_figure, sweep_figures
 from harness.report.figures.sweeps import (
     FIGURE_COLUMNS,
     SweepSearch,
@@ -172,7 +171,4 @@ def test_long_curves_are_means() -> None:
     at, means = smoothed(steps, [float(step) for step in steps])
     assert at == steps[4:-4]
     assert means == pytest.approx(at), "the mean of a line is the line"
-    assert smoothed(steps[:AVERAGED], [1.0] * AVERAGED) == (
-        steps[:AVERAGED],
-        [1.0] * AVERAGED,
-    )
+    assert smoothed(steps[:AVERAGED], [1.0] * AVERAGED) == (steps[:AVERAGED], [1.0] * AVERAGED)

@@ -8,9 +8,10 @@ import pytest
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
-from harness.report.published import load_systems
-from harness.report.tables import Line, Table
+from harness.report.systems import load_systems
+from harness.report.tables import Table
 from harness.trials.store import Store
+from tests.report.conftest import lines_of
 
 AddTrial = Callable[..., str]
 Paper = Callable[..., Table]
@@ -24,13 +25,6 @@ def paper(store: Store) -> Paper:
         return paper_tables(store.read(), name, commands, str(number), encoder=encoder)[0]
 
     return sheet
-
-
-def lines(sheet: Table, label: str, section: int = 0) -> list[Line]:
-    found = sheet.sections[section].lines
-    start = next(at for at, line in enumerate(found) if line[0].startswith(label))
-    end = next((at for at in range(start + 1, len(found)) if found[at][0]), len(found))
-    return list(found[start:end])
 
 
 def unlike(notes: Sequence[str]) -> list[str]:
@@ -54,7 +48,7 @@ def test_a_short_run_on_the_right_encoder_says_so_beside_its_difference(
 ) -> None:
     add_trial(values, score=70.0, steps=steps)
     sheet = paper("diffaug", 1)
-    assert [line[1] for line in lines(sheet, "SimCSE")] == ["published", "ours", "Δ"]
+    assert [line[1] for line in lines_of(sheet, "SimCSE")] == ["published", "ours", "Δ"]
     [note] = unlike(sheet.notes)
     assert note.startswith("Unlike the paper, SimCSE (unsup): ")
     for part in parts:
@@ -92,7 +86,7 @@ def test_a_number_of_another_system_has_a_remark_and_no_difference(
         rows
         for each in range(len(sheet.sections))
         if any(line[0].startswith(label) for line in sheet.sections[each].lines)
-        and len(rows := lines(sheet, label, each)) > 1
+        and len(rows := lines_of(sheet, label, each)) > 1
     )
     assert found[0][0].endswith("§"), section
     assert [line[1] for line in found] == ["published", "ours"], "no Δ"
@@ -105,10 +99,10 @@ def test_clsr_2_has_a_row_of_each_corpus(paper: Paper, add_trial: AddTrial) -> N
         values = {"batch_size": 64, "pairs": corpus}
         add_trial(values, method="clsr", setting="sup", dev={"stsb-dev": dev})
     sheet = paper("clsr", 2)
-    published, ours, delta = lines(sheet, "STS-B")
+    published, ours, delta = lines_of(sheet, "STS-B")
     assert (published[3], ours[3], delta[3][:5]) == ("64.93", "60.00", "-4.93")
-    assert [line[1] for line in lines(sheet, "NLI")] == ["published", "ours"]
-    assert lines(sheet, "NLI")[1][3] == "70.00"
+    assert [line[1] for line in lines_of(sheet, "NLI")] == ["published", "ours"]
+    assert lines_of(sheet, "NLI")[1][3] == "70.00"
     assert any("76.74 at batch 512" in note for note in sheet.notes)
 
 
@@ -134,10 +128,10 @@ def test_added_parameters_are_those_of_the_paper(paper: Paper, add_trial: AddTri
     add_trial(adapter, method="diffaug", setting="semisup", dev={"stsb-dev": 85.0}, **sizes)
     add_trial(dev={"stsb-dev": 82.0}, parameters_total=110_072_832, parameters_added=590_592)
     sheet = paper("diffaug", 3)
-    assert lines(sheet, "Dropout")[1][3:] == ["0.0", "82.0"]
-    _, ours, delta = lines(sheet, "Prefix (different", 1)
+    assert lines_of(sheet, "Dropout")[1][3:] == ["0.0", "82.0"]
+    _, ours, delta = lines_of(sheet, "Prefix (different", 1)
     assert (ours[3], delta[3]) == ("0.3", "+0.0≈") or ours[3] == "0.3"
-    assert lines(sheet, "Adapter (different, r = 64)", 2)[1][3] == "4.3"
+    assert lines_of(sheet, "Adapter (different, r = 64)", 2)[1][3] == "4.3"
     assert any("294,912" in note for note in sheet.notes)
     record = next(
         row for row in sheet.records.to_pylist() if row["label"].startswith("Prefix (dif")
@@ -160,9 +154,13 @@ def test_a_table_says_where_its_numbers_come_from(
 
 
 def test_published_numbers_have_the_papers_decimals(paper: Paper) -> None:
-    assert lines(paper("diffaug", 3), "Synonym")[0][3:] == ["0", "77.4"]
-    assert lines(paper("d2cse", 5), "D2CSE-BERT base")[0][3:] == ["0.062", "-1.2627", "79.02"]
-    assert lines(paper("d2cse", 5), "DiffCSE-BERT base", 1)[0][3:] == ["0.0470", "-1.2857", "81.44"]
+    assert lines_of(paper("diffaug", 3), "Synonym")[0][3:] == ["0", "77.4"]
+    assert lines_of(paper("d2cse", 5), "D2CSE-BERT base")[0][3:] == ["0.062", "-1.2627", "79.02"]
+    assert lines_of(paper("d2cse", 5), "DiffCSE-BERT base", 1)[0][3:] == [
+        "0.0470",
+        "-1.2857",
+        "81.44",
+    ]
 
 
 def test_a_corpus_has_the_size_that_its_trials_had(paper: Paper, add_trial: AddTrial) -> None:

@@ -249,7 +249,4 @@ def model_figures(name: str, models: list[Drawn], pairs: Pairs) -> list[Figure]:
     """The pictures of a figure of MODEL_FIGURES from the vectors of its models."""
     if name == "diffcse-figure2":
         return [gold_figure(models, pairs, name)]
-    return [
-        plane_figure(models, pairs, f"{name}a"),
-        densities_figure(models, pairs, f"{name}b"),
-    ]
+    return [plane_figure(models, pairs, f"{name}a"), densities_figure(models, pairs, f"{name}b")]

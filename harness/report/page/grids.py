@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from harness.errors import headline
 from harness.evaluation.catalogue import DISPLAY
@@ -19,6 +19,15 @@ GridCell = str | Mapping[str, Any]
 `value`: the number by which it is sorted. `trial`: the trial that a click shows. `score`: what a
 click shows of a score.
 """
+
+
+class GridSection(TypedDict):
+    """The rows under a heading."""
+
+    name: str
+    rows: Sequence[Sequence[GridCell]]
+
+
 _VERDICTS = {
     True: "The published number lies in the 95 % prediction interval of our seeds.",
     False: "The published number lies outside the 95 % prediction interval of our seeds.",
@@ -37,8 +46,7 @@ class Grid:
     columns: Sequence[str]
     text_columns: int
     """The leading columns that are text; the others are numbers"""
-    sections: Sequence[tuple[str, Sequence[Sequence[GridCell]]]]
-    """(heading, rows)"""
+    sections: Sequence[GridSection]
     notes: Sequence[str] = ()
     compared: bool = False
     """Whether it has published numbers, which the reader may show and hide"""
@@ -51,18 +59,8 @@ class Grid:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The content of its file, for the script."""
-        return {
-            "title": self.title,
-            "caption": self.caption,
-            "columns": list(self.columns),
-            "textColumns": self.text_columns,
-            "sections": [{"name": name, "rows": rows} for name, rows in self.sections],
-            "compared": self.compared,
-            "quoted": self.quoted,
-            "sortable": self.sortable,
-            "showOptions": self.show_options,
-        }
+        """The content of its file, for the script; the page has the notes."""
+        return {name: value for name, value in vars(self).items() if name not in ("name", "notes")}
 
 
 def table_grid(name: str, table: Table, stored: StoredTrials) -> Grid:
@@ -77,7 +75,10 @@ def table_grid(name: str, table: Table, stored: StoredTrials) -> Grid:
         columns=[*table.columns[:texts], *table.columns[table.text_columns :]],
         text_columns=texts,
         sections=[
-            (section.name, [_row(row, table, texts, stored) for row in section.rows])
+            {
+                "name": section.name,
+                "rows": [_row(row, table, texts, stored) for row in section.rows],
+            }
             for section in table.sections
         ],
         notes=[note.strip() for note in table.notes],
@@ -163,7 +164,7 @@ def _trials(records: Sequence[Record]) -> Grid:
     )
     texts = ("key", "method", "setting", "encoder", "role", "status")
     columns = (*texts, "seed", "dev", "seconds")
-    return Grid("trials", "", caption, columns, len(texts), [("", rows)])
+    return Grid("trials", "", caption, columns, len(texts), [{"name": "", "rows": rows}])
 
 
 def _failures(records: Sequence[Record]) -> Grid:
@@ -180,4 +181,4 @@ def _failures(records: Sequence[Record]) -> Grid:
     more = f" Another {pruned} were ended early by their search." if pruned else ""
     caption = f"{len(rows)} of {counted(len(records), 'record')} failed or lack scores.{more}"
     columns = ("trial", "role", "status", "reason")
-    return Grid("failures", "", caption, columns, len(columns), [("", rows)])
+    return Grid("failures", "", caption, columns, len(columns), [{"name": "", "rows": rows}])

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from harness.evaluation.catalogue import DISPLAY
 from harness.report.groups import comparable_groups
+from harness.report.measured_trials import rows_of
 from harness.report.row_names import text_of
-from harness.report.store_tables import rows_of
 from harness.trials.record import WITHOUT_LARGE, Record, record_of
 
 STORED_COLUMNS = WITHOUT_LARGE

@@ -74,7 +74,7 @@ class Figure {
       title: "",
       caption: `The numbers of: ${title}`,
       columns: names,
-      textColumns: names.filter(isText).length,
+      text_columns: names.filter(isText).length,
       sections: [{ name: "", rows }],
       sortable: true,
     };

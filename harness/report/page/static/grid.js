@@ -63,7 +63,7 @@ class Grid {
         this.redraw();
       });
       made.append(labelled("Filter", search));
-      for (let column = 0; column < this.data.textColumns; column += 1) {
+      for (let column = 0; column < this.data.text_columns; column += 1) {
         const texts = [...new Set(rows.map((row) => textOf(row[column])))].sort();
         const heading = this.data.columns[column];
         if (!heading || texts.length < 2 || texts.length > MOST_CHOICES) continue;
@@ -107,7 +107,7 @@ class Grid {
 
   // Numbers start with the largest, texts with A; a second click turns round, a third one ends it.
   sortBy(column) {
-    const first = column < this.data.textColumns;
+    const first = column < this.data.text_columns;
     if (this.sorted.column !== column) this.sorted = { column, ascending: first };
     else if (this.sorted.ascending === first) this.sorted = { column, ascending: !first };
     else this.sorted = { column: null, ascending: false };
@@ -121,7 +121,7 @@ class Grid {
       if (text && textOf(row[column]) !== text) return false;
     }
     if (!this.words.length) return true;
-    const text = row.slice(0, this.data.textColumns).map(textOf).join(" ").toLowerCase();
+    const text = row.slice(0, this.data.text_columns).map(textOf).join(" ").toLowerCase();
     return this.words.every((word) => text.includes(word));
   }
 
@@ -180,7 +180,7 @@ class Grid {
   }
 
   row(cells) {
-    const header = cells.findIndex((cell, column) => column < this.data.textColumns && textOf(cell));
+    const header = cells.findIndex((cell, column) => column < this.data.text_columns && textOf(cell));
     return element(
       "tr",
       {},
@@ -199,7 +199,7 @@ class Grid {
     const parts = [];
     if (cell.score) {
       const name = cell.best ? "score best" : "score";
-      const shows = () => showScore(cell, this.data.columns[column], this.data.showOptions);
+      const shows = () => showScore(cell, this.data.columns[column], this.data.show_options);
       parts.push(button(cell.text, { class: name, "data-cell": cell.score.address }, shows));
     } else if (Number.isInteger(cell.trial)) {
       parts.push(button(cell.text, { class: "score" }, () => showTrial(cell.trial)));
@@ -213,7 +213,7 @@ class Grid {
   }
 
   kind(column) {
-    return column < this.data.textColumns ? "text" : "number";
+    return column < this.data.text_columns ? "text" : "number";
   }
 }
 

@@ -1,0 +1,134 @@
+"""What is run for the rows of published tables: reads results/reported/systems.yaml."""
+
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from harness.choices import Pooling
+from harness.errors import suggest
+from harness.evaluation.catalogue import CARDS
+from harness.report.published import SYSTEMS_FILE, ReportedPart, ReportedRow, folder, load_yaml
+
+Hyperparameters = dict[str, Any]
+"""Hyperparameters by name; a value that differs between encoders is a mapping from the encoder"""
+
+
+class ReportedRun(ReportedPart):
+    """The trials that reproduce a number: their method, and the hyperparameters they must have."""
+
+    method: str
+    """Its name; in a paper of one's own, also the path of a plugin"""
+    configuration: Hyperparameters = Field(default={})
+    defaults: Hyperparameters = Field(default={})
+    """Defaults of the method that only a variant changes; the trials need not set them"""
+    variants: dict[str, Hyperparameters] = Field(default={})
+    needs: dict[str, str] = Field(default={})
+    """Variant ("" for none) -> what its user must bring, so that nothing here can run it alone"""
+    encoder: str | None = None
+    """The only encoder of the run, which stays where another one stands in for the paper's"""
+    setting: str | None = None
+
+
+class ColumnRun(ReportedPart):
+    """The measure of a column, where its heading does not say it, and how its trials differ."""
+
+    metric: str | None = None
+    """A metric of a suite or a quantity of a trial, by name; None: what the heading names"""
+    run: ReportedRun | None = None
+    """A run in the place of that of the row"""
+    setting: str | None = None
+    encoder: str | None = None
+    configuration: Hyperparameters = Field(default={})
+    systems: dict[str, Hyperparameters] = Field(default={})
+    """System -> what its rows must have besides"""
+
+
+NOTHING_SAID = ColumnRun()
+"""Of a column of which nothing is said"""
+
+
+class TableRuns(ReportedPart):
+    """The facts of a table that its rows do not say; a column goes before the table."""
+
+    metric: str | None = None
+    systems: dict[str, Hyperparameters] = Field(default={})
+    columns: dict[str, ColumnRun] = Field(default={})
+    notes: list[str] = Field(default=[])
+    """Lines under the table"""
+    unlike: dict[str, dict[str, str]] = Field(default={})
+    """System -> setting -> in what the paper's number is of another system than ours"""
+
+
+class FigureRuns(ReportedPart):
+    """The curves of a figure."""
+
+    about: str
+    rows: list[ReportedRow]
+    axis: dict[str, list[int | float]] = Field(default={})
+    """The hyperparameter along a curve -> its values; empty: each row is one model"""
+    metric: str | None = None
+    """The dev or test metric of a curve"""
+
+
+class Released(ReportedPart):
+    """A checkpoint that the authors of a system released, and that pooling alone evaluates."""
+
+    system: str
+    setting: str
+    encoder: str
+    """The pretrained model that it was trained from, as the rows of its system name it"""
+    checkpoint: str
+    """Its name as `harness eval` takes it: on the Hub, or a folder"""
+    pooling: Pooling | None = None
+    """None: that of a folder of sentence-transformers"""
+    suites: list[str] = Field(default=[*CARDS])
+    """The suites that its authors released it for"""
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """The system, setting and encoder of the rows beside which it stands."""
+        return self.system, self.setting, self.encoder
+
+    def is_of(self, row: ReportedRow) -> bool:
+        """Whether it stands beside a row."""
+        return (row.system, row.setting, row.encoder) == self.place
+
+    @field_validator("suites")
+    @classmethod
+    def _suites_are_shipped(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if name not in CARDS:
+                raise ValueError(f'there is no suite "{name}"{suggest(name, CARDS)}')
+        return names
+
+
+class Systems(ReportedPart):
+    """The run for each `system` of a row; None: the numbers are only quoted."""
+
+    systems: dict[str, ReportedRun | None]
+    table_runs: dict[str, TableRuns] = Field(default={}, alias="tables")
+    """`<paper>.<table>` -> what is said of it"""
+    figures: dict[str, FigureRuns] = Field(default={})
+    """`<paper>.<figure>` -> its curves"""
+    papers: dict[str, str] = Field(default={})
+    """Paper -> what stands under all of its tables"""
+    released: list[Released] = Field(default=[])
+    """The checkpoints that a table shows beside the rows of their systems"""
+
+    def column(self, table: str, column: str) -> ColumnRun:
+        """The facts of a column of the table `<paper>.<table>`, with those of the table."""
+        runs = self.table_runs.get(table)
+        if runs is None:  # as of most cells; a store is compared with thousands of them
+            return NOTHING_SAID
+        own = runs.columns.get(column, NOTHING_SAID)
+        systems = {
+            name: {**runs.systems.get(name, {}), **own.systems.get(name, {})}
+            for name in {*runs.systems, *own.systems}
+        }
+        return own.model_copy(update={"metric": own.metric or runs.metric, "systems": systems})
+
+
+def load_systems() -> Systems:
+    """The runs for the systems of the papers."""
+    systems: Systems = load_yaml(folder() / f"{SYSTEMS_FILE}.yaml", Systems)
+    return systems
