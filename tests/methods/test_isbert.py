@@ -1,7 +1,6 @@
 """IS-BERT against isbert.md."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,7 @@ from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from tests.families import FAMILIES
-
-KitFor = Callable[..., Kit]
+from tests.methods.references import KitFor
 
 
 def one_batch(kit: Kit, method: Any) -> TextBatch:

@@ -2,7 +2,6 @@
 
 import math
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,13 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from harness.trials.lookup import provide_models
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 from tests.architectures import save
+from tests.methods.references import KitFor, batches_of, by_transformers
 from tests.sweeping import write_few_pairs
 
-KitFor = Callable[..., Kit]
 losses = registry.load("rankcse").method.losses.__globals__
 """The names of the method's file"""
 list_net, list_mle = losses["list_net"], losses["list_mle"]
@@ -106,19 +104,6 @@ def test_the_teacher_draws_the_student_to_its_order() -> None:
 # The method
 
 
-def by_transformers(folder: Path, texts: list[str]) -> np.ndarray:
-    """[CLS] of each text alone, by a plain call of transformers, in float64."""
-    from transformers import AutoModel, AutoTokenizer
-
-    model, tokenizer = (
-        AutoModel.from_pretrained(folder).eval(),
-        AutoTokenizer.from_pretrained(folder),
-    )
-    with torch.no_grad():
-        rows = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state for text in texts]
-    return np.array([row[0, 0].double().numpy() for row in rows])
-
-
 def unit(vectors: Any) -> np.ndarray:
     found = np.asarray(vectors, np.float64)
     return found / np.linalg.norm(found, axis=1, keepdims=True)
@@ -139,8 +124,8 @@ def test_losses_of_a_batch(
     )  # fmt: skip
     torch.manual_seed(0)
     method = kit.build().eval()
-    (stage,) = kit.declared.stages
-    batch = next(made(method, stage, stage_streams(method, kit, stage, seed=0), 0))
+    stage, batches = batches_of(kit, method)
+    batch = next(batches)
     found = method.losses(batch, stage)
     texts = batch["contrastive"]
     vectors = unit(method.head(method.encoder.cls(texts)).detach())
