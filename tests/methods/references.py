@@ -1,18 +1,23 @@
 """What the references of several methods share: plain loops in float64, slopes, and batches."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
+from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.plugin.kit import Kit
 from harness.plugin.stage import Stage
 from harness.training.feeding import StepBatches, made, stage_streams
+from harness.training.loop import Trainer
 
 KitFor = Callable[..., Kit]
 Vectors = list[list[float]]
@@ -24,13 +29,17 @@ def cosine(left: list[float], right: list[float]) -> float:
     return product / math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
 
 
-def info_nce(first: Vectors, second: Vectors, temperature: float) -> float:
-    """The mean of -log softmax(cosines / temperature) at the own one of at least as many others."""
-    total = 0.0
-    for row, one in enumerate(first):
-        terms = [math.exp(cosine(one, other) / temperature) for other in second]
+def info_nce(first: ArrayLike, second: ArrayLike, temperature: float) -> float:
+    """The mean of -log softmax(cosines / temperature) at the own one of at least as many others.
+
+    first: (N, H); second: (M, H), of which those of the own ones come first.
+    """
+    total, candidates = 0.0, np.asarray(second, np.float64).tolist()
+    anchors = np.asarray(first, np.float64).tolist()
+    for row, one in enumerate(anchors):
+        terms = [math.exp(cosine(one, other) / temperature) for other in candidates]
         total -= math.log(terms[row] / sum(terms))
-    return total / len(first)
+    return total / len(anchors)
 
 
 def has_slopes(
@@ -62,3 +71,33 @@ def by_transformers(folder: Path, texts: list[str]) -> Vectors:
     with torch.no_grad():
         rows = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state for text in texts]
     return [list(row[0, 0].double().tolist()) for row in rows]
+
+
+def first_batch(kit: Kit, method: Any, stream: str = "contrastive", size: int = 6) -> TextBatch:
+    """The first batch of so many items of a stream, with padding."""
+    options = StreamOptions(limit=method.training_pieces, batch_size=size, seed=0)
+    tokens = kit.tokens(kit.declared.corpora[stream], method.template)
+    endless = Stream(tokens, method.template, options)
+    return next(
+        batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all()
+    )
+
+
+def first_batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
+    """The first batch of every stream, as `first_batch` gives it."""
+    return {stream: first_batch(kit, method, stream, size) for stream in kit.declared.corpora}
+
+
+def first_losses(kit: Kit, method: Any, stage: int = 0) -> dict[str, Tensor]:
+    """The losses of the first batches in the stage with this number."""
+    given = first_batches(kit, method)
+    found: dict[str, Tensor] = method.losses(given, method.stages(kit.config)[stage])
+    return found
+
+
+def moved(kit: Kit, method: Any) -> set[str]:
+    """Train a method; the names of the parameters that have changed then."""
+    before = {name: value.detach().clone() for name, value in method.named_parameters()}
+    scores = itertools.count()  # so that the last step is the best one
+    Trainer(method, kit, 0, lambda: float(next(scores)), lambda _: None).run()
+    return {name for name, value in method.named_parameters() if not value.equal(before[name])}

@@ -231,22 +231,6 @@ def test_cls_pooling(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("values", [{"precision": "bf16"}, {"gradient_checkpointing": True}, {}])
-def test_trains_in_bf16_and_with_checkpointing(
-    kit_for: KitFor, triplets: Path, values: dict[str, Any]
-) -> None:
-    kit = kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=1, **values)
-    method, plain = build(kit), build(kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=1))
-    trained(method, kit)
-    trained(plain, kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=1))
-    difference = (method.head.weight - plain.head.weight).abs().max().item()
-    assert (difference > 0) == (values == {"precision": "bf16"}), (
-        "the same seed gives the same weights"
-    )
-    assert difference < 1e-3
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("width", "mlp"), [(768, 1_181_184), (1024, 1_377_792)])
 def test_parameters(
     kit_for: KitFor, triplets: Path, tiny_encoder: Path, tmp_path: Path, width: int, mlp: int

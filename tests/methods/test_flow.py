@@ -229,24 +229,6 @@ def test_the_released_optimiser(looked_up: Kit, monkeypatch: pytest.MonkeyPatch)
     assert len(steps) == 3, "20 items in batches of 8, the short one kept"
 
 
-def test_same_seed_same_flow(kit: Kit) -> None:
-    one, two = (train(build(kit), kit).flow.state_dict() for _ in range(2))
-    assert all(torch.equal(one[name], two[name]) for name in one)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("values", [{"precision": "bf16"}, {"gradient_checkpointing": True}])
-def test_trains_in_bf16_and_with_checkpointing(
-    kit_for: KitFor, triplets: Path, values: dict[str, Any]
-) -> None:
-    kit = kit_for("flow", corpus=str(triplets), **values)
-    plain = kit_for("flow", corpus=str(triplets))
-    one, two = (train(build(each), each).flow.state_dict() for each in (kit, plain))
-    difference = max(float((one[name].float() - two[name].float()).abs().max()) for name in one)
-    assert (difference > 0) == ("precision" in values)
-    assert np.isfinite(difference)
-
-
 def test_the_papers_values() -> None:
     config = resolve(registry.load("flow"), {})
     assert (config.setting, config.corpus, config.pooling, config.max_length) == (

@@ -232,25 +232,6 @@ def test_a_wrong_name_is_one_sentence() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_with_a_teacher_of_another_architecture(
-    cold: Path, byte_roberta: Path, tmp_path: Path
-) -> None:
-    """Its vectors are made once for two trials, and the record has the teacher."""
-    store = tmp_path / "store"
-    values = {
-        "encoder": "tiny-bert", "suite": str(write_few_pairs(tmp_path)), "batch_size": 16,
-        "sentences": "graded-sentences", "max_steps": 6, "evaluation_interval": 3,
-        "teacher": str(byte_roberta), "second_teacher": "tiny-bert", "precision": "fp32",
-    }  # fmt: skip
-    for rate in (1e-3, 1e-4):
-        record = harness.run("rankcse", learning_rate=rate, store=store, **values)
-        assert record.status == "finished"
-        assert record.steps == 6
-        assert record.configuration["teacher"] == str(byte_roberta)
-    assert len(artefacts(cold)) == 2
-
-
-@pytest.mark.slow
 def test_a_trained_encoder_teaches(cold: Path, tmp_path: Path) -> None:
     """A teacher `ENCODER@KEY` comes from the store, and its vectors are not those of ENCODER."""
     suite, store = str(write_few_pairs(tmp_path)), tmp_path / "store"

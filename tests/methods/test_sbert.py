@@ -152,22 +152,3 @@ def test_a_corpus_without_pairs_is_refused(
     method = build(kit)
     with pytest.raises(UserError, match="premise, hypothesis and label"):
         method.losses({"pairs": one_batch(kit, method)}, method.stages(kit.config)[0])
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_checkpointed_gradients_are_the_same(kit_for: KitFor, pairs: Path, precision: str) -> None:
-    gradients = []
-    for checkpointing in (False, True):
-        kit = kit_for("sbert", pairs=str(pairs), gradient_checkpointing=checkpointing)
-        method = build(kit).train()
-        torch.manual_seed(5)
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            loss = method.losses({"pairs": one_batch(kit, method)}, method.stages(kit.config)[0])[
-                "classification"
-            ]
-        assert loss.dtype == torch.float32
-        loss.backward()
-        gradients.append({name: value.grad for name, value in method.named_parameters()})
-    for name, value in gradients[0].items():
-        assert value is not None, name
-        assert torch.allclose(value, gradients[1][name], atol=1e-6), name
