@@ -276,9 +276,11 @@ def test_a_node_of_two_is_lost(
     store, cache = tmp_path / "store", tmp_path / "cache"
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
     mark = {"HARNESS_TEST_MARK": uuid.uuid4().hex}
-    # The plugin watches the niceness of its worker, to which Ray would add 15.
-    nice = {"RAY_worker_niceness": "0"}
-    nodes = environment | token | mark | nice
+    ray = {
+        "RAY_worker_niceness": "0",  # the plugin watches it, and Ray would add 15
+        "RAY_health_check_period_ms": "500",  # so a lost node is noticed after three seconds
+    }
+    nodes = environment | token | mark | ray
     hidden = hiding(targets[0].parent, PACKAGE)
     with cluster(nodes, "--num-cpus=0") as address:
         raylets = []

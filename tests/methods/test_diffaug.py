@@ -532,16 +532,16 @@ def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, floa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", ["semisup", "sup"])
-def test_analysis_follows_both_metrics_along_stage_1(small: KitFor, setting: str) -> None:
+def test_analysis_follows_both_metrics_along_stage_1(small: KitFor) -> None:
     """At its start and at every evaluation.
 
     The sentences are those of the unlabelled corpus in either setting.
     """
-    kit = small(
-        setting=setting, analysis=True, accumulation=1, stage1_steps=4, evaluation_interval=2
-    )
-    assert method_data(kit)["analysed"] == kit.config.sentences
+    for setting in ("semisup", "sup"):
+        kit = small(
+            setting=setting, analysis=True, accumulation=1, stage1_steps=4, evaluation_interval=2
+        )
+        assert kit.declared.corpora["analysed"] == kit.config.sentences
     method = build(kit)
     weights = [{name: value.clone() for name, value in method.state_dict().items()}]
     trainer = train(
@@ -568,10 +568,6 @@ def test_analysis_follows_both_metrics_along_stage_1(small: KitFor, setting: str
         point["metric"] for point in trainer.outcome.history if point["stage"] == "contrastive"
     }
     assert second == {"loss", "dev"}, "stage 2 is not analysed"
-
-
-def method_data(kit: Kit) -> dict[str, str]:
-    return kit.declared.corpora
 
 
 @pytest.mark.slow
