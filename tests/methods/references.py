@@ -73,6 +73,12 @@ def by_transformers(folder: Path, texts: list[str]) -> Vectors:
     return [list(row[0, 0].double().tolist()) for row in rows]
 
 
+def first_texts(kit: Kit, method: Any, corpus: str, size: int = 6) -> TextBatch:
+    """The first batch of so many items of a corpus."""
+    options = StreamOptions(limit=30, batch_size=size, seed=0)
+    return next(iter(Stream(kit.tokens(corpus), method.template, options)))
+
+
 def first_batch(kit: Kit, method: Any, stream: str = "contrastive", size: int = 6) -> TextBatch:
     """The first batch of so many items of a stream, with padding."""
     options = StreamOptions(limit=method.training_pieces, batch_size=size, seed=0)

@@ -4,7 +4,6 @@ The flow itself is in tests/modules/test_flow_modules.py.
 """
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.batching import TextBatch
 from harness.plugin import registry
 from harness.plugin.corpus_vectors import corpus_vectors
 from harness.plugin.kit import Kit
@@ -20,8 +19,7 @@ from harness.plugin.resolution import resolve
 from harness.training import optimisers
 from harness.training.loop import Trainer
 from tests.families import FAMILIES
-
-KitFor = Callable[..., Kit]
+from tests.methods.references import KitFor, first_texts
 
 
 @pytest.fixture
@@ -38,18 +36,6 @@ def train(method: Any, kit: Kit) -> Any:
     scores = iter(range(10_000))
     Trainer(method, kit, 0, lambda: float(next(scores)), lambda _: None).run()
     return method
-
-
-def some_texts(kit: Kit, method: Any) -> TextBatch:
-    return next(
-        iter(
-            Stream(
-                kit.tokens(kit.config.corpus),
-                method.template,
-                StreamOptions(limit=30, batch_size=6, seed=0),
-            )
-        )
-    )
 
 
 def items(*numbers: int) -> dict[str, TextBatch]:
@@ -127,7 +113,7 @@ def test_the_first_column_of_the_first_batch_sets_the_actnorms(
 def test_the_flow_trains_on_vectors_with_dropout(kit: Kit) -> None:
     """As released: the encoder is in training mode, and gets no gradient."""
     method = build(kit).train()
-    batch, stage = some_texts(kit, method), method.stages(kit.config)[0]
+    batch, stage = first_texts(kit, method, kit.config.corpus), method.stages(kit.config)[0]
     method.losses({"corpus": batch}, stage)  # sets the ActNorms
 
     def bits(dropout: bool) -> float:
@@ -180,7 +166,7 @@ def test_sentences_are_the_flows_output(
     encoder = str(request.getfixturevalue(architecture))
     kit = kit_for("flow", corpus=str(triplets), encoder=encoder, pooling=pooling)
     method = build(kit).train()
-    batch = some_texts(kit, method)
+    batch = first_texts(kit, method, kit.config.corpus)
     method.losses({"corpus": batch}, method.stages(kit.config)[0])  # sets the ActNorms
     method.eval()
     layers = method.encoder.layers(batch)
