@@ -13,13 +13,18 @@ from pathlib import Path
 import pytest
 
 from tests.planted import leaks
+from tests.programs import forking_python
 from tests.sweeping import marked_processes
 
 
 def start_node(environment: Mapping[str, str], *options: str, before: Sequence[str] = ()) -> None:
-    """`ray start` with these options, a real program. `before`: words in front of the command."""
-    ray = str(Path(sys.executable).with_name("ray"))
-    command = [*before, ray, "start", *options]
+    """`ray start` with these options, a real program, whose workers are forks (tests/forked.py).
+
+    `before`: words in front of the command; with any, workers are real programs, too.
+    """
+    python = sys.executable if before else forking_python()
+    code = f"import sys; from ray.scripts.scripts import main; sys.executable = {python!r}; main()"
+    command = [*before, sys.executable, "-c", code, "start", *options]
     subprocess.run(command, env=environment, check=True, capture_output=True, timeout=600)
 
 

@@ -4,8 +4,6 @@ Its machines are simulated, as Ray's own tests do it: each is a further node of 
 """
 
 import json
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 from harness.trials.store import Store
 from tests.clusters import cluster, free_address
+from tests.programs import Answer, run_module
 from tests.sweeping import write_few_pairs
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -28,34 +27,11 @@ set: {sentences: graded-sentences, max_steps: 5, batch_size: 8, precision: fp32}
 methods:
   slowly:
     ranges: {learning_rate: {low: 1.0e-3, high: 1.0e-1, log: true}}
-    sampler: {name: tpe, configurations: 8}
+    sampler: {name: tpe, configurations: 5}
 """
-TRIALS = 9
+TRIALS = 6
 HEAD = "f" * 51 + "00000"
 """The node that Ray's simulated machines take for the head"""
-COUNTED = """\
-import gc
-import ray
-from ray.tune.experiment import Trial
-from harness.cli import main
-from harness.sweeps.cluster.ray_pool import RayPool
-
-leave = RayPool.__exit__
-
-
-def counted(self, *error):
-    if ray.is_initialized():
-        gc.collect()
-        kept = sum(type(each) is Trial for each in gc.get_objects())
-        joined = sum("CPU" in node["Resources"] for node in ray.nodes())
-        print(f"machines that came: {joined}; trials in memory: {kept}")
-    leave(self, *error)
-
-
-RayPool.__exit__ = counted
-main()
-"""
-"""A command that says at its end how many machines there are, and what Tune keeps of its trials"""
 
 
 def autoscaling(folder: Path, address: str) -> Path:
@@ -96,7 +72,7 @@ def test_a_cluster_grows_from_its_head_for_a_sampler(
 ) -> None:
     space, store = tmp_path / "space.yaml", tmp_path / "store"
     space.write_text(SPACE.replace("SUITE", str(write_few_pairs(tmp_path))), encoding="utf-8")
-    plugin = write_plugin(tmp_path / "slowly.py", "trained", pause=1.0)
+    plugin = write_plugin(tmp_path / "slowly.py", "trained", pause=0.4)
     nodes = environment | {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2,
@@ -111,23 +87,22 @@ def test_a_cluster_grows_from_its_head_for_a_sampler(
     address = free_address()
     config = autoscaling(tmp_path, address)
 
-    def sweep(cpus: str) -> subprocess.CompletedProcess[str]:
-        command = [
-            sys.executable, "-c", COUNTED, "sweep", "--no-local", plugin, space,
-            "--store", store, "--no-dashboard", "--cpus-per-trial", cpus,
-        ]  # fmt: skip
-        there = nodes | {"RAY_ADDRESS": address}  # the command imports Ray before it has options
-        return subprocess.run(command, env=there, capture_output=True, text=True, timeout=900)
+    def sweep(module: str, cpus: str) -> Answer:
+        return run_module(
+            module, "sweep", "--no-local", plugin, space, "--store", store, "--no-dashboard",
+            "--cpus-per-trial", cpus,
+            environment=nodes | {"RAY_ADDRESS": address},
+        )  # fmt: skip
 
     options = ("--num-cpus=0", f"--autoscaling-config={config}")
     with cluster(nodes | head, *options, address=address):
-        refused, grown = sweep("5"), sweep("1")
-    assert refused.returncode == 2, refused.stdout + refused.stderr
-    assert "no machine has 5 CPUs and 0 GPUs for one trial" in refused.stderr
-    assert refused.stderr.endswith("the autoscaler has no kind of machine for it\n")
-    assert grown.returncode == 0, grown.stdout + grown.stderr
-    assert "Waiting for machines that the autoscaler of the cluster starts: no" in grown.stdout
-    assert "machines that came: 2; trials in memory: " in grown.stdout
-    kept = int(grown.stdout.partition("trials in memory: ")[2].split()[0])
+        refused, grown = sweep("harness", "5"), sweep("tests.faults.counted", "1")
+    assert refused.code == 2, refused.out + refused.err
+    assert "no machine has 5 CPUs and 0 GPUs for one trial" in refused.err
+    assert refused.err.endswith("the autoscaler has no kind of machine for it\n")
+    assert grown.code == 0, grown.out + grown.err
+    assert "Waiting for machines that the autoscaler of the cluster starts: no" in grown.out
+    assert "machines that came: 2; trials in memory: " in grown.out
+    kept = int(grown.out.partition("trials in memory: ")[2].split()[0])
     assert kept <= 3, "those that may still run, and none of the others"
     assert [record.status for record in Store(store).read().records()] == ["finished"] * TRIALS

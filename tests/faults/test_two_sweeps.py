@@ -23,10 +23,10 @@ set: {sentences: graded-sentences, max_steps: 4, batch_size: 8, precision: fp32}
 methods:
   shared:
     grid:
-      learning_rate: [0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007, 0.008, 0.009]
+      learning_rate: [0.001, 0.002, 0.003, 0.004]
       width: [4, 8]
 """
-TRIALS = 9 * 2 + 2
+TRIALS = 4 * 2 + 2
 
 
 @pytest.fixture(scope="module")

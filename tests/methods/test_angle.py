@@ -2,7 +2,6 @@
 
 import cmath
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-import harness
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from tests.families import FAMILIES
-from tests.sweeping import write_few_pairs
+from tests.methods.references import KitFor, Vectors, batches_of, cosine, has_slopes, info_nce
 
-KitFor = Callable[..., Kit]
 PLUGIN = registry.load("angle")
 functions = PLUGIN.method.losses.__globals__
-Vectors = list[list[float]]
-
-
-def cosine(left: list[float], right: list[float]) -> float:
-    product = sum(a * b for a, b in zip(left, right, strict=True))
-    return product / (norm(left) * norm(right))
 
 
 def norm(vector: list[float]) -> float:
@@ -69,14 +59,6 @@ def in_batch(first: Vectors, second: Vectors, positive: list[bool], scale: float
     return total / (2 * count)
 
 
-def nce(anchors: Vectors, candidates: Vectors, scale: float) -> float:
-    total = 0.0
-    for number, anchor in enumerate(anchors):
-        terms = [math.exp(scale * cosine(anchor, each)) for each in candidates]
-        total -= math.log(terms[number] / sum(terms))
-    return total / len(anchors)
-
-
 def test_the_quotients_are_those_of_complex_numbers() -> None:
     """Of one dimension: its angle is the difference of the angles, and its length is 1."""
     z, w = cmath.rect(2.0, 1.1), cmath.rect(0.5, 0.4)
@@ -103,16 +85,11 @@ def test_losses_are_their_formulas(seed: int) -> None:
     loss = functions["angle"](given, second, scores, scale=1.5)
     assert loss.item() == pytest.approx(looped(first), rel=1e-5)
     loss.backward()
-    for place in ((0, 0), (2, 5), (4, 3)):
-        step = torch.zeros_like(first)
-        step[place] = 1e-6
-        slope = (looped(first + step) - looped(first - step)) / 2e-6
-        assert float(given.grad[place]) == pytest.approx(slope, rel=1e-3, abs=1e-5)
+    has_slopes(given.grad, looped, first, ((0, 0), (2, 5), (4, 3)), rel=1e-3, abs=1e-5)
 
 
 def texts_of(kit: Kit, method: Any, count: int) -> list[Any]:
-    (stage,) = kit.declared.stages
-    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    _, batches = batches_of(kit, method)
     return [next(batches) for _ in range(count)]
 
 
@@ -147,7 +124,7 @@ def test_losses_of_triplets(kit_for: KitFor) -> None:
         anchors, near, far = vectors[0::3], vectors[1::3], vectors[2::3]
         together = [*zip([*anchors, *anchors], [*near, *far], strict=True)]
         scores = [1.0] * len(near) + [0.0] * len(far)
-        contrast = (nce(anchors, near, 20.0) + nce(anchors, [*near, *far], 20.0)) / 2
+        contrast = (info_nce(anchors, near, 0.05) + info_nce(anchors, [*near, *far], 0.05)) / 2
         expected = {
             "cosine": ordering([cosine(*pair) for pair in together], scores, 20.0),
             "in-batch": contrast,
@@ -177,14 +154,3 @@ def test_published_values() -> None:
     assert (config.cosine_scale, config.in_batch_scale, config.angle_scale) == (20, 20, 1)
     assert (config.learning_rate, config.batch_size, config.max_length) == (5e-5, 128, 128)
     assert round(config.warmup_ratio * config.epochs * 275_601 / 128) == 50
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scored", [None, "graded-scored-pairs"])
-def test_a_run(tmp_path: Path, scored: str | None) -> None:
-    record = harness.run(
-        "angle", encoder="tiny-bert", suite=str(write_few_pairs(tmp_path)), batch_size=16,
-        triplets="graded-triplets", scored_pairs=scored, max_steps=4, evaluation_interval=2,
-        precision="fp32", store=tmp_path / "store",
-    )  # fmt: skip
-    assert (record.status, record.steps) == ("finished", 4)

@@ -1,8 +1,6 @@
 """ArcCSE against arccse.md, in plain loops of float64."""
 
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,18 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import harness
 from harness.data.batching import TextBatch
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from tests.families import FAMILIES
-from tests.sweeping import write_few_pairs
+from tests.methods.references import KitFor, Vectors, batches_of, has_slopes
 
-KitFor = Callable[..., Kit]
-Vectors = list[list[float]]
 PLUGIN = registry.load("arccse")
 GLOBALS = PLUGIN.method.losses.__globals__
 angular_contrast, triplet_order = GLOBALS["angular_contrast"], GLOBALS["triplet_order"]
@@ -67,11 +60,7 @@ def test_the_contrast_and_its_gradient(seed: int, degrees: float) -> None:
     loss = angular_contrast(given, second, margin=degrees, temperature=0.3)
     assert loss.item() == pytest.approx(looped(first), rel=1e-9)
     loss.backward()
-    for place in ((0, 0), (2, 3), (4, 1)):
-        step = torch.zeros_like(first)
-        step[place] = 1e-6
-        slope = (looped(first + step) - looped(first - step)) / 2e-6
-        assert float(given.grad[place]) == pytest.approx(slope, rel=1e-4, abs=1e-8)
+    has_slopes(given.grad, looped, first)
 
 
 def test_equal_views_have_a_finite_gradient() -> None:
@@ -91,11 +80,6 @@ def test_the_order_of_a_triplet(margin: float) -> None:
     assert found.item() == pytest.approx(expected, rel=1e-5)
 
 
-def one_batch(kit: Kit, method: Any) -> Any:
-    (stage,) = kit.declared.stages
-    return stage, made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
-
-
 def pieces_of(batch: TextBatch) -> list[list[int]]:
     lengths = batch.attention_mask.sum(dim=1).tolist()
     rows = zip(batch.input_ids, lengths, strict=True)
@@ -106,7 +90,7 @@ def test_masked_spans(kit_for: KitFor) -> None:
     """Both have their share of the pieces, without a gap, and one lies in the other."""
     kit = kit_for("arccse", smaller_ratio=0.25, larger_ratio=0.6, batch_size=25)
     method = kit.build()
-    _, batches = one_batch(kit, method)
+    _, batches = batches_of(kit, method)
     mask, places = method.tokenizer.mask_token_id, set()
     for _ in range(4):
         batch = next(batches)
@@ -152,7 +136,7 @@ def test_losses_of_several_batches(kit_for: KitFor) -> None:
     kit = kit_for("arccse", batch_size=6, temperature=0.3, triplet_margin=0.01, max_length=30)
     method = kit.build().eval()
     nn.init.normal_(method.head.linear.weight, std=0.3)
-    stage, batches = one_batch(kit, method)
+    stage, batches = batches_of(kit, method)
     assert stage.losses == {"contrastive": 1.0, "triplet": 0.1}
 
     def vector(pieces: list[int]) -> list[float]:
@@ -179,7 +163,7 @@ def test_losses_of_several_batches(kit_for: KitFor) -> None:
 def test_the_triplets_have_no_dropout_and_the_views_have(kit_for: KitFor) -> None:
     method_kit = kit_for("arccse", encoder_dropout=0.3)
     method = method_kit.build().train()
-    stage, batches = one_batch(method_kit, method)
+    stage, batches = batches_of(method_kit, method)
     batch = next(batches)
     losses = [method.losses(batch, stage) for _ in range(2)]
     assert losses[0]["triplet"].item() == losses[1]["triplet"].item()
@@ -200,13 +184,3 @@ def test_defaults() -> None:
     assert (config.angular_margin, config.triplet_weight, config.triplet_margin) == (10, 0.1, 0)
     assert (config.smaller_ratio, config.larger_ratio, config.temperature) == (0.2, 0.4, 0.05)
     assert np.isclose(config.learning_rate, 3e-5)
-
-
-@pytest.mark.slow
-def test_a_run(tmp_path: Path) -> None:
-    record = harness.run(
-        "arccse", encoder="tiny-bert", suite=str(write_few_pairs(tmp_path)), batch_size=16,
-        sentences="graded-sentences", max_steps=4, evaluation_interval=2, precision="fp32",
-        store=tmp_path / "store",
-    )  # fmt: skip
-    assert (record.status, record.steps) == ("finished", 4)

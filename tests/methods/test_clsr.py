@@ -16,7 +16,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.batching import TextBatch
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
@@ -26,8 +26,7 @@ from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable
 from harness.training.progress import Outcome
 from tests.families import FAMILIES
-
-KitFor = Callable[..., Kit]
+from tests.methods.references import KitFor, first_texts
 
 
 @pytest.fixture
@@ -50,18 +49,6 @@ def trained(method: Any, kit: Kit, scores: tuple[float, ...] = ()) -> Outcome:
     return Trainer(method, kit, 0, lambda: next(endless), lambda _: None).run()
 
 
-def some_texts(kit: Kit, method: Any) -> TextBatch:
-    return next(
-        iter(
-            Stream(
-                kit.tokens(kit.config.pairs),
-                method.template,
-                StreamOptions(limit=30, batch_size=6, seed=0),
-            )
-        )
-    )
-
-
 @FAMILIES
 @torch.no_grad()
 def test_trap_1_the_vectors_are_the_frozen_encoders_without_dropout(kit: Kit) -> None:
@@ -70,7 +57,7 @@ def test_trap_1_the_vectors_are_the_frozen_encoders_without_dropout(kit: Kit) ->
     The vectors of training are those of the test.
     """
     method = build(kit).eval()
-    batch = some_texts(kit, method)
+    batch = first_texts(kit, method, kit.config.pairs)
     states = method.encoder.model(
         input_ids=batch.input_ids, attention_mask=batch.attention_mask
     ).last_hidden_state
@@ -94,7 +81,7 @@ def test_trap_1_mlp_and_head_train_and_nothing_else(kit: Kit) -> None:
 @FAMILIES
 def test_trap_2_the_head_is_dropped(kit: Kit, watch: Callable[[torch.nn.Module], Any]) -> None:
     method = build(kit).eval()
-    batch = some_texts(kit, method)
+    batch = first_texts(kit, method, kit.config.pairs)
     head = watch(method.head)
     found = method.embed(batch)
     assert not head.given
@@ -224,26 +211,10 @@ def test_cls_pooling(
     encoder = str(request.getfixturevalue(architecture))
     kit = kit_for("clsr", pairs=str(triplets), pooling="cls", encoder=encoder)
     method = build(kit).eval()
-    batch = some_texts(kit, method)
+    batch = first_texts(kit, method, kit.config.pairs)
     expected = method.encoder(batch)[:, 0]
     assert (method.vectors(batch.items).flatten(0, 1) - expected).abs().max() < 1e-5
     assert (method.base(batch) - expected).abs().max() < 1e-5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("values", [{"precision": "bf16"}, {"gradient_checkpointing": True}, {}])
-def test_trains_in_bf16_and_with_checkpointing(
-    kit_for: KitFor, triplets: Path, values: dict[str, Any]
-) -> None:
-    kit = kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=1, **values)
-    method, plain = build(kit), build(kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=1))
-    trained(method, kit)
-    trained(plain, kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=1))
-    difference = (method.head.weight - plain.head.weight).abs().max().item()
-    assert (difference > 0) == (values == {"precision": "bf16"}), (
-        "the same seed gives the same weights"
-    )
-    assert difference < 1e-3
 
 
 @pytest.mark.slow

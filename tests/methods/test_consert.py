@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.batching import TextBatch
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
@@ -18,8 +18,8 @@ from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.parameters import trained_names
 from tests.families import FAMILIES
+from tests.methods.references import KitFor, first_batches, first_losses
 
-KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]
 
 
@@ -38,24 +38,6 @@ def build(kit: Kit) -> Any:
         nn.init.normal_(method.classifier.linear.weight)  # so that its output is far from uniform
         nn.init.normal_(method.classifier.linear.bias)
     return method.train()
-
-
-def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
-    found = {}
-    for stream, corpus in kit.declared.corpora.items():
-        endless = Stream(
-            kit.tokens(corpus),
-            method.template,
-            StreamOptions(limit=method.training_pieces, batch_size=size, seed=0),
-        )
-        found[stream] = next(batch for batch in endless if len(batch.items) == size)
-    return found
-
-
-def losses(kit: Kit, method: Any, stage: int = 0) -> dict[str, Tensor]:
-    given = batches(kit, method)
-    found: dict[str, Tensor] = method.losses(given, method.stages(kit.config)[stage])
-    return found
 
 
 def array(tensor: Tensor) -> np.ndarray:
@@ -118,7 +100,7 @@ def test_both_directions_are_summed(
     )
     method = build(kit)
     encoder = watch(method.encoder)
-    found = losses(kit, method)
+    found = first_losses(kit, method)
     mask = encoder.given[0][0][0].attention_mask
     assert (mask == 0).any(), "padding must be there to be left out"
     first, second = (pooled(states, mask) for states in encoder.results)
@@ -142,7 +124,7 @@ def test_supervised_losses_of_its_own_joint_training(small: KitFor, watch: Watch
     kit = small(setting="sup", encoder_dropout=0)
     method = build(kit)
     encoder = watch(method.encoder)
-    texts = batches(kit, method)["labelled"]
+    texts = first_batches(kit, method)["labelled"]
     (stage,) = method.stages(kit.config)
     found = method.losses({"labelled": texts}, stage)
     # View 1 is the pass of the classification.
@@ -210,7 +192,7 @@ def test_joint_training_is_the_released_one_step_by_step(small: KitFor, second_v
     kit = small(setting="sup", second_view=second_view, second_rate=0.3, encoder_dropout=0.1)
     method = build(kit).double()
     (stage,) = method.stages(kit.config)
-    texts = batches(kit, method)["labelled"]
+    texts = first_batches(kit, method)["labelled"]
     for step in range(3):
         torch.manual_seed(step)
         found = method.losses({"labelled": texts}, stage)
@@ -245,7 +227,7 @@ def test_a_clean_view_shares_the_pass_of_the_labels(
     kit = small(setting="sup", first_view=first, second_view=second, encoder_dropout=0.1)
     method = build(kit)
     encoder = watch(method.encoder)
-    losses(kit, method)
+    first_losses(kit, method)
     assert len(encoder.results) == passes
 
 
@@ -269,7 +251,7 @@ def test_labels_alone(small: KitFor, watch: Watch) -> None:
     kit = small(setting="sup", contrastive_weight=0)
     method = build(kit)
     encoder = watch(method.encoder)
-    assert set(losses(kit, method)) == {"classification"}
+    assert set(first_losses(kit, method)) == {"classification"}
     assert len(encoder.results) == 1
 
 
@@ -281,7 +263,7 @@ def test_diffaug_joint_is_sentences_and_binary_triplets(
     method = build(kit)
     assert method.corpora(kit.config) == {"contrastive": str(sentences), "labelled": str(triplets)}
     encoder = watch(method.encoder)
-    given = batches(kit, method)
+    given = first_batches(kit, method)
     (stage,) = method.stages(kit.config)
     found = method.losses(given, stage)
     labelled, first, second = encoder.results
@@ -307,7 +289,7 @@ def test_each_view_has_its_augmentation_and_its_rate(small: KitFor, watch: Watch
     )
     method = build(kit)
     encoder = watch(method.encoder)
-    losses(kit, method)
+    first_losses(kit, method)
     mask = encoder.given[0][0][0].attention_mask
     ones = torch.ones(*mask.shape, 32)
     tokens, features = (encoder.keyword(call, "edit")(ones) for call in (0, 1))
@@ -320,7 +302,7 @@ def test_shuffling_reaches_the_positions(small: KitFor, watch: Watch) -> None:
     kit = small()
     method = build(kit)
     encoder = watch(method.encoder)
-    losses(kit, method)
+    first_losses(kit, method)
     assert encoder.keyword(0, "positions") is None
     positions, mask = encoder.keyword(1, "positions"), encoder.given[1][0][0].attention_mask
     for row, length in enumerate(mask.sum(dim=1).tolist()):
@@ -336,7 +318,7 @@ def test_adversarial_noise_is_the_classification_gradient(
     kit = small(setting="sup", encoder_dropout=0, second_view="adversarial", noise_norm=norm)
     method = build(kit)
     encoder = watch(method.encoder)
-    texts = batches(kit, method)["labelled"]
+    texts = first_batches(kit, method)["labelled"]
     method.losses({"labelled": texts}, method.stages(kit.config)[0])
     # Each family numbers the positions of its tokens in its own way.
     output = method.encoder.model.embeddings(input_ids=texts.input_ids).detach()
@@ -378,7 +360,7 @@ def test_an_unknown_view_is_refused() -> None:
 def test_pairs_without_labels_are_refused(small: KitFor, triplets: Path) -> None:
     kit = small(setting="sup", pairs=str(triplets))
     with pytest.raises(UserError, match="premise, hypothesis and label"):
-        losses(kit, build(kit))
+        first_losses(kit, build(kit))
 
 
 # Dropout
@@ -401,7 +383,7 @@ def test_without_dropout_clean_views_are_one(small: KitFor, watch: Watch) -> Non
         kit = small(**views, encoder_dropout=rate)
         method = build(kit)
         encoder = watch(method.encoder)
-        losses(kit, method)
+        first_losses(kit, method)
         same.append(torch.equal(*encoder.results))
     assert same == [True, False]
 
@@ -414,7 +396,7 @@ def test_without_dropout_clean_views_are_one(small: KitFor, watch: Watch) -> Non
 def test_last_layer_on_dev_and_last_two_at_the_final_test(small: KitFor, setting: str) -> None:
     kit = small(setting=setting)
     method = build(kit).eval()
-    texts = next(iter(batches(kit, method).values()))
+    texts = next(iter(first_batches(kit, method).values()))
     output = method.encoder.model(
         input_ids=texts.input_ids, attention_mask=texts.attention_mask, output_hidden_states=True
     )
@@ -426,7 +408,7 @@ def test_last_layer_on_dev_and_last_two_at_the_final_test(small: KitFor, setting
 def test_test_pooling_is_a_field(small: KitFor) -> None:
     kit = small(test_pooling="mean")
     method = build(kit).eval()
-    texts = batches(kit, method)["contrastive"]
+    texts = first_batches(kit, method)["contrastive"]
     assert torch.equal(method.embed(texts), method.embed_dev(texts))
 
 
@@ -503,43 +485,6 @@ def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...])
     patience = [stage.selection.patience for stage in registry.load("consert").method.stages(two)]
     assert patience[-1:] == [None if setting == "sup" else 10]
     assert patience[:-1] == ([None] if setting == "semisup" else [])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"setting": "sup", "second_view": "adversarial", "encoder_dropout": 0.1}],
-    ids=["unsup", "sup"],
-)
-def test_checkpointed_gradients_are_the_same(
-    small: KitFor, options: dict[str, Any], precision: str
-) -> None:
-    """The adversarial view goes back through the first graph twice."""
-    gradients = []
-    for checkpointing in (False, True):
-        kit = small(gradient_checkpointing=checkpointing, **options)
-        method = build(kit)
-        torch.manual_seed(5)
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            found = losses(kit, method)
-        assert all(value.dtype == torch.float32 for value in found.values())
-        torch.stack(list(found.values())).sum().backward()
-        gradients.append({name: value.grad for name, value in method.named_parameters()})
-    for name, value in gradients[0].items():
-        assert value is not None, name
-        assert torch.allclose(value, gradients[1][name], rtol=1e-3, atol=1e-5), name
-
-
-def test_same_seed_same_result(small: KitFor) -> None:
-    ends = []
-    for _ in range(2):
-        kit = small(max_steps=3, first_view="dropout", second_view="token-cutoff")
-        method = build(kit)
-        torch.manual_seed(1)
-        Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
-        ends.append(method.state_dict())
-    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
 
 
 def test_every_view_of_the_file_can_be_named() -> None:

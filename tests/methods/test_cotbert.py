@@ -1,7 +1,6 @@
 """CoT-BERT against cotbert.md. The reference runs every row alone, in float64."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoModel
 
-import harness
 from harness.data.batching import TextBatch
 from harness.data.tokens import Template
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from tests.families import FAMILIES
-from tests.sweeping import write_few_pairs
+from tests.methods.references import KitFor, batches_of
 
-KitFor = Callable[..., Kit]
 PLUGIN = registry.load("cotbert")
 extended_info_nce = PLUGIN.method.losses.__globals__["extended_info_nce"]
 TEMPLATES = {
@@ -126,11 +122,6 @@ class Reference:
         return headed
 
 
-def first_batches(kit: Kit, method: Any) -> Any:
-    (stage,) = kit.declared.stages
-    return stage, made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
-
-
 @FAMILIES
 @pytest.mark.parametrize("denoising", ["padding", "released", "positions", "none"])
 @pytest.mark.usefixtures("equal_views")
@@ -139,7 +130,7 @@ def test_losses_of_several_batches(kit_for: KitFor, denoising: str) -> None:
     method = kit.build().eval()
     for parameter in method.head.parameters():
         nn.init.normal_(parameter, std=0.3)
-    stage, batches = first_batches(kit, method)
+    stage, batches = batches_of(kit, method)
     reference = Reference(kit, method)
     for _ in range(3):
         batch = next(batches)
@@ -163,7 +154,7 @@ def test_released_positions_differ_on_roberta_alone(kit_for: KitFor, family: str
         kit = kit_for("cotbert", denoising=denoising, encoder_dropout=0.0, **TEMPLATES)
         method = kit.build().eval()
         method.encoder.checks_views = False
-        stage, batches = first_batches(kit, method)
+        stage, batches = batches_of(kit, method)
         found.append(method.losses(next(batches), stage)["contrastive"].item())
     assert (found[0] == pytest.approx(found[1], rel=1e-6)) is (family == "tiny_encoder")
 
@@ -172,7 +163,7 @@ def test_released_positions_differ_on_roberta_alone(kit_for: KitFor, family: str
 def test_gradients_flow_through_the_template_vectors(kit_for: KitFor) -> None:
     kit = kit_for("cotbert", batch_size=6, temperature=0.3, **TEMPLATES)
     method = kit.build().eval()
-    stage, batches = first_batches(kit, method)
+    stage, batches = batches_of(kit, method)
     batch, reference = next(batches), Reference(kit, method)
     sentences = reference.sentences(batch["contrastive"])
     first, second, negatives = (
@@ -198,7 +189,7 @@ def test_embedding_is_the_state_at_the_last_mask(kit_for: KitFor) -> None:
     """Without denoising and head, on dev as well."""
     kit = kit_for("cotbert", **TEMPLATES)
     method = kit.build().eval()
-    _, batches = first_batches(kit, method)
+    _, batches = batches_of(kit, method)
     texts = next(batches)["contrastive"]
     reference = Reference(kit, method)
     template = method.template
@@ -237,13 +228,3 @@ def test_the_family_chooses_the_templates(tiny_encoder: Path, tiny_roberta: Path
     assert "does not mean" in roberta[2]
     own = resolve(PLUGIN, {"encoder": str(tiny_encoder), "second_template": "{s} [MASK]"})
     assert own.templates == (bert[0], "{s} [MASK]", bert[2])
-
-
-@pytest.mark.slow
-def test_a_run(tmp_path: Path) -> None:
-    record = harness.run(
-        "cotbert", encoder="tiny-bert", suite=str(write_few_pairs(tmp_path)), batch_size=16,
-        sentences="graded-sentences", max_steps=4, evaluation_interval=2, precision="fp32",
-        store=tmp_path / "store",
-    )  # fmt: skip
-    assert (record.status, record.steps) == ("finished", 4)

@@ -1,8 +1,6 @@
 """CT against contrastive_tension.md."""
 
 import math
-from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,20 +12,16 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from harness.training.loop import Trainer
 from harness.training.optimisers import rate_factor
 from methods.ct.method import tension
 from tests.families import FAMILIES
-
-KitFor = Callable[..., Kit]
+from tests.methods.references import KitFor, batches_of
 
 
 def batch_of(method: Any, kit: Kit) -> TextBatch:
-    (stage,) = kit.declared.stages
-    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
-    (batch,) = islice(batches, 1)
-    return batch["tension"]
+    _, batches = batches_of(kit, method)
+    return next(batches)["tension"]
 
 
 def vectors(encoder: Any, texts: TextBatch) -> np.ndarray:

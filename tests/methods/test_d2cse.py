@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import BertConfig, BertModel
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.batching import TextBatch
 from harness.encoders.reach import KeyValues, WordVectors
 from harness.plugin import registry
 from harness.plugin.kit import Kit
@@ -23,8 +23,8 @@ from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable, trained_names
 from tests.families import FAMILIES
 from tests.method_cases import grouped
+from tests.methods.references import KitFor, first_batches, first_losses, moved
 
-KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 LENGTH = 5
 SPECIAL = range(5)
@@ -35,22 +35,6 @@ def build(kit: Kit) -> Any:
     method = kit.build()
     trainable(method, kit.declared.stages[0])
     return method.train()
-
-
-def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
-    (stream, corpus), *others = kit.declared.corpora.items()
-    assert not others
-    endless = Stream(
-        kit.tokens(corpus), method.template, StreamOptions(limit=30, batch_size=size, seed=0)
-    )
-    return {stream: next(batch for batch in endless if len(batch.items) == size)}
-
-
-def losses(kit: Kit, method: Any) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = method.losses(
-        batches(kit, method), method.stages(kit.config)[0]
-    )
-    return found
 
 
 @pytest.fixture
@@ -131,12 +115,8 @@ def test_trainable_parameters(
 def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, setting: str) -> None:
     kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, cls_prompt=True, max_steps=3)
     method = build(kit)
-    before = {name: value.detach().clone() for name, value in method.named_parameters()}
-    outcome = Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
-    assert outcome.steps == 3
-    changed = {
-        name for name, value in method.named_parameters() if not torch.equal(value, before[name])
-    }
+    before = dict(method.named_parameters())
+    changed = moved(kit, method)
     assert changed == {
         "prompts.table", "head.0.weight", "head.1.weight", "head.1.bias", "head.3.weight",
         "detector.weight", "detector.bias", "cls_vector",
@@ -148,7 +128,7 @@ def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, sett
 def test_every_trained_tensor_receives_gradient_and_no_other(kit_for: KitFor) -> None:
     kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=True)
     method = build(kit)
-    sum(losses(kit, method).values()).backward()  # type: ignore[union-attr]
+    sum(first_losses(kit, method).values()).backward()  # type: ignore[union-attr]
     for name, parameter in method.named_parameters():
         if name.startswith(("encoder.", "editor.generator.")):
             assert parameter.grad is None, name
@@ -160,7 +140,7 @@ def test_every_trained_tensor_receives_gradient_and_no_other(kit_for: KitFor) ->
 @FAMILIES
 def test_detection_trains_head_and_prompts_through_slot_0(unsup: Kit) -> None:
     method = build(unsup)
-    losses(unsup, method)["replaced_tokens"].backward()
+    first_losses(unsup, method)["replaced_tokens"].backward()
     assert method.head[0].weight.grad.abs().max() > 0
     assert method.head[3].weight.grad.abs().max() > 0
     assert method.prompts.table.grad.abs().max() > 0
@@ -170,7 +150,7 @@ def test_detection_trains_head_and_prompts_through_slot_0(unsup: Kit) -> None:
 @FAMILIES
 def test_contrastive_loss_does_not_touch_the_detector(unsup: Kit) -> None:
     method = build(unsup)
-    losses(unsup, method)["contrastive"].backward()
+    first_losses(unsup, method)["contrastive"].backward()
     assert method.detector.weight.grad is None
     assert method.prompts.table.grad.abs().max() > 0
 
@@ -192,7 +172,7 @@ def test_where_the_vectors_go(kit_for: KitFor, cls_prompt: bool, watch: Watch) -
     kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=cls_prompt)
     method = build(kit)
     encoder, head = watch(method.encoder), watch(method.head)
-    losses(kit, method)
+    first_losses(kit, method)
     assert len(encoder.results) == 2, "one encoder, called twice"
     assert len(head.results) == 1
     assert_cls_prompt(encoder.keyword(0, "words"), method)
@@ -219,14 +199,14 @@ def test_prompts_of_the_second_pass(
     )
     method = build(kit)
     encoder = watch(method.encoder)
-    losses(kit, method)
+    first_losses(kit, method)
     first, second = (encoder.keyword(call, "prefix") for call in (0, 1))
     assert any((keys == 0).any() for keys in first.keys), "prompts have dropout"
     assert drawn_equal(first, second) is same
     assert first.length == second.length == LENGTH
     method.eval()
     encoder.given.clear()
-    losses(kit, method)
+    first_losses(kit, method)
     assert drawn_equal(*(encoder.keyword(call, "prefix") for call in (0, 1))), (
         "one table for both passes"
     )
@@ -243,7 +223,7 @@ def test_losses_against_formulas(kit_for: KitFor, setting: str, views: int, watc
         watch(method.editor.generator),
         watch(method.detector),
     )
-    batch = batches(kit, method)["contrastive"]
+    batch = first_batches(kit, method)["contrastive"]
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
 
     vectors = head.results[0].detach().double().numpy()
@@ -301,7 +281,7 @@ def test_grouped_batches_are_padded_as_the_shuffled_ones_were(
 def test_discriminator_reads_the_corrupted_text(unsup: Kit, watch: Watch) -> None:
     method = build(unsup)
     encoder, generator = watch(method.encoder), watch(method.editor.generator)
-    losses(unsup, method)
+    first_losses(unsup, method)
     (original,), (edited,) = encoder.given[0][0], encoder.given[1][0]
     best, real = generator.results[0], original.attention_mask.bool()
     assert torch.equal(edited.input_ids[:, 1:][real[:, 1:]], best[:, 1:][real[:, 1:]])
@@ -315,7 +295,7 @@ def test_masking_keeps_specials_and_draws_every_view_anew(kit_for: KitFor, watch
     kit = kit_for("d2cse", prompt_length=LENGTH, masking_ratio=0.5)
     method = build(kit)
     generator = watch(method.editor.generator)
-    batch = batches(kit, method, size=40)["contrastive"]
+    batch = first_batches(kit, method, size=40)["contrastive"]
     method.losses({"contrastive": batch}, method.stages(kit.config)[0])
     masked, original = generator.given[0][0][0], batch.repeated(2).input_ids
     special = torch.isin(original, torch.tensor(SPECIAL))
@@ -358,7 +338,7 @@ def test_embedding_is_the_cls_state_before_the_head(
         watch(method.head),
         watch(method.editor.generator),
     )
-    batch = batches(kit, method)["contrastive"]
+    batch = first_batches(kit, method)["contrastive"]
     embedding = method.embed(batch)
     assert len(encoder.results) == 1
     assert torch.equal(embedding, encoder.results[0][:, 0])
@@ -423,7 +403,7 @@ def test_roberta_positions(
     method = build(kit)
     method.encoder.unpads = False  # so that positions come row by row
     table = watch(method.encoder.model.embeddings.position_embeddings)
-    batch = batches(kit, method)
+    batch = first_batches(kit, method)
     expected = torch.arange(batch["contrastive"].input_ids.shape[1])
     method.losses(batch, method.stages(kit.config)[0])
     method.eval().embed(batch["contrastive"])
@@ -471,7 +451,7 @@ def test_what_the_discriminator_is(
     own = discriminator == "copy"
     encoder, head, editor = watch(method.encoder), watch(method.head), watch(method.editor)
     reader = watch(method.discriminator) if own else encoder
-    losses(kit, method)
+    first_losses(kit, method)
     assert len(encoder.results) == (1 if own else 2)
     assert_cls_prompt(encoder.keyword(0, "words"), method)
     assert encoder.keyword(0, "position_offset") == LENGTH
@@ -502,11 +482,8 @@ def test_what_trains_beside_each_discriminator(kit_for: KitFor, discriminator: s
         discriminator_learning_rate=1e-2,
     )
     method = build(kit)
-    before = {name: value.detach().clone() for name, value in method.named_parameters()}
-    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
-    changed = {
-        name for name, value in method.named_parameters() if not torch.equal(value, before[name])
-    }
+    before = dict(method.named_parameters())
+    changed = moved(kit, method)
     expected = {
         name
         for name in before
@@ -537,7 +514,7 @@ def test_only_the_prompts_join_the_losses_of_an_unconditional_discriminator(
 ) -> None:
     kit = kit_for("d2cse", prompt_length=LENGTH, discriminator="unconditional")
     method = build(kit)
-    losses(kit, method)["replaced_tokens"].backward()
+    first_losses(kit, method)["replaced_tokens"].backward()
     assert all(value.grad is None for value in method.head.parameters())
     assert method.prompts.table.grad.abs().max() > 0
 
@@ -549,7 +526,7 @@ def test_a_discriminator_without_prompts_reaches_them_through_h(
 ) -> None:
     kit = kit_for("d2cse", prompt_length=LENGTH, discriminator=discriminator)
     method = build(kit)
-    losses(kit, method)["replaced_tokens"].backward()
+    first_losses(kit, method)["replaced_tokens"].backward()
     assert method.head[0].weight.grad.abs().max() > 0
     assert method.prompts.table.grad.abs().max() > 0
 
@@ -565,7 +542,7 @@ def test_the_sum_over_texts_is_that_of_their_means(
     kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, rtd_texts="sum")
     method = build(kit)
     editor, detector = watch(method.editor), watch(method.detector)
-    value = losses(kit, method)["replaced_tokens"].item()
+    value = first_losses(kit, method)["replaced_tokens"].item()
     (edited,), (logits,) = editor.results, detector.results
     wrong = torch.logsumexp(logits.detach().double(), -1)
     labels = edited.labels[:, :, None]
@@ -618,7 +595,7 @@ def test_static_corruption_trains_without_a_generator(
     }  # fmt: skip
     assert set(method.models(kit.config)) == {kit.config.encoder, kit.config.generator}
     encoder = watch(method.encoder)
-    found = [losses(kit, method) for _ in range(2)]
+    found = [first_losses(kit, method) for _ in range(2)]
     assert torch.equal(encoder.given[1][0][0].input_ids, encoder.given[3][0][0].input_ids), (
         "not drawn anew"
     )
@@ -636,38 +613,6 @@ def test_bfloat16_runs(kit_for: KitFor, tiny_roberta: Path, discriminator: str) 
     method = build(kit)
     Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
     assert all(value.isfinite().all() for value in method.parameters())
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("equal_views")
-@pytest.mark.parametrize("discriminator", ["shared", "plain", "copy", "unconditional"])
-def test_gradient_checkpointing_gives_the_same_gradients(
-    kit_for: KitFor, tiny_encoder: Path, tmp_path: Path, discriminator: str
-) -> None:
-    folder = tmp_path / "model"  # no dropout, because `at` draws fewer masks for the last layer
-    shutil.copytree(tiny_encoder, folder)
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (folder / "config.json").write_text(json.dumps(config))
-    found = []
-    for checkpointing in (False, True):
-        kit = kit_for(
-            "d2cse", encoder=str(folder), prompt_length=LENGTH, cls_prompt=True,
-            discriminator=discriminator, gradient_checkpointing=checkpointing,
-        )  # fmt: skip
-        method = build(kit)
-        torch.manual_seed(3)
-        sum(losses(kit, method).values()).backward()  # type: ignore[union-attr]
-        found.append(
-            {
-                name: value.grad
-                for name, value in method.named_parameters()
-                if value.grad is not None
-            }
-        )
-    assert set(found[0]) == set(found[1])
-    for name, gradient in found[0].items():
-        assert torch.allclose(gradient, found[1][name], atol=1e-5, rtol=1e-3), name
 
 
 # What is declared

@@ -1,32 +1,29 @@
 """DCLR against dclr.md, in plain loops of float64."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from transformers import AutoModel, AutoTokenizer
 
-import harness
 from harness.plugin import registry
-from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.training.feeding import made, stage_streams
-from tests.sweeping import write_few_pairs
+from tests.methods.references import (
+    KitFor,
+    Vectors,
+    batches_of,
+    by_transformers,
+    cosine,
+    has_slopes,
+    info_nce,
+)
 
-KitFor = Callable[..., Kit]
-Vectors = list[list[float]]
 PLUGIN = registry.load("dclr")
 GLOBALS = PLUGIN.method.losses.__globals__
 hardened, debiased_contrast = GLOBALS["hardened"], GLOBALS["debiased_contrast"]
-
-
-def cosine(left: list[float], right: list[float]) -> float:
-    product = sum(a * b for a, b in zip(left, right, strict=True))
-    return product / math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
 
 
 def contrast(
@@ -47,14 +44,6 @@ def contrast(
     return total / len(first) / (len(second) + len(noise))
 
 
-def info_nce(first: Vectors, second: Vectors, noise: Vectors, temperature: float) -> float:
-    total = 0.0
-    for row, one in enumerate(first):
-        terms = [math.exp(cosine(one, other) / temperature) for other in [*second, *noise]]
-        total -= math.log(terms[row] / sum(terms))
-    return total / len(first)
-
-
 def climbed(
     first: Vectors, second: Vectors, noise: Vectors, steps: int, rate: float, temperature: float
 ) -> Vectors:
@@ -68,7 +57,7 @@ def climbed(
                 for sign in (1, -1):
                     moved = [list(each) for each in noise]
                     moved[row][column] += sign * 1e-5
-                    sides.append(info_nce(first, second, moved, temperature))
+                    sides.append(info_nce(first, [*second, *moved], temperature))
                 slope.append(sides[0] - sides[1])
             slopes.append(slope)
         lengths = [math.sqrt(sum(part * part for part in slope)) for slope in slopes]
@@ -93,11 +82,7 @@ def test_the_loss_and_its_gradient(seed: int) -> None:
     loss = debiased_contrast(given, second, noise, alike, temperature=0.3)
     assert loss.item() == pytest.approx(looped(first), rel=1e-9)
     loss.backward()
-    for place in ((0, 0), (2, 3), (4, 1)):
-        step = torch.zeros_like(first)
-        step[place] = 1e-6
-        slope = (looped(first + step) - looped(first - step)) / 2e-6
-        assert float(given.grad[place]) == pytest.approx(slope, rel=1e-4, abs=1e-8)
+    has_slopes(given.grad, looped, first)
 
 
 def test_a_sentence_is_its_own_positive_whatever_the_teacher_says() -> None:
@@ -123,15 +108,6 @@ def test_noise_climbs(steps: int) -> None:
     assert all(each.grad is None for each in given)
 
 
-def by_transformers(folder: Path, texts: list[str]) -> Vectors:
-    """[CLS] of each text alone."""
-    model = AutoModel.from_pretrained(folder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    with torch.no_grad():
-        rows = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state for text in texts]
-    return [list(row[0, 0].double().tolist()) for row in rows]
-
-
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.usefixtures("equal_views")
 def test_losses_of_several_batches(
@@ -151,8 +127,7 @@ def test_losses_of_several_batches(
     method = kit.build().eval()
     for parameter in method.head.parameters():
         nn.init.normal_(parameter, std=0.3)
-    (stage,) = kit.declared.stages
-    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    stage, batches = batches_of(kit, method)
     pairs_left_out = 0
     for number in range(3):
         batch = next(batches)
@@ -208,13 +183,3 @@ def test_published_values(
     assert found == (rate, batch_size, epochs, layers)
     assert (config.similarity_bound, config.noise_ratio) == (bound, ratio)
     assert (config.temperature, config.ascent_steps, config.ascent_rate) == (0.05, 4, 1e-3)
-
-
-@pytest.mark.slow
-def test_a_run(tmp_path: Path) -> None:
-    record = harness.run(
-        "dclr", encoder="tiny-bert", teacher="tiny-bert", batch_size=16,
-        suite=str(write_few_pairs(tmp_path)), sentences="graded-sentences", max_steps=4,
-        evaluation_interval=2, precision="fp32", store=tmp_path / "store",
-    )  # fmt: skip
-    assert (record.status, record.steps) == ("finished", 4)

@@ -4,9 +4,7 @@ The reference for deep prompts is the route by cached keys of transformers (dcpc
 section 1.4).
 """
 
-import json
 import math
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +16,7 @@ import torch
 from torch import nn
 from transformers import AutoModel, AutoModelForMaskedLM, BertConfig, BertModel, DynamicCache
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.batching import TextBatch
 from harness.encoders.families import EncoderFamily
 from harness.errors import UserError
 from harness.modules.heads import TanhHead
@@ -29,27 +27,11 @@ from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable
 from tests.families import FAMILIES
+from tests.methods.references import KitFor, first_batch
 
-KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 LENGTH, WIDTH = 5, 32
 TEMPLATE = "the old {s} sees [MASK]"
-
-
-@pytest.fixture
-def still(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
-    """The model of a fixture without dropout."""
-    request.getfixturevalue("equal_views")
-
-    def make(family: str) -> str:
-        folder = tmp_path / family
-        shutil.copytree(request.getfixturevalue(family), folder)
-        config = json.loads((folder / "config.json").read_text())
-        config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        (folder / "config.json").write_text(json.dumps(config))
-        return str(folder)
-
-    return make
 
 
 def build(kit: Kit) -> Any:
@@ -62,22 +44,8 @@ def build(kit: Kit) -> Any:
     return method.train()
 
 
-def one_batch(kit: Kit, method: Any, size: int = 6) -> TextBatch:
-    corpus = kit.declared.corpora["contrastive"]
-    endless = Stream(
-        kit.tokens(corpus),
-        method.template,
-        StreamOptions(limit=method.training_pieces, batch_size=size, seed=0),
-    )
-    batch = next(
-        batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all()
-    )
-    assert isinstance(batch, TextBatch)
-    return batch
-
-
 def losses(kit: Kit, method: Any, batch: TextBatch | None = None) -> dict[str, torch.Tensor]:
-    texts = one_batch(kit, method) if batch is None else batch
+    texts = first_batch(kit, method) if batch is None else batch
     found: dict[str, torch.Tensor] = method.losses(
         {"contrastive": texts}, method.stages(kit.config)[0]
     )
@@ -166,7 +134,7 @@ def test_contrastive_loss(
         "dcpcse", setting=setting, encoder=still(family), prompt_length=LENGTH, temperature=0.3
     )
     method = build(kit)
-    batch = one_batch(kit, method)
+    batch = first_batch(kit, method)
     vectors = headed(method, np.array([deep_states(kit, method, ids)[0] for ids in rows(batch)]))
     views = [vectors, vectors] if setting == "unsup" else [vectors[view::3] for view in range(3)]
     found = losses(kit, method, batch)
@@ -187,7 +155,7 @@ def test_hard_negative_weight_is_on_the_own_contradiction(
     }
     kit = kit_for("dcpcse", **given, hard_negative_weight=2.0)
     method = build(kit)
-    batch = one_batch(kit, method)
+    batch = first_batch(kit, method)
     vectors = headed(method, np.array([deep_states(kit, method, ids)[0] for ids in rows(batch)]))
     expected = closed_form([vectors[view::3] for view in range(3)], 0.3, hard_negative_weight=2.0)
     assert losses(kit, method, batch)["contrastive"].item() == pytest.approx(expected, rel=1e-4)
@@ -210,7 +178,7 @@ def test_test_time_head_is_dropped_without_and_kept_with_labels(
         prompt_length=LENGTH,
     )
     method = build(kit).eval()
-    batch = one_batch(kit, method)
+    batch = first_batch(kit, method)
     expected = np.array([deep_states(kit, method, ids)[0] for ids in rows(batch)])
     if setting == "sup":
         expected = headed(method, expected)
@@ -227,7 +195,7 @@ def test_masked_language_loss(
         "dcpcse", encoder=still(family), prompt_length=LENGTH, mlm=True, masking_ratio=0.4
     )
     method = build(kit)
-    masker, batch = watch(method.masker), one_batch(kit, method)
+    masker, batch = watch(method.masker), first_batch(kit, method)
     found = losses(kit, method, batch)["masked_language"].item()
     (masked,) = masker.results
     whole = plain_model(kit, AutoModelForMaskedLM)
@@ -255,7 +223,7 @@ def test_shallow_prompts(kit_for: KitFor, still: Callable[[str], str], family: s
         "dcpcse", encoder=still(family), prompts="shallow", template=TEMPLATE, temperature=0.3
     )
     method = build(kit)
-    batch = one_batch(kit, method)
+    batch = first_batch(kit, method)
     assert {tuple(ids[[0, -2, -1]].tolist()) for ids in rows(batch)} == {
         (
             method.tokenizer.cls_token_id,
@@ -458,7 +426,7 @@ def test_a_training_text_has_max_length_pieces_without_a_template(
 ) -> None:
     kit = kit_for("dcpcse", prompts=prompts, template=TEMPLATE, prompt_length=LENGTH, max_length=9)
     method = build(kit)
-    longest = max(len(ids) for ids in rows(one_batch(kit, method, size=40)))
+    longest = max(len(ids) for ids in rows(first_batch(kit, method, size=40)))
     assert longest == 9 - 2 + around
 
 
@@ -504,22 +472,6 @@ def test_bf16(kit_for: KitFor, values: dict[str, Any]) -> None:
     kit = kit_for("dcpcse", precision="bf16", max_steps=2, **values)
     outcome = Trainer(build(kit), kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
     assert outcome.steps == 2
-
-
-@pytest.mark.parametrize("values", [{"prompt_length": LENGTH, "mlm": True}, {"prompts": "shallow"}])
-def test_gradient_checkpointing_gives_the_same_gradients(
-    kit_for: KitFor, still: Callable[[str], str], values: dict[str, Any]
-) -> None:
-    encoder, gradients = still("tiny_encoder"), []
-    for checkpointing in (False, True):
-        kit = kit_for("dcpcse", encoder=encoder, gradient_checkpointing=checkpointing, **values)
-        method = build(kit)
-        torch.manual_seed(1)
-        sum(losses(kit, method).values()).backward()  # type: ignore[union-attr]
-        gradients.append([value.grad for value in method.parameters() if value.grad is not None])
-    assert len(gradients[0]) == len(gradients[1]) > 2
-    for plain, checkpointed in zip(*gradients, strict=True):
-        assert torch.allclose(plain, checkpointed, atol=1e-6)
 
 
 # What is declared

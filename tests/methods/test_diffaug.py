@@ -22,8 +22,8 @@ from harness.training.parameters import trainable, trained_names
 from harness.training.shared_stages import StageStates
 from methods.diffaug.analysis import representation_divergence, weight_convergence
 from tests.families import FAMILIES
+from tests.methods.references import KitFor, first_batches
 
-KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]
 LENGTH = 2
 SMALL = {
@@ -59,16 +59,6 @@ def build(kit: Kit) -> Any:
         for parameter in method.augmentation.parameters():
             parameter.normal_(std=0.5)
     return method
-
-
-def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
-    found = {}
-    for stream, corpus in kit.declared.corpora.items():
-        endless = Stream(
-            kit.tokens(corpus), method.template, StreamOptions(limit=20, batch_size=size, seed=0)
-        )
-        found[stream] = next(batch for batch in endless if len(batch.items) == size)
-    return found
 
 
 def train(kit: Kit, method: Any, evaluate: Callable[[], float] = lambda: 1.0) -> Trainer:
@@ -141,7 +131,7 @@ def test_gradients_of_stage_1_reach_both_modules(small: KitFor) -> None:
     method = build(kit)
     stage = method.stages(kit.config)[0]
     trainable(method, stage)
-    method.losses({"labelled": batches(kit, method)["labelled"]}, stage)[
+    method.losses({"labelled": first_batches(kit, method)["labelled"]}, stage)[
         "classification"
     ].backward()
     assert (method.augmentation.table.grad.abs().amax(dim=(1, 2)) > 0).all()
@@ -277,7 +267,7 @@ def test_which_module_a_row_meets(small: KitFor) -> None:
     method.augmentation.reach = lambda rows, modules: (
         asked.append((rows, modules)) or reach(rows, modules)
     )
-    data = batches(kit, method)
+    data = first_batches(kit, method)
     method.losses({"labelled": data["labelled"]}, None)
     assert asked[0][1].tolist() == [0, 1, 1] * 6
     assert len(asked) == 1, "trap 7: no denoising of the NLI rows"
@@ -298,7 +288,7 @@ def test_same_views_see_both_modules(small: KitFor) -> None:
     asked: list[Any] = []
     reach = method.augmentation.reach
     method.augmentation.reach = lambda rows, modules: asked.append(modules) or reach(rows, modules)
-    method.losses({"contrastive": batches(kit, method)["contrastive"]}, None)
+    method.losses({"contrastive": first_batches(kit, method)["contrastive"]}, None)
     assert asked == [None, None]
 
 
@@ -317,7 +307,7 @@ def test_test_time_is_one_pass_and_the_raw_mask_state(
     kit = small(augmentation=augmentation, position_shift=shift)
     method = build(kit).eval()
     encoder, head = watch(method.encoder), watch(method.head)
-    batch = batches(kit, method)["contrastive"]
+    batch = first_batches(kit, method)["contrastive"]
     found = method.embed(batch)
     assert len(encoder.results) == 1
     assert head.results == []
@@ -390,7 +380,7 @@ def test_contrastive_loss_with_denoising(
     """It is per module and at the sentence's own length (trap 7)."""
     kit = small(setting=setting, denoising=denoising, encoder=str(request.getfixturevalue(encoder)))
     method = build(kit).double().eval()
-    batch = batches(kit, method)["contrastive"]
+    batch = first_batches(kit, method)["contrastive"]
     found = method.losses({"contrastive": batch}, None)["contrastive"].item()
     texts = batch if setting == "sup" else batch.repeated(2)
     views = [
@@ -413,7 +403,7 @@ def test_released_roberta_numbers_the_template_from_zero(
     kit = small(denoising="released", encoder=str(tiny_roberta))
     method = build(kit).eval()
     encoder = watch(method.encoder)
-    method.losses({"contrastive": batches(kit, method)["contrastive"]}, None)
+    method.losses({"contrastive": first_batches(kit, method)["contrastive"]}, None)
     assert [encoder.keyword(call, "position_offset") for call in (0, 1)] == [
         2 * LENGTH,
         2 * LENGTH - 2,
@@ -428,7 +418,7 @@ def test_classification_loss_of_triplets(small: KitFor) -> None:
     """
     kit = small()
     method = build(kit).double().eval()
-    batch = batches(kit, method)["labelled"]
+    batch = first_batches(kit, method)["labelled"]
     found = method.losses({"labelled": batch}, None)["classification"].item()
     mask_id = kit.tokenizer.mask_token_id
     vectors = []
@@ -467,7 +457,7 @@ def test_bf16_and_padding(small: KitFor, setting: str) -> None:
 def test_padding_does_not_change_an_embedding(small: KitFor, augmentation: str) -> None:
     kit = small(augmentation=augmentation)
     method = build(kit).double().eval()
-    batch = batches(kit, method)["contrastive"]
+    batch = first_batches(kit, method)["contrastive"]
     together = method.embed(batch)
     for row, length in enumerate(batch.attention_mask.sum(dim=1).tolist()):
         ids = batch.input_ids[row : row + 1, :length]
@@ -542,16 +532,16 @@ def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, floa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", ["semisup", "sup"])
-def test_analysis_follows_both_metrics_along_stage_1(small: KitFor, setting: str) -> None:
+def test_analysis_follows_both_metrics_along_stage_1(small: KitFor) -> None:
     """At its start and at every evaluation.
 
     The sentences are those of the unlabelled corpus in either setting.
     """
-    kit = small(
-        setting=setting, analysis=True, accumulation=1, stage1_steps=4, evaluation_interval=2
-    )
-    assert method_data(kit)["analysed"] == kit.config.sentences
+    for setting in ("semisup", "sup"):
+        kit = small(
+            setting=setting, analysis=True, accumulation=1, stage1_steps=4, evaluation_interval=2
+        )
+        assert kit.declared.corpora["analysed"] == kit.config.sentences
     method = build(kit)
     weights = [{name: value.clone() for name, value in method.state_dict().items()}]
     trainer = train(
@@ -578,10 +568,6 @@ def test_analysis_follows_both_metrics_along_stage_1(small: KitFor, setting: str
         point["metric"] for point in trainer.outcome.history if point["stage"] == "contrastive"
     }
     assert second == {"loss", "dev"}, "stage 2 is not analysed"
-
-
-def method_data(kit: Kit) -> dict[str, str]:
-    return kit.declared.corpora
 
 
 @pytest.mark.slow

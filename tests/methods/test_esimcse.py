@@ -1,6 +1,5 @@
 """ESimCSE against esimcse.md."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -19,8 +18,8 @@ from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
 from methods.esimcse.repetition import repeated_pieces
 from tests.families import FAMILIES
+from tests.methods.references import KitFor, info_nce
 
-KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]
 SWITCHED_OFF = {"repetition_rate": 0, "queue_ratio": 0}
 
@@ -48,21 +47,6 @@ def loss_of(method: Any, texts: TextBatch) -> Tensor:
     return found["contrastive"]
 
 
-def closed_form(first: np.ndarray, second: np.ndarray, queue: np.ndarray) -> float:
-    """Cross entropy over [cos(z1, z2 of the batch) ; cos(z1, queue)] / 0.05.
-
-    The target is the own z2.
-    """
-    total = 0.0
-    for row, anchor in enumerate(first):
-        scores = [
-            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / 0.05
-            for other in (*second, *queue)
-        ]
-        total += math.log(sum(math.exp(score) for score in scores)) - scores[row]
-    return total / len(first)
-
-
 def array(tensor: Tensor) -> np.ndarray:
     return tensor.detach().double().numpy()
 
@@ -88,7 +72,10 @@ def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(
         trained, slow = (array(result) for result in head.results)
         queue = np.concatenate([np.zeros((0, 32)), *appended])
         assert len(queue) == 6 * number
-        assert found == pytest.approx(closed_form(trained[0::2], trained[1::2], queue), rel=1e-4)
+        assert found == pytest.approx(
+            info_nce(trained[0::2], [*trained[1::2], *queue], 0.05),
+            rel=1e-4,
+        )
         appended.append(slow)
     assert np.array_equal(array(method.queue.vectors), np.concatenate(appended)[-15:])
 
@@ -122,9 +109,7 @@ def test_the_queue_is_empty_at_the_start_of_every_epoch(kit_for: KitFor, watch: 
         head.results.clear()
         found = loss_of(method, texts).item()
     views = array(head.results[0])
-    assert found == pytest.approx(
-        closed_form(views[0::2], views[1::2], np.zeros((0, 32))), rel=1e-4
-    )
+    assert found == pytest.approx(info_nce(views[0::2], views[1::2], 0.05), rel=1e-4)
     assert len(method.queue.vectors) == 6
 
 
@@ -331,41 +316,3 @@ def test_dropout_is_a_field(kit_for: KitFor) -> None:
     method = build(kit_for("esimcse", encoder_dropout=0.25))
     rates = {module.p for module in method.encoder.modules() if isinstance(module, nn.Dropout)}
     assert rates == {0.25}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_checkpointed_gradients_are_the_same(kit_for: KitFor, precision: str) -> None:
-    """There is no dropout here, because the last layer draws fewer masks without checkpointing."""
-    gradients = []
-    for checkpointing in (False, True):
-        kit = kit_for("esimcse", gradient_checkpointing=checkpointing, encoder_dropout=0)
-        method = build(kit)
-        torch.manual_seed(5)
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            for texts in batches(kit, method, 2):
-                loss = loss_of(method, texts)
-        assert loss.dtype == torch.float32
-        loss.backward()
-        gradients.append(
-            {name: value.grad for name, value in method.named_parameters() if value.requires_grad}
-        )
-    assert gradients[0].keys() == gradients[1].keys()
-    one, other = (
-        torch.cat([value.flatten().double() for value in each.values()]) for each in gradients
-    )
-    if precision == "fp32":
-        assert (one - other).abs().max() < 1e-5 * other.abs().max()
-    # In bf16 the last layer of one row and of all rows round differently, each number by itself.
-    tolerance = 1e-5 if precision == "fp32" else 2e-2
-    assert (one - other).norm() < tolerance * other.norm()
-
-
-def test_same_seed_same_result(kit_for: KitFor) -> None:
-    ends = []
-    for _ in range(2):
-        kit = kit_for("esimcse", max_steps=3, momentum_start="random")
-        method = build(kit)
-        Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
-        ends.append(method.state_dict())
-    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())

@@ -4,7 +4,6 @@ The flow itself is in test_flow_map.py.
 """
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.batching import TextBatch
 from harness.plugin import registry
 from harness.plugin.corpus_vectors import corpus_vectors
 from harness.plugin.kit import Kit
@@ -20,8 +19,7 @@ from harness.plugin.resolution import resolve
 from harness.training import optimisers
 from harness.training.loop import Trainer
 from tests.families import FAMILIES
-
-KitFor = Callable[..., Kit]
+from tests.methods.references import KitFor, first_texts
 
 
 @pytest.fixture
@@ -38,18 +36,6 @@ def train(method: Any, kit: Kit) -> Any:
     scores = iter(range(10_000))
     Trainer(method, kit, 0, lambda: float(next(scores)), lambda _: None).run()
     return method
-
-
-def some_texts(kit: Kit, method: Any) -> TextBatch:
-    return next(
-        iter(
-            Stream(
-                kit.tokens(kit.config.corpus),
-                method.template,
-                StreamOptions(limit=30, batch_size=6, seed=0),
-            )
-        )
-    )
 
 
 def items(*numbers: int) -> dict[str, TextBatch]:
@@ -127,7 +113,7 @@ def test_the_first_column_of_the_first_batch_sets_the_actnorms(
 def test_the_flow_trains_on_vectors_with_dropout(kit: Kit) -> None:
     """As released: the encoder is in training mode, and gets no gradient."""
     method = build(kit).train()
-    batch, stage = some_texts(kit, method), method.stages(kit.config)[0]
+    batch, stage = first_texts(kit, method, kit.config.corpus), method.stages(kit.config)[0]
     method.losses({"corpus": batch}, stage)  # sets the ActNorms
 
     def bits(dropout: bool) -> float:
@@ -180,7 +166,7 @@ def test_sentences_are_the_flows_output(
     encoder = str(request.getfixturevalue(architecture))
     kit = kit_for("flow", corpus=str(triplets), encoder=encoder, pooling=pooling)
     method = build(kit).train()
-    batch = some_texts(kit, method)
+    batch = first_texts(kit, method, kit.config.corpus)
     method.losses({"corpus": batch}, method.stages(kit.config)[0])  # sets the ActNorms
     method.eval()
     layers = method.encoder.layers(batch)
@@ -227,24 +213,6 @@ def test_the_released_optimiser(looked_up: Kit, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(optimisers.ReleasedAdamW, "step", watched)
     train(method, looked_up)
     assert len(steps) == 3, "20 items in batches of 8, the short one kept"
-
-
-def test_same_seed_same_flow(kit: Kit) -> None:
-    one, two = (train(build(kit), kit).flow.state_dict() for _ in range(2))
-    assert all(torch.equal(one[name], two[name]) for name in one)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("values", [{"precision": "bf16"}, {"gradient_checkpointing": True}])
-def test_trains_in_bf16_and_with_checkpointing(
-    kit_for: KitFor, triplets: Path, values: dict[str, Any]
-) -> None:
-    kit = kit_for("flow", corpus=str(triplets), **values)
-    plain = kit_for("flow", corpus=str(triplets))
-    one, two = (train(build(each), each).flow.state_dict() for each in (kit, plain))
-    difference = max(float((one[name].float() - two[name].float()).abs().max()) for name in one)
-    assert (difference > 0) == ("precision" in values)
-    assert np.isfinite(difference)
 
 
 def test_the_papers_values() -> None:

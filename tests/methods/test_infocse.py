@@ -1,8 +1,6 @@
 """InfoCSE against infocse.md."""
 
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,16 +8,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-import harness
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
+from harness.training.feeding import stage_streams
 from tests.families import FAMILIES
-from tests.sweeping import write_few_pairs
+from tests.methods.references import KitFor, batches_of
 
-KitFor = Callable[..., Kit]
 PLUGIN = registry.load("infocse")
 
 
@@ -79,8 +74,7 @@ def test_the_reconstruction_of_a_batch(kit_for: KitFor) -> None:
     """It is the mean over the chosen positions of all rows."""
     kit = kit_for("infocse", batch_size=4, masking_ratio=0.5, lower_layers=1)
     method = kit.build().eval()
-    (stage,) = kit.declared.stages
-    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    stage, batches = batches_of(kit, method)
     for step in range(3):
         rows = next(batches)["contrastive"]
         torch.manual_seed(step)
@@ -110,8 +104,8 @@ def test_the_reconstruction_of_a_batch(kit_for: KitFor) -> None:
 def test_the_reconstruction_trains_the_encoder_through_the_sentence_vector(kit_for: KitFor) -> None:
     kit = kit_for("infocse", batch_size=6, masking_ratio=0.5)
     method = kit.build().train()
-    (stage,) = kit.declared.stages
-    batch = next(made(method, stage, stage_streams(method, kit, stage, seed=0), 0))
+    stage, batches = batches_of(kit, method)
+    batch = next(batches)
     method.losses(batch, stage)["reconstruction"].backward()
     gradients = {
         name: value.grad for name, value in method.named_parameters() if value.grad is not None
@@ -145,13 +139,3 @@ def test_released_values() -> None:
     assert (config.auxiliary_layers, config.head, config.lower_layers) == (2, "batchnorm", None)
     large = resolve(PLUGIN, {"encoder": "bert-large-uncased"})
     assert (large.masking_ratio, large.lower_layers) == (0.3, 6)
-
-
-@pytest.mark.slow
-def test_a_run(tmp_path: Path) -> None:
-    record = harness.run(
-        "infocse", encoder="tiny-bert", suite=str(write_few_pairs(tmp_path)), batch_size=16,
-        sentences="graded-sentences", max_steps=4, evaluation_interval=2, precision="fp32",
-        store=tmp_path / "store",
-    )  # fmt: skip
-    assert (record.status, record.steps) == ("finished", 4)

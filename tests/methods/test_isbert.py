@@ -1,27 +1,19 @@
 """IS-BERT against isbert.md."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.batching import TextBatch
 from harness.plugin import registry
-from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from methods.isbert.method import local_global_loss
 from tests.families import FAMILIES
-
-KitFor = Callable[..., Kit]
-
-
-def one_batch(kit: Kit, method: Any) -> TextBatch:
-    options = StreamOptions(limit=30, batch_size=4, seed=0)
-    return next(iter(Stream(kit.tokens(kit.config.sentences), method.template, options)))
+from tests.methods.references import KitFor, first_texts
 
 
 def local_vectors(method: Any, texts: TextBatch) -> list[np.ndarray]:
@@ -48,7 +40,7 @@ def test_loss_and_embedding(kit_for: KitFor, sentences: Any) -> None:
     kit = kit_for("isbert", sentences=str(sentences), filters=6)
     torch.manual_seed(0)
     method = kit.build().eval()
-    texts = one_batch(kit, method)
+    texts = first_texts(kit, method, kit.config.sentences, size=4)
     assert (texts.attention_mask == 0).any(), "padding must be there to be left out"
     local = local_vectors(method, texts)
     whole = np.array([part.mean(axis=0) for part in local])
@@ -69,7 +61,7 @@ def test_loss_and_embedding(kit_for: KitFor, sentences: Any) -> None:
 def test_pairs_are_two_sentences_each(kit_for: KitFor, pairs: Any) -> None:
     kit = kit_for("isbert", sentences=str(pairs), max_steps=2)
     method = kit.build()
-    texts = one_batch(kit, method)
+    texts = first_texts(kit, method, kit.config.sentences, size=4)
     assert len(method.embed(texts)) == 8
     assert Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run().steps == 2
 

@@ -1,30 +1,18 @@
 """MixCSE against mixcse.md."""
 
 import math
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-import harness
 from harness.plugin import registry
-from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from tests.families import FAMILIES
-from tests.sweeping import write_few_pairs
+from tests.methods.references import KitFor, Vectors, batches_of, cosine, has_slopes
 
-KitFor = Callable[..., Kit]
 PLUGIN = registry.load("mixcse")
 mixing_contrast = PLUGIN.method.losses.__globals__["mixing_contrast"]
-Vectors = list[list[float]]
-
-
-def cosine(left: list[float], right: list[float]) -> float:
-    product = sum(a * b for a, b in zip(left, right, strict=True))
-    return product / math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
 
 
 def mixtures(vectors: Vectors, share: float) -> Vectors:
@@ -67,11 +55,7 @@ def test_the_loss_and_its_gradient(seed: int, count: int) -> None:
     loss = mixing_contrast(given, second, share=0.2, temperature=0.3)
     assert loss.item() == pytest.approx(value(first), rel=1e-5)
     loss.backward()
-    for place in ((0, 0), (1, 3), (count - 1, 5)):
-        step = torch.zeros_like(first)
-        step[place] = 1e-6
-        slope = (value(first + step) - value(first - step)) / 2e-6
-        assert float(given.grad[place]) == pytest.approx(slope, rel=1e-3, abs=1e-5)
+    has_slopes(given.grad, value, first, ((0, 0), (1, 3), (count - 1, 5)), rel=1e-3, abs=1e-5)
 
 
 @FAMILIES
@@ -79,8 +63,7 @@ def test_the_loss_and_its_gradient(seed: int, count: int) -> None:
 def test_the_loss_of_a_batch(kit_for: KitFor) -> None:
     kit = kit_for("mixcse", batch_size=6)
     method = kit.build().eval()
-    (stage,) = kit.declared.stages
-    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    stage, batches = batches_of(kit, method)
     for _ in range(3):
         batch = next(batches)
         states = method.embed(batch["contrastive"])
@@ -98,13 +81,3 @@ def test_published_values(kit_for: KitFor) -> None:
     assert (config.batch_size, config.epochs, config.evaluation_interval) == (64, 1, 125)
     method = kit_for("mixcse", dev_head=False).build()
     assert not method.config.dev_head
-
-
-@pytest.mark.slow
-def test_a_run(tmp_path: Path) -> None:
-    record = harness.run(
-        "mixcse", encoder="tiny-bert", suite=str(write_few_pairs(tmp_path)), batch_size=16,
-        sentences="graded-sentences", max_steps=4, evaluation_interval=2, precision="fp32",
-        store=tmp_path / "store",
-    )  # fmt: skip
-    assert (record.status, record.steps) == ("finished", 4)

@@ -2,31 +2,20 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-import harness
 from harness.plugin import registry
-from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.training.feeding import made, stage_streams
 from tests.families import FAMILIES
-from tests.sweeping import write_few_pairs
+from tests.methods.references import KitFor, Vectors, batches_of, cosine
 
-KitFor = Callable[..., Kit]
 PLUGIN = registry.load("pcl")
-Vectors = list[list[float]]
 Views = list[Vectors]
 """Vectors of all views of all items"""
-
-
-def cosine(left: list[float], right: list[float]) -> float:
-    product = sum(a * b for a, b in zip(left, right, strict=True))
-    return product / math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
 
 
 def similarities(
@@ -92,8 +81,7 @@ def peer_network(own: Views, peers: Views, temperature: float) -> float:
 def test_the_losses_of_a_batch(kit_for: KitFor) -> None:
     kit = kit_for("pcl", batch_size=5, temperature=0.3)
     method = kit.build().eval()
-    (stage,) = kit.declared.stages
-    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    stage, batches = batches_of(kit, method)
     with torch.no_grad():  # else both networks are the same one
         for parameter in method.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.02)
@@ -172,13 +160,3 @@ def test_released_values() -> None:
     config = resolve(PLUGIN, {})
     assert (config.views, config.change_rate, config.temperature) == (10, 0.2, 0.05)
     assert (config.batch_size, config.learning_rate, config.epochs) == (64, 3e-5, 1)
-
-
-@pytest.mark.slow
-def test_a_run(tmp_path: Path) -> None:
-    record = harness.run(
-        "pcl", encoder="tiny-bert", suite=str(write_few_pairs(tmp_path)), batch_size=16,
-        sentences="graded-sentences", max_steps=4, evaluation_interval=2, precision="fp32",
-        store=tmp_path / "store",
-    )  # fmt: skip
-    assert (record.status, record.steps) == ("finished", 4)

@@ -24,13 +24,12 @@ from harness.training.loop import Trainer
 from methods.dcpcse.method import energy_hinge
 from tests.families import FAMILIES
 from tests.losses.test_info_nce import cosine, vectors
-from tests.methods.test_dcpcse import LENGTH, WIDTH, build, plain_model, rows, still
+from tests.methods.references import KitFor
+from tests.methods.test_dcpcse import LENGTH, WIDTH, build, plain_model, rows
 
-KitFor = Callable[..., Kit]
 LAYERS, HEADS = 2, 4
 TYPES = ["deep", "layer-shared", "input-layer"]
 STEPS, RATE = 3, 0.01
-__all__ = ["still"]
 
 
 def sentence_vector(model: Any, prompts: str, table: Tensor, ids: Tensor) -> Tensor:

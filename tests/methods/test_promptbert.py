@@ -3,9 +3,7 @@
 The reference runs every row alone.
 """
 
-import json
 import math
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import AutoModel
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.batching import TextBatch
 from harness.data.tokens import Template
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
@@ -27,28 +25,13 @@ from harness.training.feeding import stage_streams
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable
 from tests.families import FAMILIES
+from tests.methods.references import KitFor, first_batch, info_nce
 
-KitFor = Callable[..., Kit]
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 TEMPLATES = {
     "template": "the old {s} sees [MASK] today",
     "second_template": "a {s} under behind the [MASK]",
 }
-
-
-@pytest.fixture
-def still(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
-    """The model of a fixture without dropout."""
-
-    def make(family: str) -> str:
-        folder = tmp_path / family
-        shutil.copytree(request.getfixturevalue(family), folder)
-        config = json.loads((folder / "config.json").read_text())
-        config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        (folder / "config.json").write_text(json.dumps(config))
-        return str(folder)
-
-    return make
 
 
 @pytest.fixture
@@ -70,20 +53,6 @@ def build(kit: Kit) -> Any:
         nn.init.normal_(parameter, std=0.3)
     trainable(method, method.stages(kit.config)[0])
     return method.train()
-
-
-def one_batch(kit: Kit, method: Any, stream: str = "contrastive", size: int = 6) -> TextBatch:
-    corpus = kit.declared.corpora[stream]
-    endless = Stream(
-        kit.tokens(corpus, method.template),
-        method.template,
-        StreamOptions(limit=method.training_pieces, batch_size=size, seed=0),
-    )
-    batch = next(
-        batch for batch in endless if len(batch.items) == size and not batch.attention_mask.all()
-    )
-    assert isinstance(batch, TextBatch)
-    return batch
 
 
 def losses(
@@ -162,18 +131,6 @@ class Reference:
         return torch.from_numpy(scaled * gain + shift)
 
 
-def closed_form(views: list[torch.Tensor], temperature: float) -> float:
-    anchors, *others = (view.detach().numpy() for view in views)
-    candidates, total = np.concatenate(others), 0.0
-    for row, anchor in enumerate(anchors):
-        logits = [
-            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / temperature
-            for other in candidates
-        ]
-        total += math.log(sum(math.exp(logit) for logit in logits)) - logits[row]
-    return float(total / len(anchors))
-
-
 # Training vectors and losses against the reference
 
 
@@ -185,7 +142,7 @@ def test_unsupervised_loss(
     """head(h - delta), where each view has its own template with its own delta."""
     kit = prompted(encoder=still(family), denoising=denoising)
     method = build(kit)
-    batch, reference = one_batch(kit, method), Reference(kit, method)
+    batch, reference = first_batch(kit, method), Reference(kit, method)
     views = []
     for template in (method.template, method.second_template):
         vectors = reference.wrapped(batch, template)
@@ -195,7 +152,9 @@ def test_unsupervised_loss(
         views.append(reference.tanh_head(vectors))
     found = losses(kit, method, {"contrastive": batch})
     assert set(found) == {"contrastive"}
-    assert found["contrastive"].item() == pytest.approx(closed_form(views, 0.3), rel=1e-4)
+    assert found["contrastive"].item() == pytest.approx(
+        info_nce(*(view.detach() for view in views), 0.3), rel=1e-4
+    )
 
 
 @pytest.mark.slow
@@ -217,7 +176,7 @@ def test_supervised_loss(
     """
     kit = prompted(setting="sup", encoder=still(family), head=head)
     method = build(kit)
-    batch, reference = one_batch(kit, method), Reference(kit, method)
+    batch, reference = first_batch(kit, method), Reference(kit, method)
     states, alone = (
         reference.wrapped(batch, method.template),
         reference.alone(batch, method.template),
@@ -226,7 +185,9 @@ def test_supervised_loss(
         vectors = reference.transform(states) - reference.transform(alone)
     else:
         vectors = reference.tanh_head(states - alone)
-    expected = closed_form([vectors[view::3] for view in range(3)], 0.3)
+    expected = info_nce(
+        vectors[0::3].detach(), torch.cat([vectors[1::3], vectors[2::3]]).detach(), 0.3
+    )
     assert losses(kit, method, {"contrastive": batch})["contrastive"].item() == pytest.approx(
         expected, rel=1e-4
     )
@@ -241,7 +202,7 @@ def test_classification_loss(prompted: KitFor, still: Callable[[str], str], fami
     kit = prompted(setting="semisup", encoder=still(family))
     method = build(kit)
     nn.init.normal_(method.classifier.linear.weight, std=0.5)
-    batch, reference = one_batch(kit, method, "labelled"), Reference(kit, method)
+    batch, reference = first_batch(kit, method, "labelled"), Reference(kit, method)
     vectors = reference.tanh_head(reference.wrapped(batch, method.template)).detach().numpy()
     weight, bias = (
         part.detach().double().numpy() for part in method.classifier.linear.parameters()
@@ -252,7 +213,7 @@ def test_classification_loss(prompted: KitFor, still: Callable[[str], str], fami
         for other, label in ((vectors[3 * item + 1], 1), (vectors[3 * item + 2], 0)):
             logits = weight @ np.concatenate([premise, other, np.abs(premise - other)]) + bias
             terms.append(math.log(np.exp(logits).sum()) - logits[label])
-    found = losses(kit, method, {"contrastive": one_batch(kit, method), "labelled": batch})
+    found = losses(kit, method, {"contrastive": first_batch(kit, method), "labelled": batch})
     assert set(found) == {"contrastive", "classification"}
     assert found["classification"].item() == pytest.approx(float(np.mean(terms)), rel=1e-4)
 
@@ -263,7 +224,7 @@ def test_gradients_flow_through_the_template_vectors(
 ) -> None:
     kit = prompted(encoder=still("tiny_encoder"))
     method = build(kit)
-    batch, reference = one_batch(kit, method), Reference(kit, method)
+    batch, reference = first_batch(kit, method), Reference(kit, method)
     views = [
         reference.tanh_head(reference.wrapped(batch, template) - reference.alone(batch, template))
         for template in (method.template, method.second_template)
@@ -295,7 +256,7 @@ def test_rows_of_one_length_share_a_template_vector_with_its_dropout(
         kit = prompted(setting=setting)
         method = build(kit)
         encoder = watch(method.encoder)
-        batch = one_batch(kit, method, size=12)
+        batch = first_batch(kit, method, size=12)
         losses(kit, method, {"contrastive": batch})
         assert len(encoder.given) == 2 * passes, "a main pass and a bare one for each template"
         for number in range(passes):
@@ -312,7 +273,7 @@ def test_dropout_differs_between_the_views(prompted: KitFor, watch: Watch) -> No
     kit = prompted(second_template=TEMPLATES["template"], denoising="none")
     method = build(kit)
     encoder = watch(method.encoder)
-    losses(kit, method, {"contrastive": one_batch(kit, method)})
+    losses(kit, method, {"contrastive": first_batch(kit, method)})
     one, other = encoder.given[0][0][0], encoder.given[1][0][0]
     assert torch.equal(one.input_ids, other.input_ids)
     assert not torch.allclose(encoder.results[0][:, 0], encoder.results[1][:, 0], atol=1e-3)
@@ -330,7 +291,7 @@ def test_dev_is_denoised_and_test_is_not(
     encoder = str(request.getfixturevalue(family))
     kit = prompted(setting=setting, encoder=encoder)
     method = build(kit).eval()
-    batch, reference = one_batch(kit, method), Reference(kit, method)
+    batch, reference = first_batch(kit, method), Reference(kit, method)
     states, alone = (
         reference.wrapped(batch, method.template),
         reference.alone(batch, method.template),
@@ -355,7 +316,7 @@ def test_supervised_evaluation_has_head_and_denoising(
 ) -> None:
     kit = prompted(setting="sup", encoder=str(request.getfixturevalue(family)))
     method = build(kit).eval()
-    batch, reference = one_batch(kit, method), Reference(kit, method)
+    batch, reference = first_batch(kit, method), Reference(kit, method)
     states, alone = (
         reference.wrapped(batch, method.template),
         reference.alone(batch, method.template),
@@ -413,7 +374,7 @@ def test_final_stop_is_for_the_test_alone(prompted: KitFor, watch: Watch) -> Non
 def test_a_training_sentence_has_max_length_bare_pieces(prompted: KitFor) -> None:
     kit = prompted(max_length=9)
     method = build(kit)
-    lengths = one_batch(kit, method, size=40).attention_mask.sum(dim=1)
+    lengths = first_batch(kit, method, size=40).attention_mask.sum(dim=1)
     assert lengths.max() == 9 + len(method.template)
 
 
@@ -542,20 +503,6 @@ def test_semisupervised_schedules(
 def test_bf16(prompted: KitFor, setting: str) -> None:
     kit = prompted(setting=setting, precision="bf16", max_steps=2)
     assert Trainer(build(kit), kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run().steps == 2
-
-
-@pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_gradient_checkpointing_gives_the_same_gradients(
-    prompted: KitFor, still: Callable[[str], str], setting: str
-) -> None:
-    encoder, gradients = still("tiny_encoder"), []
-    for checkpointing in (False, True):
-        kit = prompted(setting=setting, encoder=encoder, gradient_checkpointing=checkpointing)
-        method = build(kit)
-        losses(kit, method, {"contrastive": one_batch(kit, method)})["contrastive"].backward()
-        gradients.append([value.grad for value in method.parameters()])
-    for plain, checkpointed in zip(*gradients, strict=True):
-        assert torch.allclose(plain, checkpointed, rtol=1e-3, atol=1e-5)
 
 
 # What is declared

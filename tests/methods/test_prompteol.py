@@ -1,7 +1,5 @@
 """PromptEOL against prompteol.md."""
 
-import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,12 @@ from harness.encoders.low_rank import MARK
 from harness.errors import UserError
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
-from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.training.feeding import made, stage_streams
 from tests.architectures import save
+from tests.methods.references import KitFor, info_nce
 from tests.sweeping import write_few_pairs
 
-KitFor = Callable[..., Kit]
 PLUGIN = registry.load("prompteol")
 TEXTS = ["the old farmer sees the river", "a cat", "she walks slowly"]
 DEMONSTRATION = '"the dog runs." in a word:"dog". "{s}" in a word:"'
@@ -131,20 +128,6 @@ def test_test_sentences_are_tidied(kit_for: KitFor, text: str, read: str) -> Non
     assert kit_for("prompteol", tidied=False).build().test_text(text) == text
 
 
-def info_nce(anchors: Any, positives: Any, negatives: Any) -> float:
-    """Section 1, word by word; the vectors are lists."""
-
-    def cosine(left: list[float], right: list[float]) -> float:
-        product = sum(a * b for a, b in zip(left, right, strict=True))
-        return product / math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
-
-    total = 0.0
-    for number, anchor in enumerate(anchors):
-        terms = [math.exp(cosine(anchor, each) / 0.05) for each in (*positives, *negatives)]
-        total -= math.log(terms[number] / sum(terms))
-    return total / len(anchors)
-
-
 @pytest.mark.slow
 def test_the_loss_of_a_batch(kit_for: KitFor, decoder: Path) -> None:
     kit = kit_for("prompteol", setting="sup", encoder=str(decoder), batch_size=6)
@@ -154,7 +137,7 @@ def test_the_loss_of_a_batch(kit_for: KitFor, decoder: Path) -> None:
     for _ in range(3):
         batch = next(batches)
         vectors = method.embed(batch["contrastive"]).detach().double().tolist()
-        expected = info_nce(vectors[0::3], vectors[1::3], vectors[2::3])
+        expected = info_nce(vectors[0::3], [*vectors[1::3], *vectors[2::3]], 0.05)
         found = method.losses(batch, stage)["contrastive"].item()
         assert found == pytest.approx(expected, rel=1e-4)
 

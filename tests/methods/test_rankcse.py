@@ -2,7 +2,6 @@
 
 import math
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,13 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from harness.trials.lookup import provide_models
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 from tests.architectures import save
+from tests.methods.references import KitFor, batches_of, by_transformers
 from tests.sweeping import write_few_pairs
 
-KitFor = Callable[..., Kit]
 losses = registry.load("rankcse").method.losses.__globals__
 """The names of the method's file"""
 list_net, list_mle = losses["list_net"], losses["list_mle"]
@@ -106,19 +104,6 @@ def test_the_teacher_draws_the_student_to_its_order() -> None:
 # The method
 
 
-def by_transformers(folder: Path, texts: list[str]) -> np.ndarray:
-    """[CLS] of each text alone, by a plain call of transformers, in float64."""
-    from transformers import AutoModel, AutoTokenizer
-
-    model, tokenizer = (
-        AutoModel.from_pretrained(folder).eval(),
-        AutoTokenizer.from_pretrained(folder),
-    )
-    with torch.no_grad():
-        rows = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state for text in texts]
-    return np.array([row[0, 0].double().numpy() for row in rows])
-
-
 def unit(vectors: Any) -> np.ndarray:
     found = np.asarray(vectors, np.float64)
     return found / np.linalg.norm(found, axis=1, keepdims=True)
@@ -139,8 +124,8 @@ def test_losses_of_a_batch(
     )  # fmt: skip
     torch.manual_seed(0)
     method = kit.build().eval()
-    (stage,) = kit.declared.stages
-    batch = next(made(method, stage, stage_streams(method, kit, stage, seed=0), 0))
+    stage, batches = batches_of(kit, method)
+    batch = next(batches)
     found = method.losses(batch, stage)
     texts = batch["contrastive"]
     vectors = unit(method.head(method.encoder.cls(texts)).detach())
@@ -244,25 +229,6 @@ def test_a_wrong_name_is_one_sentence() -> None:
 
 
 # Whole trials
-
-
-@pytest.mark.slow
-def test_a_run_with_a_teacher_of_another_architecture(
-    cold: Path, byte_roberta: Path, tmp_path: Path
-) -> None:
-    """Its vectors are made once for two trials, and the record has the teacher."""
-    store = tmp_path / "store"
-    values = {
-        "encoder": "tiny-bert", "suite": str(write_few_pairs(tmp_path)), "batch_size": 16,
-        "sentences": "graded-sentences", "max_steps": 6, "evaluation_interval": 3,
-        "teacher": str(byte_roberta), "second_teacher": "tiny-bert", "precision": "fp32",
-    }  # fmt: skip
-    for rate in (1e-3, 1e-4):
-        record = harness.run("rankcse", learning_rate=rate, store=store, **values)
-        assert record.status == "finished"
-        assert record.steps == 6
-        assert record.configuration["teacher"] == str(byte_roberta)
-    assert len(artefacts(cold)) == 2
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """SBERT against sbert.md."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.batching import TextBatch
 from harness.data.corpora import source
 from harness.errors import UserError
 from harness.plugin import registry
@@ -18,8 +17,7 @@ from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.parameters import trained_names
-
-KitFor = Callable[..., Kit]
+from tests.methods.references import KitFor, first_texts
 
 
 @pytest.fixture(params=["tiny_encoder", "tiny_roberta"])
@@ -35,13 +33,6 @@ def build(kit: Kit) -> Any:
     return method
 
 
-def one_batch(kit: Kit, method: Any) -> TextBatch:
-    endless = Stream(
-        kit.tokens(kit.config.pairs), method.template, StreamOptions(limit=30, batch_size=6, seed=0)
-    )
-    return next(iter(endless))
-
-
 def means(method: Any, texts: TextBatch) -> np.ndarray:
     """The mean of the last states of each row alone, special tokens included, in float64."""
     rows = []
@@ -53,7 +44,7 @@ def means(method: Any, texts: TextBatch) -> np.ndarray:
 
 def test_softmax_over_u_v_and_their_difference(kit: Kit) -> None:
     method = build(kit).eval()
-    texts = one_batch(kit, method)
+    texts = first_texts(kit, method, kit.config.pairs)
     assert texts.labels is not None
     assert (texts.attention_mask == 0).any(), "padding must be there to be left out"
     vectors = means(method, texts)
@@ -72,7 +63,7 @@ def test_softmax_over_u_v_and_their_difference(kit: Kit) -> None:
 
 def test_embedding_is_the_mean_without_the_classifier(kit: Kit) -> None:
     method = build(kit).eval()
-    texts = one_batch(kit, method)
+    texts = first_texts(kit, method, kit.config.pairs)
     assert np.abs(method.embed(texts).detach().numpy() - means(method, texts)).max() < 1e-5
     assert torch.equal(method.embed_dev(texts), method.embed(texts))
 
@@ -80,7 +71,7 @@ def test_embedding_is_the_mean_without_the_classifier(kit: Kit) -> None:
 def test_labels_are_those_of_nli_pairs(kit: Kit, pairs: Path) -> None:
     """There are three labels with the numbers of the corpus, and each pair keeps its own."""
     method = build(kit)
-    texts = one_batch(kit, method)
+    texts = first_texts(kit, method, kit.config.pairs)
     assert texts.labels is not None
     corpus = source(str(pairs)).read([pairs])
     assert corpus.labels is not None
@@ -151,23 +142,6 @@ def test_a_corpus_without_pairs_is_refused(
     kit = kit_for("sbert", pairs=str(request.getfixturevalue(corpus)))
     method = build(kit)
     with pytest.raises(UserError, match="premise, hypothesis and label"):
-        method.losses({"pairs": one_batch(kit, method)}, method.stages(kit.config)[0])
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_checkpointed_gradients_are_the_same(kit_for: KitFor, pairs: Path, precision: str) -> None:
-    gradients = []
-    for checkpointing in (False, True):
-        kit = kit_for("sbert", pairs=str(pairs), gradient_checkpointing=checkpointing)
-        method = build(kit).train()
-        torch.manual_seed(5)
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            loss = method.losses({"pairs": one_batch(kit, method)}, method.stages(kit.config)[0])[
-                "classification"
-            ]
-        assert loss.dtype == torch.float32
-        loss.backward()
-        gradients.append({name: value.grad for name, value in method.named_parameters()})
-    for name, value in gradients[0].items():
-        assert value is not None, name
-        assert torch.allclose(value, gradients[1][name], atol=1e-6), name
+        method.losses(
+            {"pairs": first_texts(kit, method, kit.config.pairs)}, method.stages(kit.config)[0]
+        )

@@ -1,23 +1,19 @@
 """Training on scored pairs: recipe, scale of the scores, and what is refused."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.data.corpora import source
 from harness.errors import TrialFailure, UserError
 from harness.plugin import registry
-from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from tests.families import FAMILIES
+from tests.methods.references import KitFor, first_texts
 
-KitFor = Callable[..., Kit]
 SCORES = [0.0, 1.25, 2.5, 3.75, 5.0, 5.0]
 TEXTS = ["a red bird", "the old dog", "a small cat sees", "the horse", "a farmer", "the house"]
 
@@ -31,20 +27,12 @@ def scored(tmp_path: Path) -> str:
     return str(tmp_path / "pairs.csv")
 
 
-def one_batch(kit: Kit, method: Any) -> TextBatch:
-    """All six pairs."""
-    options = StreamOptions(limit=30, batch_size=6, seed=0)
-    config: Any = kit.config
-    stream = Stream(kit.tokens(config.scored_pairs), method.template, options)
-    return next(iter(stream))
-
-
 @FAMILIES
 @pytest.mark.parametrize("objective", ["cosine-mse", "cosent"])
 def test_the_loss_of_a_batch(kit_for: KitFor, scored: str, objective: str) -> None:
     kit = kit_for("scored_pairs", scored_pairs=scored, objective=objective)
     method = kit.build().eval()
-    texts = one_batch(kit, method)
+    texts = first_texts(kit, method, scored)
     vectors = method.embed(texts).detach().double().numpy()
     cosines = [
         float(u @ v) / float(np.sqrt((u @ u) * (v @ v)))
@@ -69,7 +57,7 @@ def test_training_orders_the_cosines_as_the_scores_are(kit_for: KitFor, scored: 
     )  # fmt: skip
     method = kit.build()
     (stage,) = method.stages(kit.config)
-    texts = one_batch(kit, method)
+    texts = first_texts(kit, method, scored)
 
     def loss() -> float:
         with torch.no_grad():
@@ -84,7 +72,10 @@ def test_scores_outside_of_the_range_are_refused(kit_for: KitFor, scored: str) -
     kit = kit_for("scored_pairs", scored_pairs=scored, highest_score=4.0)
     method = kit.build()
     with pytest.raises(TrialFailure, match="scores from 0 to 5; set lowest_score and highest_scor"):
-        method.prepared({"pairs": one_batch(kit, method)}, method.stages(kit.config)[0])
+        method.prepared(
+            {"pairs": first_texts(kit, method, scored)},
+            method.stages(kit.config)[0],
+        )
 
 
 def test_an_empty_range_is_refused() -> None:

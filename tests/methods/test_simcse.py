@@ -1,8 +1,6 @@
 """SimCSE against simcse.md and semisupervised.md (the schedules: test_schedules.py)."""
 
-import json
 import math
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from harness.data.batching import Stream, StreamOptions, TextBatch
+from harness.data.batching import TextBatch
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
@@ -21,20 +19,16 @@ from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.parameters import trained_names
 from tests.families import FAMILIES
+from tests.methods.references import (
+    KitFor,
+    first_batch,
+    first_batches,
+    first_losses,
+    info_nce,
+    moved,
+)
 
-KitFor = Callable[..., Kit]
 Watch = Callable[[torch.nn.Module], Any]  # tests.conftest.Calls
-
-
-@pytest.fixture
-def without_dropout(request: pytest.FixtureRequest, family: str, tmp_path: Path) -> Path:
-    """The encoder of a family without dropout."""
-    folder = tmp_path / "model"
-    shutil.copytree(request.getfixturevalue(family), folder)
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
 
 
 def build(kit: Kit) -> Any:
@@ -45,14 +39,6 @@ def build(kit: Kit) -> Any:
     )  # it starts at zero, where a forgotten bias would not show
     torch.nn.init.normal_(method.head.linear.weight, std=0.3)  # so large that tanh is not linear
     return method.train()
-
-
-def one_batch(kit: Kit, method: Any) -> TextBatch:
-    corpus = kit.declared.corpora["contrastive"]
-    endless = Stream(
-        kit.tokens(corpus), method.template, StreamOptions(limit=30, batch_size=6, seed=0)
-    )
-    return next(batch for batch in endless if len(batch.items) == 6)
 
 
 def contrastive(kit: Kit, method: Any, batch: TextBatch) -> float:
@@ -74,26 +60,15 @@ def head_outputs(method: Any, ids: torch.Tensor, mask: torch.Tensor) -> np.ndarr
     return np.array(rows)
 
 
-def closed_form(anchors: np.ndarray, candidates: np.ndarray, temperature: float) -> float:
-    total = 0.0
-    for row, anchor in enumerate(anchors):
-        scores = [
-            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / temperature
-            for other in candidates
-        ]
-        total += math.log(sum(math.exp(score) for score in scores)) - scores[row]
-    return float(total / len(anchors))
-
-
 @FAMILIES
 @pytest.mark.usefixtures("equal_views")
-def test_without_dropout_the_views_are_one(kit_for: KitFor, without_dropout: Path) -> None:
-    kit = kit_for("simcse", encoder=str(without_dropout), temperature=0.1)
+def test_without_dropout_the_views_are_one(kit_for: KitFor, without_dropout: str) -> None:
+    kit = kit_for("simcse", encoder=without_dropout, temperature=0.1)
     method = build(kit)
-    batch = one_batch(kit, method)
+    batch = first_batch(kit, method)
     vectors = head_outputs(method, batch.input_ids, batch.attention_mask)
     assert contrastive(kit, method, batch) == pytest.approx(
-        closed_form(vectors, vectors, 0.1), rel=1e-4
+        info_nce(vectors, vectors, 0.1), rel=1e-4
     )
 
 
@@ -103,7 +78,7 @@ def test_dropout_makes_the_second_view(
 ) -> None:
     kit = kit_for("simcse")
     method = build(kit)
-    batch = one_batch(kit, method)
+    batch = first_batch(kit, method)
     encoder, head = watch(method.encoder), watch(method.head)
     contrastive(kit, method, batch)
     ids, vectors = encoder.given[0][0][0].input_ids, head.results[0]
@@ -114,17 +89,17 @@ def test_dropout_makes_the_second_view(
 
 @FAMILIES
 def test_supervised_candidates_are_entailments_and_contradictions(
-    kit_for: KitFor, without_dropout: Path
+    kit_for: KitFor, without_dropout: str
 ) -> None:
-    kit = kit_for("simcse", setting="sup", encoder=str(without_dropout), temperature=0.1)
+    kit = kit_for("simcse", setting="sup", encoder=without_dropout, temperature=0.1)
     method = build(kit)
-    batch = one_batch(kit, method)
+    batch = first_batch(kit, method)
     assert batch.views == 3
     premises, entailments, contradictions = (
         head_outputs(method, batch.input_ids[view::3], batch.attention_mask[view::3])
         for view in range(3)
     )
-    expected = closed_form(premises, np.concatenate([entailments, contradictions]), 0.1)
+    expected = info_nce(premises, [*entailments, *contradictions], 0.1)
     assert contrastive(kit, method, batch) == pytest.approx(expected, rel=1e-4)
 
 
@@ -133,7 +108,7 @@ def test_supervised_candidates_are_entailments_and_contradictions(
 def test_head_at_test_time_only_when_supervised(kit_for: KitFor, setting: str) -> None:
     kit = kit_for("simcse", setting=setting)
     method = build(kit).eval()
-    batch = one_batch(kit, method)
+    batch = first_batch(kit, method)
     states = method.encoder.model(
         input_ids=batch.input_ids, attention_mask=batch.attention_mask
     ).last_hidden_state
@@ -152,7 +127,7 @@ def test_everything_trains_and_the_pretrained_pooler_is_not_there(kit_for: KitFo
     assert {"head.linear.weight", "head.linear.bias"} < names
     assert not any("pooler" in name for name in names)
     contrastive_loss = method.losses(
-        {"contrastive": one_batch(kit, method)}, method.stages(kit.config)[0]
+        {"contrastive": first_batch(kit, method)}, method.stages(kit.config)[0]
     )
     contrastive_loss["contrastive"].backward()
     unused = {name for name, parameter in method.named_parameters() if parameter.grad is None}
@@ -208,38 +183,19 @@ def test_a_value_out_of_range_is_refused(given: dict[str, Any]) -> None:
 # Triplets, masks, synonyms and labels beside the contrastive loss
 
 
-def batches(kit: Kit, method: Any, size: int = 6) -> dict[str, TextBatch]:
-    found = {}
-    for stream, corpus in kit.declared.corpora.items():
-        endless = Stream(
-            kit.tokens(corpus),
-            method.template,
-            StreamOptions(limit=method.training_pieces, batch_size=size, seed=0),
-        )
-        found[stream] = next(batch for batch in endless if len(batch.items) == size)
-    return found
-
-
-def losses(kit: Kit, method: Any) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = method.losses(
-        batches(kit, method), method.stages(kit.config)[0]
-    )
-    return found
-
-
 @FAMILIES
 def test_hard_negative_weight_is_on_the_own_contradiction_only(
-    kit_for: KitFor, without_dropout: Path
+    kit_for: KitFor, without_dropout: str
 ) -> None:
     kit = kit_for(
         "simcse",
         setting="sup",
-        encoder=str(without_dropout),
+        encoder=without_dropout,
         temperature=0.5,
         hard_negative_weight=1.5,
     )
     method = build(kit)
-    batch = one_batch(kit, method)
+    batch = first_batch(kit, method)
     views = [
         head_outputs(method, batch.input_ids[view::3], batch.attention_mask[view::3])
         for view in range(3)
@@ -266,7 +222,7 @@ def test_masks_are_on_a_copy_and_the_contrastive_pass_sees_whole_sentences(
     kit = kit_for("simcse", setting=setting, masked_language_weight=0.1, masking_ratio=0.5)
     method = build(kit)
     encoder = watch(method.encoder)
-    given = batches(kit, method)
+    given = first_batches(kit, method)
     method.losses(given, method.stages(kit.config)[0])
     whole, masked = (call[0][0] for call in encoder.given[:2])
     expected = given["contrastive"].input_ids.repeat_interleave(copies, dim=0)
@@ -285,7 +241,7 @@ def test_masked_language_loss_against_the_formula(kit_for: KitFor, watch: Watch)
     kit = kit_for("simcse", masked_language_weight=0.1, masking_ratio=0.5)
     method = build(kit)
     encoder, masker = watch(method.encoder), watch(method.masker)
-    found = losses(kit, method)
+    found = first_losses(kit, method)
     chosen, originals = masker.results[0].chosen, encoder.given[0][0][0].input_ids
     head, total = method.vocabulary.double(), 0.0
     for row, position in chosen.nonzero().tolist():
@@ -300,7 +256,7 @@ def test_masked_language_weight_and_what_is_off_by_default(kit_for: KitFor, watc
     plain = kit_for("simcse")
     method = build(plain)
     encoder = watch(method.encoder)
-    assert set(losses(plain, method)) == {"contrastive"}
+    assert set(first_losses(plain, method)) == {"contrastive"}
     assert len(encoder.results) == 1
     assert not hasattr(method, "vocabulary")
     for setting in ("unsup", "sup", "semisup"):
@@ -318,7 +274,7 @@ def test_masked_language_head_is_the_checkpoints_and_untied(
     kit = kit_for("simcse", encoder=folder, masked_language_weight=0.1, max_steps=2)
     method = build(kit)
     reference = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
-    batch = one_batch(kit, method)
+    batch = first_batch(kit, method)
     states = method.encoder.eval()(batch)
     expected = reference(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
     real = batch.attention_mask.bool()
@@ -354,7 +310,7 @@ def test_one_word_of_view_2_is_a_synonym_and_the_same_in_every_epoch(
     kit = kit_for("simcse", setting=setting, synonyms=str(thesaurus))
     method = build(kit)
     encoder = watch(method.encoder)
-    given = batches(kit, method)
+    given = first_batches(kit, method)
     for epoch in range(2):
         contrastive_batch = replace(given["contrastive"], epoch=epoch)
         method.losses({**given, "contrastive": contrastive_batch}, method.stages(kit.config)[0])
@@ -374,7 +330,7 @@ def test_masks_and_synonyms_together_work_on_the_same_rows(
     kit = kit_for("simcse", synonyms=str(thesaurus), masked_language_weight=0.1, masking_ratio=0.0)
     method = build(kit)
     encoder = watch(method.encoder)
-    losses(kit, method)
+    first_losses(kit, method)
     whole, masked = (call[0][0] for call in encoder.given)
     assert torch.equal(whole.input_ids, masked.input_ids)
 
@@ -403,7 +359,7 @@ def test_head_of_diffcse(kit_for: KitFor, watch: Watch) -> None:
     torch.manual_seed(0)
     method = kit.build().train()
     head = watch(method.head)
-    given = batches(kit, method)
+    given = first_batches(kit, method)
     method.losses(given, method.stages(kit.config)[0])
     assert [len(result) for result in head.results] == [12]
     assert torch.allclose(head.results[0].mean(dim=0), torch.zeros(32), atol=1e-5)
@@ -420,9 +376,8 @@ def test_three_steps(kit_for: KitFor, setting: str, head: str) -> None:
                   auxiliary_batch_size=5, learning_rate=1e-3)  # fmt: skip
     torch.manual_seed(0)
     method = kit.build()
-    before = {name: value.detach().clone() for name, value in method.named_parameters()}
-    Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
-    still = {name for name, value in method.named_parameters() if torch.equal(value, before[name])}
+    before = dict(method.named_parameters())
+    still = before.keys() - moved(kit, method)
     assert still == set()
     parts = {"encoder", "head", "vocabulary"} | ({"classifier"} if setting == "semisup" else set())
     assert {name.split(".")[0] for name in before} == parts
@@ -446,7 +401,7 @@ def test_checkpointed_gradients_are_the_same(
                 module.p = 0.0
         torch.manual_seed(5)
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            found = losses(kit, method)
+            found = first_losses(kit, method)
         assert all(value.dtype == torch.float32 for value in found.values())
         torch.stack(list(found.values())).sum().backward()
         gradients.append({name: value.grad for name, value in method.named_parameters()})

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-import harness
 from harness.data.tokens import piece_ids
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.training.feeding import made, stage_streams
 from tests.families import FAMILIES
-from tests.sweeping import write_few_pairs
+from tests.methods.references import KitFor, Vectors, cosine, has_slopes, info_nce
 
-KitFor = Callable[..., Kit]
 PLUGIN = registry.load("sncse")
 bidirectional_margin = PLUGIN.method.losses.__globals__["bidirectional_margin"]
-Vectors = list[list[float]]
-
-
-def cosine(left: list[float], right: list[float]) -> float:
-    product = sum(a * b for a, b in zip(left, right, strict=True))
-    return product / math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
 
 
 def margin(first: Vectors, second: Vectors, negated: Vectors, low: float, high: float) -> float:
@@ -37,14 +27,6 @@ def margin(first: Vectors, second: Vectors, negated: Vectors, low: float, high: 
     for one, other, negation in zip(first, second, negated, strict=True):
         difference = cosine(one, negation) - cosine(one, other)
         total += max(0.0, difference + low) + max(0.0, -difference - high)
-    return total / len(first)
-
-
-def info_nce(first: Vectors, second: Vectors) -> float:
-    total = 0.0
-    for number, one in enumerate(first):
-        terms = [math.exp(cosine(one, other) / 0.05) for other in second]
-        total -= math.log(terms[number] / sum(terms))
     return total / len(first)
 
 
@@ -62,11 +44,7 @@ def test_the_margin_and_its_gradient(seed: int) -> None:
     loss = bidirectional_margin(given, *views[1:], smallest=0.1, largest=0.3)
     assert loss.item() == pytest.approx(looped(views[0]), rel=1e-5)
     loss.backward()
-    for place in ((0, 0), (2, 3), (4, 1)):
-        step = torch.zeros_like(near)
-        step[place] = 1e-6
-        slope = (looped(views[0] + step) - looped(views[0] - step)) / 2e-6
-        assert float(given.grad[place]) == pytest.approx(slope, rel=1e-3, abs=1e-6)
+    has_slopes(given.grad, looped, views[0], rel=1e-3, abs=1e-6)
 
 
 def test_the_margin_is_0_in_its_range() -> None:
@@ -110,7 +88,7 @@ def test_losses_of_a_batch(kit_for: KitFor, sentences: Path, tmp_path: Path) -> 
         first = [vector(text, method.template) for text in read]
         second = [vector(text, method.second_template) for text in read]
         negated = [vector(own.get(text, f"Not {text}"), method.second_template) for text in read]
-        assert found["contrastive"].item() == pytest.approx(info_nce(first, second), rel=1e-3)
+        assert found["contrastive"].item() == pytest.approx(info_nce(first, second, 0.05), rel=1e-3)
         expected = margin(first, second, negated, 0.1, 0.3)
         assert found["margin"].item() == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
@@ -160,13 +138,3 @@ def test_published_values(encoder: str, rate: float, batch_size: int, weight: fl
     assert found == (rate, batch_size, weight)
     assert (config.smallest_margin, config.largest_margin, config.temperature) == (0.1, 0.3, 0.05)
     assert (config.max_length, config.epochs, config.evaluation_interval) == (32, 1, 125)
-
-
-@pytest.mark.slow
-def test_a_run(tmp_path: Path) -> None:
-    record = harness.run(
-        "sncse", encoder="tiny-bert", suite=str(write_few_pairs(tmp_path)), batch_size=16,
-        sentences="graded-sentences", max_steps=4, evaluation_interval=2, precision="fp32",
-        store=tmp_path / "store",
-    )  # fmt: skip
-    assert (record.status, record.steps) == ("finished", 4)

@@ -1,4 +1,7 @@
-"""Every method computes the same without padding: losses, gradients and embeddings."""
+"""Every method computes the same without padding, and where it keeps no activations.
+
+Losses, gradients and embeddings are compared.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +23,14 @@ from tests.method_cases import CASES, IDS, mixed, values_of, without_dropout
 KitFor = Callable[..., Kit]
 ENCODERLESS = {"glove", "sentence_transformer"}
 """Methods that do not read with an `Encoder`: word vectors, and the library's own model"""
+
+CHECKPOINTED = [
+    "simcse-0.1-0.5", "esimcse-2.0", "consert-sup-adversarial-shuffle", "sbert", "promptbert",
+    "promptbert-sup", "dcpcse-True-0.5", "dcpcse-shallow", "d2cse-True-mean_nonpad",
+    "d2cse-sup-copy-sum", "diffcse-sup-corrective", "diffcse-masked-language", "diffaug",
+    "flow-last-two",
+]  # fmt: skip
+"""Cases of every way to reach into an encoder, some of them with a gradient through a gradient"""
 
 
 def test_all_methods_are_here() -> None:
@@ -79,11 +90,12 @@ def run(kit: Kit, *, unpads: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]
     return found, gradients
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
-def test_the_same_as_with_padding(make: KitFor, name: str, options: dict[str, Any]) -> None:
-    kit = make(name, **options)
-    (found, gradients), (expected, wanted) = (run(kit, unpads=each) for each in (True, False))
+def assert_same(
+    one: tuple[dict[str, Tensor], dict[str, Tensor]],
+    other: tuple[dict[str, Tensor], dict[str, Tensor]],
+) -> None:
+    """Compare what two runs compute, and their gradients."""
+    (found, gradients), (expected, wanted) = one, other
     assert found.keys() == expected.keys()
     for part, value in found.items():
         torch.testing.assert_close(value, expected[part], rtol=1e-5, atol=1e-5, msg=part)
@@ -97,6 +109,21 @@ def test_the_same_as_with_padding(make: KitFor, name: str, options: dict[str, An
         largest = max(other.abs().max() for name, other in wanted.items() if name.startswith(step))
         measure = min(largest, max(scale, wanted[part].abs().max()))
         assert (gradient - wanted[part]).abs().max() <= 1e-5 * measure, part
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
+def test_the_same_as_with_padding(make: KitFor, name: str, options: dict[str, Any]) -> None:
+    kit = make(name, **options)
+    assert_same(*(run(kit, unpads=each) for each in (True, False)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CHECKPOINTED)
+def test_the_same_with_gradient_checkpointing(make: KitFor, case: str) -> None:
+    name, options = CASES[IDS.index(case)]
+    kits = (make(name, **options, gradient_checkpointing=each) for each in (True, False))
+    assert_same(*(run(kit, unpads=True) for kit in kits))
 
 
 def test_the_batches_mix_lengths(make: KitFor) -> None:

@@ -2,23 +2,17 @@
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-import harness
 from harness.plugin import registry
-from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from tests.families import FAMILIES
-from tests.sweeping import write_few_pairs
+from tests.methods.references import KitFor, Vectors, batches_of
 
-KitFor = Callable[..., Kit]
 PLUGIN = registry.load("vascl")
-Vectors = list[list[float]]
 
 
 def dot(left: list[float], right: list[float]) -> float:
@@ -98,8 +92,7 @@ def slope(value: Callable[[Tensor], float], at: Tensor) -> Tensor:
 def test_the_losses_of_a_batch(kit_for: KitFor) -> None:
     kit = kit_for("vascl", batch_size=5, neighbours=2, head_width=4, temperature=0.3)
     method = kit.build().eval()
-    (stage,) = kit.declared.stages
-    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    stage, batches = batches_of(kit, method)
     weights = [each.detach().double().tolist() for each in method.head.parameters()]
     for step in range(3):
         batch = next(batches)
@@ -131,8 +124,8 @@ def test_the_losses_of_a_batch(kit_for: KitFor) -> None:
 def test_the_neighbourhood_trains_the_head_alone(kit_for: KitFor) -> None:
     kit = kit_for("vascl", batch_size=5)
     method = kit.build().train()
-    (stage,) = kit.declared.stages
-    batch = next(made(method, stage, stage_streams(method, kit, stage, seed=0), 0))
+    stage, batches = batches_of(kit, method)
+    batch = next(batches)
     method.losses(batch, stage)["neighbourhood"].backward()
     reached = {name for name, value in method.named_parameters() if value.grad is not None}
     assert reached == {"head.0.weight", "head.2.weight"}
@@ -149,13 +142,3 @@ def test_released_values() -> None:
     assert (config.learning_rate, config.head_rate, config.batch_size) == (5e-6, 5e-4, 1024)
     assert (config.neighbours, config.perturbation, config.temperature) == (16, 15, 0.05)
     assert (config.head_width, config.epochs, config.evaluation_interval) == (128, 5, 500)
-
-
-@pytest.mark.slow
-def test_a_run(tmp_path: Path) -> None:
-    record = harness.run(
-        "vascl", encoder="tiny-bert", suite=str(write_few_pairs(tmp_path)), batch_size=16,
-        sentences="graded-sentences", max_steps=4, evaluation_interval=2, precision="fp32",
-        store=tmp_path / "store",
-    )  # fmt: skip
-    assert (record.status, record.steps) == ("finished", 4)

@@ -1,23 +1,17 @@
 """WhitenedCSE against whitenedcse.md."""
 
 import math
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-import harness
 from harness.plugin import registry
-from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from tests.families import FAMILIES
-from tests.sweeping import write_few_pairs
+from tests.methods.references import KitFor, batches_of, info_nce
 
-KitFor = Callable[..., Kit]
 PLUGIN = registry.load("whitenedcse")
 group_whitened = PLUGIN.method._whitened.__globals__["group_whitened"]
 
@@ -32,17 +26,6 @@ def whitened(vectors: np.ndarray, order: list[int], size: int) -> np.ndarray:
         kept = scales > 1e-5 * scales.max()
         done[:, group] = math.sqrt(len(vectors)) * left[:, kept] @ right[kept]
     return done
-
-
-def info_nce(first: np.ndarray, second: np.ndarray, temperature: float) -> float:
-    total = 0.0
-    for i, anchor in enumerate(first):
-        terms = [
-            math.exp(anchor @ other / np.linalg.norm(anchor) / np.linalg.norm(other) / temperature)
-            for other in second
-        ]
-        total -= math.log(terms[i] / sum(terms))
-    return total / len(first)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -82,8 +65,7 @@ def test_the_loss_of_a_batch(kit_for: KitFor) -> None:
     """Every view has groups of its own."""
     kit = kit_for("whitenedcse", batch_size=9, group_size=5, temperature=1.0)
     method = kit.build().eval()
-    (stage,) = kit.declared.stages
-    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    stage, batches = batches_of(kit, method)
     weight, bias = (each.detach().double().numpy() for each in method.head.parameters())
     for step in range(3):
         batch = next(batches)
@@ -102,13 +84,3 @@ def test_published_values() -> None:
     assert (config.views, config.group_size, config.temperature) == (3, 6, 0.05)
     assert (config.batch_size, config.learning_rate, config.epochs) == (128, 1e-5, 1)
     assert resolve(PLUGIN, {"encoder": "bert-large-uncased"}).group_size == 8
-
-
-@pytest.mark.slow
-def test_a_run(tmp_path: Path) -> None:
-    record = harness.run(
-        "whitenedcse", encoder="tiny-bert", suite=str(write_few_pairs(tmp_path)), batch_size=16,
-        sentences="graded-sentences", max_steps=4, evaluation_interval=2, precision="fp32",
-        store=tmp_path / "store",
-    )  # fmt: skip
-    assert (record.status, record.steps) == ("finished", 4)

@@ -1,6 +1,5 @@
 """BERT-whitening against frozen_maps.md, section 2."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,31 +8,17 @@ import pytest
 import torch
 
 from harness import device
-from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.corpus_vectors import corpus_vectors
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from tests.families import FAMILIES
-
-KitFor = Callable[..., Kit]
+from tests.methods.references import KitFor, first_texts
 
 
 def build(kit: Kit) -> Any:
     return kit.build().eval()
-
-
-def batch_of(kit: Kit, method: Any) -> TextBatch:
-    return next(
-        iter(
-            Stream(
-                kit.tokens(kit.config.corpus),
-                method.template,
-                StreamOptions(limit=30, batch_size=6, seed=0),
-            )
-        )
-    )
 
 
 WIDTH = 32
@@ -80,7 +65,7 @@ def test_closed_form(
     )
     np.testing.assert_allclose(method.mean.numpy(), mean, rtol=1e-9, atol=1e-12)
     assert same_up_to_signs(method.map.numpy(), matrix, 1e-6 * np.abs(matrix).max())
-    batch = batch_of(kit, method)
+    batch = first_texts(kit, method, kit.config.corpus)
     expected = (method.base(batch).double().numpy() - mean) @ matrix
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     found = method.embed(batch)
@@ -136,7 +121,7 @@ def test_fewer_texts_than_dimensions(kit_for: KitFor, tmp_path: Path) -> None:
     kit = kit_for("whitening", corpus=str(tmp_path / "few.txt"))
     method = build(kit)
     assert int(method.map.abs().sum(dim=0).count_nonzero()) == 4
-    found = method.embed(batch_of(kit, method))
+    found = method.embed(first_texts(kit, method, kit.config.corpus))
     assert found.isfinite().all()
     assert (found.norm(dim=1) - 1).abs().max() < 1e-6
 

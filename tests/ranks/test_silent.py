@@ -1,5 +1,6 @@
 """Workers that end or hang: the sentence names the one that did, not those that waited for it."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from harness.trials import workers
 from harness.trials.run import attempt
 from harness.trials.trial import Trial
 from harness.trials.workers import Place
+from tests.programs import forking_python
 from tests.sweeping import TRAINED, write_few_pairs
 
-SECONDS = 60
+SECONDS = 30
 """Time that a rank waits for the others"""
 HANG = """
         self.count = getattr(self, "count", 0) + 1
@@ -36,6 +38,7 @@ def test_a_worker_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     constants = f"PAUSE = 0.0\nREPAIRED = {str(tmp_path / 'no')!r}\n"
     waits = f"from harness import ranks\nranks.RANK_SECONDS = {SECONDS}  # in every process\n"
     plugin.write_text(f"{waits}from harness.ranks import rank_number\n{constants}{source}")
+    monkeypatch.setattr(sys, "executable", forking_python())
     monkeypatch.setattr(ranks, "RANK_SECONDS", SECONDS)
     monkeypatch.setattr(workers, "RANK_SECONDS", SECONDS)
     monkeypatch.setattr(workers, "END_SECONDS", 5.0)
@@ -47,7 +50,7 @@ def test_a_worker_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(WorkerLost) as lost:
         attempt(Trial(str(plugin), values, seed=0), lambda _: None)
     assert str(lost.value) == (
-        "worker 3 of 3 took no part in a step for 1 minutes; another attempt begins at step 0, "
+        "worker 3 of 3 took no part in a step for 0.5 minutes; another attempt begins at step 0, "
         "without a checkpoint"
     )
 

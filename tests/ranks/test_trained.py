@@ -31,17 +31,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """The last of two batches of 19 has one row, so that the second rank has none of its own"""
 TWO = [engine for engine, fields in ENGINES.items() if fields["workers"] == 2]
-OF_ALL = ("ddp-2", "zero-2", "zero-3", "fsdp")
-"""The engines with all settings; DeepSpeed has the same code for the others (test_equal.py)"""
+HARD = ("uneven last batch", "together", "a loss over nothing")
 RUNS = [
-    (engine, setting)
-    for engine in TWO
-    for setting in SETTINGS
-    if engine in OF_ALL or setting in ("together", "a loss over nothing")
+    *(("ddp-2", setting) for setting in SETTINGS),
+    *((engine, setting) for engine in ("zero-2", "zero-3", "fsdp") for setting in HARD),
+    *((engine, "together") for engine in TWO if engine.startswith("zero-") and len(engine) > 6),
+    ("zero-1", "together"),
 ]
+"""Accumulation, chunks and clipping are all in `together`, and stages of DeepSpeed and what it
+offloads are the same code (test_equal.py)"""
 LEARNING_RATE = 1e-4
-LARGEST = 0.6 * LEARNING_RATE
-"""Most that a weight may differ by after eight steps, whose rates add up to 4.5 times the peak"""
+LARGEST = 0.35 * LEARNING_RATE
+"""Most that a weight may differ by after four steps, whose rates add up to 2.5 times the peak"""
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def largest_difference(found: Computed, expected: Computed) -> float:
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize(("engine", "setting"), RUNS)
-def test_weights_after_eight_steps(
+def test_weights_after_four_steps(
     together: dict[str, dict[str, Computed]],
     alone: dict[str, Computed],
     engine: str,

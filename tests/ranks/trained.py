@@ -17,7 +17,7 @@ from harness.training.steps import Steps
 from tests.method_cases import without_dropout
 from tests.ranks.rank import Computed, kit_of
 
-STEPS = 8
+STEPS = 4
 """Steps of a stage"""
 
 
