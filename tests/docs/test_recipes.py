@@ -13,6 +13,9 @@ from typing import Any, Literal
 import pytest
 import yaml
 from pydantic import BaseModel, ConfigDict
+from ray.autoscaler._private.kuberay.autoscaling_config import (
+    _derive_autoscaling_config_from_ray_cr,
+)
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -83,8 +86,8 @@ def test_a_sweep_that_ends_ends_the_job(tmp_path: Path) -> None:
         assert log.read_text(encoding="utf-8").count("ray-ended") == 2
 
 
-# KubeRay. The CRD's own schema is generated, has 2 MB and is not ours, so what the file uses of it
-# is written down here, from the types of KubeRay's operator (ray.io/v1) and of Kubernetes.
+# KubeRay. The CRD's own schema is generated, has 2 MB and is not ours; the file was once held against
+# that of KubeRay 1.7.0, with no unknown field allowed. What it uses of it is written down here.
 
 
 class Part(BaseModel):
@@ -175,11 +178,34 @@ class RayCluster(Part):
     spec: Spec
 
 
-def test_the_file_for_kuberay_has_the_shape_of_a_ray_cluster() -> None:
+@pytest.fixture
+def kuberay() -> Any:
+    """The file for KubeRay."""
     page = (DOCS / "cluster.md").read_text(encoding="utf-8")
     [block] = re.findall(r"^    apiVersion: .*\n(?:^(?:    .*)?\n)+", page, re.MULTILINE)
-    read: Any = yaml.safe_load(block)
-    cluster = RayCluster.model_validate(read)
+    return yaml.safe_load(block)
+
+
+def test_rays_autoscaler_reads_the_file_for_kuberay(kuberay: Any) -> None:
+    """It derives what it may start from the same object, and checks that against its schema."""
+    # Kubernetes puts each object into a namespace.
+    kuberay["metadata"]["namespace"] = "default"
+    derived = _derive_autoscaling_config_from_ray_cr(kuberay)
+    machines = {
+        name: (each["max_workers"], each["resources"])
+        for name, each in derived["available_node_types"].items()
+    }
+    memory = 32 * 2**30
+    assert machines == {
+        "headgroup": (0, {"CPU": 0, "memory": memory}),
+        "gpu": (4, {"CPU": 8, "GPU": 1, "memory": memory}),
+    }
+    assert derived["available_node_types"]["gpu"]["min_workers"] == 0
+    assert derived["idle_timeout_minutes"] == 5
+
+
+def test_the_file_for_kuberay_has_the_shape_of_a_ray_cluster(kuberay: Any) -> None:
+    cluster = RayCluster.model_validate(kuberay)
     [group] = cluster.spec.workerGroupSpecs
     assert group.minReplicas <= group.replicas <= group.maxReplicas
     for part in (cluster.spec.headGroupSpec, group):
