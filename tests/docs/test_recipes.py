@@ -86,8 +86,8 @@ def test_a_sweep_that_ends_ends_the_job(tmp_path: Path) -> None:
         assert log.read_text(encoding="utf-8").count("ray-ended") == 2
 
 
-# KubeRay. The CRD's own schema is generated, has 2 MB and is not ours; the file was once held against
-# that of KubeRay 1.7.0, with no unknown field allowed. What it uses of it is written down here.
+# KubeRay. The CRD's own schema is generated, has 2 MB and is not ours; the file was once held
+# against that of KubeRay 1.7.0, with no unknown field allowed. What it uses is written down here.
 
 
 class Part(BaseModel):
