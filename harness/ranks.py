@@ -165,7 +165,7 @@ def gathered(own: Tensor, rows: int) -> Tensor:
 
 
 # Its first name is deprecated where the second one exists.
-_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
 class _Gathered(torch.autograd.Function):
@@ -179,7 +179,7 @@ class _Gathered(torch.autograd.Function):
         # A rank behind the last row has a row of another one; its place among all is cut off.
         sent[: len(own)] = own
         everything = own.new_empty(rank_count() * share, *own.shape[1:])
-        _gather(everything, sent)
+        gather(everything, sent)
         return everything[:rows]
 
     @staticmethod

@@ -72,7 +72,8 @@ def least_memory(declared: Declared, engine: EngineConfig | None = None) -> list
     of a batch with every other, there are the weights, a float32 matrix of similarities, and the
     logits that are made of it; every worker has those of the whole batch. Activations are not
     counted: sentences may be short, so a method takes several times as much. Rounded copies of
-    frozen weights (harness.encoders.rounded) are not counted either.
+    frozen weights (harness.encoders.rounded) are not counted either. Sharded weights that travel as
+    bf16 (harness.training.engines.sent_as) are float32 where they arrive.
 
     Of W bytes of weights, G of gradients, S of state and C of the copy of the weights that train
     (zero 1 and 2 step on their shares of a copy), each of N workers has

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from harness.data.batching import TextBatch
-from harness.device import in_precision, resolve_precision
+from harness.device import ROUNDED, in_precision, resolve_precision
 from harness.errors import TrialFailure, UserError, extra
 from harness.plugin.config import MethodConfig, TrainingConfig
 from harness.plugin.engine_config import EngineName, merge
@@ -29,6 +29,7 @@ from harness.training import fully_sharded
 from harness.training.capture import CapturedOptimiser
 from harness.training.fully_sharded import FullyShardedOptimiser
 from harness.training.optimisers import StageOptimiser
+from harness.training.parameters import rounded_in_products
 from harness.training.saved_state import readable
 
 
@@ -97,6 +98,14 @@ class ZeroOptimiser(StageOptimiser):
             dist_init_required=False,
         )
         self.losses = self._engine
+        self._kind = sent_as(config, next(method.parameters()).device)
+        """The numbers in which weights of linear layers are gathered in a step"""
+        # What it keeps gathered between two steps, an evaluation in float32 reads, too.
+        self._rounded = [
+            each
+            for each in rounded_in_products(method)
+            if self._kind and not getattr(each, "ds_persist", True)
+        ]
         self._names = {id(value): name for name, value in method.named_parameters()}
         self._usual: set[int] | None = None
         """The parameters that a batch of the stage reaches; None: it has had none"""
@@ -107,10 +116,15 @@ class ZeroOptimiser(StageOptimiser):
             for each in self.parameters
         ]
 
-    def accumulating(self, *, last: bool) -> AbstractContextManager[object]:
+    @contextmanager
+    def accumulating(self, *, last: bool) -> Iterator[None]:
         # It takes every backward pass for the last one of a step, and forgets those before it.
         self._engine.set_gradient_accumulation_boundary(last)
-        return nullcontext()
+        for each in self._rounded:
+            each.comm_dtype = self._kind  # type: ignore[attr-defined]
+        yield
+        for each in self._rounded:
+            del each.comm_dtype
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss. Raises TrialFailure when it reaches other parameters.
@@ -168,6 +182,15 @@ class ZeroOptimiser(StageOptimiser):
         self._engine.destroy()
 
 
+def sent_as(config: TrainingConfig, device: torch.device) -> torch.dtype | None:
+    """The numbers to which products round in the precision of a configuration; None: to none.
+
+    Weights that only products read may be sent as these numbers, which changes no result. They are
+    not where something is computed in float32, as an evaluation is.
+    """
+    return ROUNDED.get(resolve_precision(config.precision, device))
+
+
 def shard(method: nn.Module, config: TrainingConfig, device: torch.device) -> None:
     """Leave each rank its part of every parameter of `method`, which is in the CPU's memory.
 
@@ -176,7 +199,7 @@ def shard(method: nn.Module, config: TrainingConfig, device: torch.device) -> No
     DeepSpeed is not installed.
     """
     if config.engine == "fsdp":
-        fully_sharded.shard(method, device)
+        fully_sharded.shard(method, device, sent_as(config, device))
         return
     # From here on, linear layers of this process are DeepSpeed's, until it leaves the other ranks.
     library().zero.Init(module=method, config_dict_or_path=settings(config))

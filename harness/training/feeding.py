@@ -1,9 +1,9 @@
 """Batches of a stage: its streams, its end, and a thread that makes batches for a GPU."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from queue import Empty, Full, Queue
-from threading import Event, Thread
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -55,8 +55,6 @@ StepBatches = Mapping[str, TextBatch]
 """Stream -> its batch, and what the method has made of them"""
 AHEAD = 2
 """StepBatches that are ready before a step asks for them"""
-WAIT_SECONDS = 0.1
-"""Time after which a thread that cannot go on looks whether it is still needed"""
 
 
 def made(
@@ -75,53 +73,21 @@ def fed(batches: Iterator[StepBatches], device: torch.device) -> Iterator[Iterat
         yield batches
         return
     pinned = ({name: each.pinned() for name, each in batch.items()} for batch in batches)
-    ahead = Ahead(pinned)
+    thread = ThreadPoolExecutor(1, "batches ahead")
     try:
-        yield ({name: each.to(device) for name, each in batch.items()} for batch in ahead)
+        made_ahead = ahead(pinned, thread)
+        yield ({name: each.to(device) for name, each in batch.items()} for batch in made_ahead)
     finally:
-        ahead.close()
+        thread.shutdown(cancel_futures=True)
 
 
-class Ahead(Iterator[StepBatches]):
-    """An iterator that a thread runs ahead of whoever asks for its batches.
+def ahead(batches: Iterator[StepBatches], thread: Executor) -> Iterator[StepBatches]:
+    """The same endless batches, of which the thread makes the next ones.
 
     An exception of it comes to the one who asks.
     """
-
-    def __init__(self, batches: Iterator[StepBatches]) -> None:
-        self._batches = batches
-        self._ready: Queue[StepBatches | Exception] = Queue(AHEAD)
-        self._closed = Event()
-        self._thread = Thread(target=self._run, name="batches ahead", daemon=True)
-        self._thread.start()
-
-    def __next__(self) -> StepBatches:
-        batch = self._ready.get()
-        if isinstance(batch, Exception):
-            self._put(batch)  # for whoever asks again
-            raise batch
-        return batch
-
-    def close(self) -> None:
-        """End the thread."""
-        self._closed.set()
-        self._thread.join()
-        with suppress(Empty):
-            while True:
-                self._ready.get_nowait()
-
-    def _run(self) -> None:
-        try:
-            for batch in self._batches:
-                self._put(batch)
-                if self._closed.is_set():
-                    return
-            self._put(StopIteration())
-        except Exception as error:  # a plugin may raise anything; who asks next raises it again
-            self._put(error)
-
-    def _put(self, found: StepBatches | Exception) -> None:
-        while not self._closed.is_set():
-            with suppress(Full):
-                self._ready.put(found, timeout=WAIT_SECONDS)
-                return
+    ready = deque(thread.submit(next, batches) for _ in range(AHEAD))
+    while True:
+        batch = ready.popleft().result()
+        ready.append(thread.submit(next, batches))
+        yield batch

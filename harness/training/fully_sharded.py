@@ -7,20 +7,23 @@ belong to that group, too, because passes without padding read their weights and
 some rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from harness.encoders.families import is_decoder
-from harness.ranks import rank_count
+from harness.ranks import gather, rank_count
 from harness.training.optimisers import StageOptimiser
+from harness.training.parameters import rounded_in_products
 from harness.training.saved_state import AROUND, shared_out
 
 
@@ -30,27 +33,82 @@ class WholeWeights(nn.Module):
     def __init__(self, method: nn.Module) -> None:
         super().__init__()
         self.method = method
+        self.in_step = False
+        """Whether a step computes now, its backward pass included"""
 
     def forward(self, run: Callable[..., Any], *arguments: Any) -> Any:
         """What `run` computes with the method."""
         return run(*arguments)
 
 
-def shard(method: nn.Module, device: torch.device) -> None:
+class RoundedGather:
+    """The all-gather of a group, in which weights travel in a step as products round them.
+
+    torch's own policy (`MixedPrecisionPolicy`) rounds all of a group, also norms and embeddings,
+    with the sums of their gradients, and an evaluation in float32 would have no weights.
+    """
+
+    def __init__(self, around: WholeWeights, sizes: list[int], kinds: list[torch.dtype]) -> None:
+        """Gather parts of so many numbers, in the order of the group, as these kinds."""
+        self.around, self.sizes, self.kinds = around, sizes, kinds
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Room for the parts of all ranks, as torch asks for it."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: dist.ProcessGroup,
+        async_op: bool = False,
+    ) -> dist.Work | None:
+        """Put the parts of all ranks into `output_tensor`, (ranks * numbers,)."""
+        if not self.around.in_step:
+            return gather(output_tensor, input_tensor, group=group, async_op=async_op)
+        parts = zip(input_tensor.split(self.sizes), self.kinds, strict=True)
+        sent = torch.cat([part.to(kind).view(torch.uint8) for part, kind in parts])
+        found = sent.new_empty(group.size() * len(sent))
+        gather(found, sent, group=group)
+        places = output_tensor.view(group.size(), -1).split(self.sizes, dim=1)
+        lengths = [size * kind.itemsize for size, kind in zip(self.sizes, self.kinds, strict=True)]
+        arrived = found.view(group.size(), -1).split(lengths, dim=1)
+        for place, part, kind in zip(places, arrived, self.kinds, strict=True):
+            place.copy_(part.contiguous().view(kind))
+        return None
+
+
+def shard(method: nn.Module, device: torch.device, kind: torch.dtype | None) -> None:
     """Leave each rank its part of every parameter of `method`, which is in the CPU's memory.
 
-    All ranks call this together. A layer goes to the device and is sharded before the next one.
+    kind: the numbers to which products round in a step; None: to none. All ranks call this
+    together. A layer goes to the device and is sharded before the next one.
     """
     mesh = init_device_mesh(device.type, (rank_count(),))
-    for layer in _decoder_layers(method):
-        fully_shard(layer, mesh=mesh)
     # Not the method itself, of which torch would make another class, and a plugin's class may have
     # bases with which that is not possible.
     around = WholeWeights(method)
-    fully_shard(around, mesh=mesh, reshard_after_forward=True)
+    groups = [*_decoder_layers(method), around]
+    for module in groups:
+        fully_shard(module, mesh=mesh, reshard_after_forward=True)
     object.__setattr__(method, AROUND, around)  # torch would take it for a part of the method
     # The first pass tells torch what is around all others, and a score runs layers alone.
     around(lambda: None)
+    if kind is not None:
+        for module in groups:
+            _gather_rounded(module, around, kind)
+
+
+def _gather_rounded(module: nn.Module, around: WholeWeights, kind: torch.dtype) -> None:
+    """Let weights of linear layers travel as `kind` when torch gathers the module's group."""
+    rounded = {*rounded_in_products(around)}
+    # The order in which torch lays out the parameters of a group has no other name.
+    for group in fully_shard.state(module)._fsdp_param_groups:  # type: ignore[attr-defined]
+        own = {each.sharded_param: each._sharded_param_data for each in group.fsdp_params}
+        if {each.dtype for each in own.values()} == {torch.float32}:  # else torch sends bytes
+            sizes = [each.numel() for each in own.values()]
+            kinds = [kind if each in rounded else torch.float32 for each in own]
+            cast("FSDPModule", module).set_custom_all_gather(RoundedGather(around, sizes, kinds))
 
 
 def _decoder_layers(method: nn.Module) -> Iterator[nn.Module]:
@@ -71,13 +129,20 @@ class FullyShardedOptimiser(StageOptimiser):
         """The arguments are those of `StageOptimiser`."""
         super().__init__(*arguments)
         _, method = arguments[:2]
-        self.losses = partial(getattr(method, AROUND), method.losses)
+        self._around: WholeWeights = getattr(method, AROUND)
+        self.losses = partial(self._around, method.losses)
         self._shards: list[tuple[nn.Parameter, DTensor]] = []
         """A rank's own rows, and the parameter to which they belong, in the optimiser's order"""
         for group in self.torch.param_groups:
             own = [nn.Parameter(each.detach().to_local()) for each in group["params"]]
             self._shards += zip(own, group["params"], strict=True)
             group["params"] = own
+
+    @contextmanager
+    def accumulating(self, *, last: bool) -> Iterator[None]:
+        self._around.in_step = True
+        yield
+        self._around.in_step = False
 
     def clip_gradients(self) -> Tensor:
         norm = super().clip_gradients()

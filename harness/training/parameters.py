@@ -4,6 +4,7 @@ from collections import defaultdict
 from fnmatch import fnmatchcase
 from glob import escape
 
+import torch
 import transformers
 from torch import nn
 
@@ -73,6 +74,19 @@ def trainable(method: nn.Module, stage: Stage) -> dict[str, list[nn.Parameter]]:
         if name in fields:
             groups[fields[name]].append(parameter)
     return groups
+
+
+def rounded_in_products(method: nn.Module) -> list[nn.Parameter]:
+    """The float32 weights that autocast rounds wherever they are read: those of linear layers."""
+    layers = [each for each in method.modules() if type(each) is nn.Linear]
+    elsewhere = {  # a weight that an embedding shares is read unrounded there
+        parameter
+        for module in method.modules()
+        if type(module) is not nn.Linear
+        for parameter in module.parameters(recurse=False)
+    }
+    weights = {layer.weight: None for layer in layers if layer.weight.dtype == torch.float32}
+    return [each for each in weights if each not in elsewhere]
 
 
 def count(method: nn.Module, *, trained: bool) -> int:

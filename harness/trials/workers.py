@@ -7,13 +7,15 @@ on its cluster instead (harness.sweeps.workers.rank_actors).
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from threading import Thread
+from typing import IO, Any, Protocol
 
 import torch
 
@@ -120,6 +122,12 @@ def _silent(others: Others, count: int, error: RuntimeError) -> str | None:
     return f"{names} took no part in a step for {RANK_SECONDS / 60:g} minutes"
 
 
+def _passed_on(output: IO[bytes], name: str) -> None:
+    """Print what a rank prints, each line behind its name, so that the trial's log has it."""
+    for line in output:
+        print(f"{name}: {line.decode(errors='replace').rstrip()}", file=sys.stderr)
+
+
 class _Processes:
     """Ranks that are processes of this machine."""
 
@@ -129,13 +137,22 @@ class _Processes:
                 python_command("harness.trials.follower"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C is for rank 0, which agrees with the others
             )
             for _ in commands
         ]
-        for process, command in zip(self._started, commands, strict=True):
+        self._printing = []
+        for number, (process, command) in enumerate(
+            zip(self._started, commands, strict=True), start=1
+        ):
             assert process.stdin
             assert process.stdout
+            assert process.stderr
+            name = worker_name(number, len(commands) + 1)
+            printing = Thread(target=_passed_on, args=(process.stderr, name), daemon=True)
+            printing.start()
+            self._printing.append(printing)
             os.set_blocking(process.stdout.fileno(), False)
             process.stdin.write(json.dumps(command).encode() + b"\n")
             process.stdin.flush()
@@ -169,6 +186,8 @@ class _Processes:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for printing in self._printing:
+            printing.join(END_SECONDS)  # what a rank has started may hold its output open
 
     def _ended(self) -> str | None:
         """The reason of the first rank that has ended."""

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+from ray.autoscaler._private.kuberay.autoscaling_config import (
+    _derive_autoscaling_config_from_ray_cr,
+)
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -82,8 +85,8 @@ def test_a_sweep_that_ends_ends_the_job(tmp_path: Path) -> None:
         assert log.read_text(encoding="utf-8").count("ray-ended") == 2
 
 
-# KubeRay. The CRD's own schema is generated, has 2 MB and is not ours, so what the file uses of it
-# is written down here, from the types of KubeRay's operator (ray.io/v1) and of Kubernetes.
+# KubeRay. The CRD's own schema is generated, has 2 MB and is not ours; the file was once held
+# against that of KubeRay 1.7.0, with no unknown field allowed. What it uses is written down here.
 
 POD = {
     "rayStartParams": {"num-cpus": str},
@@ -132,14 +135,37 @@ def check_shape(value: Any, shape: Any, name: str = "the file") -> None:
         assert value in shape if isinstance(shape, set) else type(value) is shape, name
 
 
-def test_the_file_for_kuberay_has_the_shape_of_a_ray_cluster() -> None:
+@pytest.fixture
+def kuberay() -> Any:
+    """The file for KubeRay."""
     page = (DOCS / "cluster.md").read_text(encoding="utf-8")
     [block] = re.findall(r"^    apiVersion: .*\n(?:^(?:    .*)?\n)+", page, re.MULTILINE)
-    cluster = yaml.safe_load(block)
-    check_shape(cluster, CLUSTER)
-    [group] = cluster["spec"]["workerGroupSpecs"]
+    return yaml.safe_load(block)
+
+
+def test_rays_autoscaler_reads_the_file_for_kuberay(kuberay: Any) -> None:
+    """It derives what it may start from the same object, and checks that against its schema."""
+    # Kubernetes puts each object into a namespace.
+    kuberay["metadata"]["namespace"] = "default"
+    derived = _derive_autoscaling_config_from_ray_cr(kuberay)
+    machines = {
+        name: (each["max_workers"], each["resources"])
+        for name, each in derived["available_node_types"].items()
+    }
+    memory = 32 * 2**30
+    assert machines == {
+        "headgroup": (0, {"CPU": 0, "memory": memory}),
+        "gpu": (4, {"CPU": 8, "GPU": 1, "memory": memory}),
+    }
+    assert derived["available_node_types"]["gpu"]["min_workers"] == 0
+    assert derived["idle_timeout_minutes"] == 5
+
+
+def test_the_file_for_kuberay_has_the_shape_of_a_ray_cluster(kuberay: Any) -> None:
+    check_shape(kuberay, CLUSTER)
+    [group] = kuberay["spec"]["workerGroupSpecs"]
     assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
-    for part in (cluster["spec"]["headGroupSpec"], group):
+    for part in (kuberay["spec"]["headGroupSpec"], group):
         pod = part["template"]["spec"]
         mounts = {mount["name"] for each in pod["containers"] for mount in each["volumeMounts"]}
         assert mounts == {volume["name"] for volume in pod["volumes"]}

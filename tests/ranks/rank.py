@@ -42,6 +42,7 @@ def by_ranks(
 
     `function`: `module:name`, which takes a method and its values. `runs`: run -> case -> these.
     """
+    folder.mkdir(exist_ok=True)
     results = folder / "results.pt"
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
     with ExitStack() as ranks:

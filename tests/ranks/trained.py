@@ -1,13 +1,18 @@
 """The weights after several steps: those of an engine, and those of one process in plain torch."""
 
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
+from harness.device import in_precision
 from harness.plugin.config import TrainingConfig
 from harness.plugin.stage import Stage
 from harness.ranks import has_ranks
+from harness.training import engines
 from harness.training.engines import shard, stage_optimiser
 from harness.training.feeding import made, stage_streams
 from harness.training.parameters import trainable
@@ -21,8 +26,30 @@ STEPS = 4
 """Steps of a stage"""
 
 
+class Gathered(TorchDispatchMode):
+    """Counts the bytes that `trained` says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "allgather" in str(func).replace("_", ""):
+            self.bytes += max(each.nbytes for each in tree_leaves(args) if torch.is_tensor(each))
+        return func(*args, **(kwargs or {}))
+
+
+def trained_exactly(name: str, values: dict[str, Any]) -> Computed:
+    """The same as `trained`, with weights that travel unrounded in every precision."""
+    with patch.object(engines, "sent_as", return_value=None):
+        return trained(name, values)
+
+
 def trained(name: str, values: dict[str, Any]) -> Computed:
-    """All parameters after the last step, and `norms`: those of the gradients in all steps."""
+    """All parameters after the last step, and of all steps `norms` of gradients and `gathered`.
+
+    `gathered`: the bytes that this rank gets when ranks gather something.
+    """
     kit = kit_of(name, values)
     assert isinstance(kit.config, TrainingConfig)
     method = without_dropout(kit).train()
@@ -32,13 +59,14 @@ def trained(name: str, values: dict[str, Any]) -> Computed:
     for stage in kit.declared.stages:
         optimiser = stage_optimiser(stage, method, kit.config, STEPS, None)
         batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
-        for step in range(STEPS):
-            steps.run(outcome, optimiser, batches, step)
+        with Gathered() as gathered:
+            for step in range(STEPS):
+                steps.run(outcome, optimiser, batches, step)
         steps.synchronise(outcome)
         found = {each: whole(value).clone() for each, value in method.named_parameters()}
         optimiser.close()
     norms = [each["value"] for each in outcome.curves if each["metric"] == GRADIENT_NORM]
-    return found | {"norms": torch.tensor(norms)}
+    return found | {"norms": torch.tensor(norms), "gathered": torch.tensor(gathered.bytes)}
 
 
 def trained_in_plain_torch(name: str, values: dict[str, Any]) -> Computed:
@@ -56,7 +84,9 @@ def trained_in_plain_torch(name: str, values: dict[str, Any]) -> Computed:
         batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
         for _ in range(STEPS):
             for _ in range(stage.accumulation):
-                (_loss(method.losses(next(batches), stage), stage) / stage.accumulation).backward()
+                with in_precision(kit.config.precision, kit.device):
+                    losses = method.losses(next(batches), stage)
+                (_loss(losses, stage) / stage.accumulation).backward()
             parameters = [each for group in groups for each in group["params"]]
             norms.append(nn.utils.clip_grad_norm_(parameters, kit.config.gradient_clipping).item())
             optimiser.step()
@@ -70,5 +100,5 @@ def _loss(losses: dict[str, torch.Tensor], stage: Stage) -> torch.Tensor:
     total = torch.zeros(())
     for name, weight in stage.losses.items():
         assert isinstance(weight, float)
-        total = total + weight * losses[name]
+        total = total + weight * losses[name].float()
     return total

@@ -1,15 +1,15 @@
 """StepBatches that a thread makes ahead are those that nobody makes ahead."""
 
 import threading
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count, islice
 
 import pytest
 import torch
 
 from harness.data.batching import TextBatch
-from harness.training.feeding import AHEAD, Ahead, StepBatches, fed, made, stage_streams
+from harness.training.feeding import AHEAD, StepBatches, ahead, fed, made, stage_streams
 from tests.kits import KitFor
 
 
@@ -25,37 +25,29 @@ def number(batches: StepBatches) -> int:
     return int(batches["contrastive"].input_ids)
 
 
-def test_they_come_in_order_and_a_few_are_ready() -> None:
+@pytest.fixture
+def thread() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+def test_they_come_in_order_and_a_few_are_ready(thread: ThreadPoolExecutor) -> None:
     asked: list[int] = []
-    ahead = Ahead(numbered(asked))
-    try:
-        assert [number(batches) for batches in islice(ahead, 5)] == [0, 1, 2, 3, 4]
-        until = time.monotonic() + 60
-        while len(asked) < 5 + AHEAD and time.monotonic() < until:
-            time.sleep(0.01)
-    finally:
-        ahead.close()
-    assert 5 + AHEAD <= len(asked) <= 5 + AHEAD + 1  # one more waits for its place
+    batches = ahead(numbered(asked), thread)
+    assert [number(each) for each in islice(batches, 5)] == [0, 1, 2, 3, 4]
+    thread.shutdown()
+    assert len(asked) == 5 + AHEAD
 
 
-def test_the_thread_ends_though_nobody_takes_its_batches() -> None:
-    ahead = Ahead(numbered([]))
-    next(ahead)
-    ahead.close()
-    assert "batches ahead" not in {thread.name for thread in threading.enumerate()}
-
-
-def test_an_exception_comes_to_the_one_who_asks() -> None:
+def test_an_exception_comes_to_the_one_who_asks(thread: ThreadPoolExecutor) -> None:
     def broken() -> Iterator[StepBatches]:
         yield from islice(numbered([]), 2)
         raise OSError("the disk is gone")
 
-    ahead = Ahead(broken())
-    assert [number(next(ahead)) for _ in range(2)] == [0, 1]
-    for _ in range(2):
-        with pytest.raises(OSError, match="the disk is gone"):
-            next(ahead)
-    ahead.close()
+    batches = ahead(broken(), thread)
+    assert [number(next(batches)) for _ in range(2)] == [0, 1]
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(batches)
 
 
 @pytest.mark.parametrize("method", ["simcse", "esimcse"])
@@ -76,6 +68,8 @@ def test_a_stage_on_another_device_has_the_same_batches(
     plain = list(islice(made(built, stage, streams, 3), 6))
     with fed(made(built, stage, streams, 3), torch.device("meta")) as feed:
         there = list(islice(feed, 6))
+        assert any(each.name.startswith("batches ahead") for each in threading.enumerate())
+    assert not any(each.name.startswith("batches ahead") for each in threading.enumerate())
     expected = [each for batches in plain for each in batches.values()]
     for one, other in zip(expected, moved, strict=False):
         assert one.input_ids.equal(other.input_ids)

@@ -295,8 +295,8 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
             location, f"{' and '.join(kinds)} exclude each other; keep one of them"
         )
     grids = {(*location, "grid"): part.grid}
-    for variant, own in (part.variants or {}).items():
-        place = (*location, "variants", variant, "grid")
+    for name_of_variant, own in (part.variants or {}).items():
+        place = (*location, "variants", name_of_variant, "grid")
         grids[place] = own.grid
         if own.grid is not None and kinds:
             raise document.error(

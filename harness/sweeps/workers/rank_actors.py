@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -22,6 +23,7 @@ from harness.sweeps.workers.files import receive
 from harness.sweeps.workers.limits import Watchdog
 from harness.trials.follower import follow
 from harness.trials.lookup import provide_models
+from harness.trials.output import KEPT_BYTES, last_lines
 from harness.trials.remote_store import store_at
 from harness.trials.trial import Trial, arrived, portable
 from harness.trials.workers import END_SECONDS, Launch, Others, Place, on_loopback, worker_name
@@ -50,11 +52,16 @@ class Rank:
         """
         self.running.mkdir(parents=True, exist_ok=True)
         name = worker_name(rank.number, rank.count)
-        log = self.running / f"output-{rank.number}.txt"
+        log = _output(self.running, rank.number)
         on_network = on_loopback() if rank.address.startswith("file:") else nullcontext()
         watching = Watchdog.here().watching(self.running, log, self.sweep, self.limits, name)
         with watching, on_network:
             follow(self.trial, rank)
+
+
+def _output(running: Path, number: int) -> Path:
+    """The file in the folder of a running trial with what a rank prints."""
+    return running / f"output-{number}.txt"
 
 
 class _Actors:
@@ -140,6 +147,11 @@ def in_this_group(
         finally:
             for actor in actors:
                 ray.kill(actor)
+            # Of a rank on another machine only where all have the folder of the store in common.
+            for number in range(1, count):
+                output = _output(store_at(store).running(settings["key"]), number)
+                for line in last_lines(output, KEPT_BYTES).splitlines():
+                    print(f"{worker_name(number, count)}: {line}")
 
     return launch
 
