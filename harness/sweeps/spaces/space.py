@@ -314,11 +314,11 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
     if wrong := condition_problem(part.ranges or {}):
         key, problem = wrong
         raise document.error((*location, "ranges", key), problem)
-    for name, variant in (part.variants or {}).items():
-        searched = {key for axes in rounds(part, name) for key in axes} | {*(part.ranges or {})}
-        if both := sorted(searched & variant.values.keys()):
+    for variant, own in (part.variants or {}).items():
+        searched = {key for axes in rounds(part, variant) for key in axes} | {*(part.ranges or {})}
+        if both := sorted(searched & own.values.keys()):
             raise document.error(
-                (*location, "variants", name, both[0]),
+                (*location, "variants", variant, both[0]),
                 f"{both[0]} is searched as well; leave it out of the variant or of the search",
             )
     ends: dict[str, Ends | None] = {}
