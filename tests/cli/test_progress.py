@@ -208,7 +208,7 @@ FIRST_LINES = {
     "eval KEY --suite graded": "evaluating KEY on graded",
     "compare KEY tiny-bert --suite graded": "comparing KEY and tiny-bert on graded",
     "retrieve KEY words": "asking KEY for the sentences of STS-B test",
-    "picture KEY --output OUT": "drawing KEY into OUT",
+    "picture KEY --output PICTURES": "drawing KEY into PICTURES",
     "export KEY OUT": "exporting KEY into OUT",
     "check simcse": "checking simcse",
     "prepare quickstart": "preparing what the trials of 3 searches share",
@@ -223,6 +223,7 @@ def test_the_line_comes_before_the_heavy_modules(swept: Swept, cache: Path, tmp_
     names = {
         "KEY": max(each.key for each in Store(swept.store).matching("") if each.role == "final"),
         "OUT": str(tmp_path / "out"),
+        "PICTURES": str(tmp_path / "pictures"),
         "STORE": str(swept.store),
     }
 
