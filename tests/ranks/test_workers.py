@@ -55,13 +55,6 @@ def falling(folder: Path) -> Path:
     return path
 
 
-def said_by_both(store: Path) -> bool:
-    """Whether the log of a trial has what both of its workers printed."""
-    logs = [log.read_text(encoding="utf-8") for log in store.glob("logs/*")]
-    said = {"rank 0 counts", "worker 2 of 2: rank 1 counts"}
-    return any(said <= {*text.splitlines()} for text in logs)
-
-
 @pytest.fixture(scope="module")
 def run(environment: dict[str, str]) -> Callable[..., Answer]:
     """run(plugin, store, hyperparameter=value, ...): `harness run`, a checkpoint at every step."""
@@ -173,7 +166,6 @@ def test_a_sweep_mixes_sizes_on_three_nodes(tmp_path: Path, environment: dict[st
         )  # fmt: skip
     assert answer.code == 0, answer.out + answer.err
     assert "worker 2 of 2: it died" in answer.out
-    assert said_by_both(store)
     records = Store(store).read().records()
     assert sorted(record.engine["workers"] for record in records) == [1, 1, 2]
     assert {(record.status, record.steps) for record in records} == {("finished", 12)}
