@@ -32,6 +32,7 @@ def be_a_rank() -> None:
     # What plugins and libraries print is for people, and goes where messages go.
     answers = os.dup(1)
     os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     threading.Thread(target=_end_with_rank_0, daemon=True).start()
     try:
         trial, place = arrived(told["trial"]), Place(**told["place"])
