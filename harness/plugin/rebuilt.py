@@ -184,19 +184,12 @@ class _RebuildingKit(EmbeddingKit):
     folder = Path()
     """Folder of the exported method"""
 
-    def encoder(
-        self,
-        name: str | None = None,
-        *,
-        dropout: float | None = None,
-        depth: int | None = None,
-        own_pieces: bool = False,
-    ) -> Encoder:
+    def encoder(self, name: str | None = None, **options: Any) -> Encoder:
         """An encoder by its configuration in the folder, which names no other folder."""
         if name is not None:
             further = self.folder / FURTHER / str(self.declared.models.index(name))
             name = str(further if further.is_dir() else self.folder / ENCODER)
-        return super().encoder(name, dropout=dropout, depth=depth, own_pieces=own_pieces)
+        return super().encoder(name, **options)
 
     def _check_reads(self, name: str, role: str, *, own_pieces: bool = False) -> None:
         """Do nothing, since it was checked before the export."""

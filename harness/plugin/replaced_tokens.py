@@ -1,16 +1,15 @@
 """The hyperparameters that replaced-token detection adds to a method (DiffCSE, D2CSE)."""
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from harness.choices import Reduction
 from harness.data.revisions import repository_of
-from harness.plugin.config import StageOptions, TrainingConfig
+from harness.plugin.config import TrainingConfig
 from harness.plugin.passes import Pass, Work
-from harness.plugin.stage import LossWeight, Stage
+from harness.plugin.stage import Stage
 
 CORRUPTIONS = "corruptions"
 """Name of the artefact of static corruptions"""
@@ -60,20 +59,13 @@ class ReplacedTokenConfig(TrainingConfig):
             del values["rtd_texts"]
         return values
 
-    def stage(
-        self,
-        name: str,
-        *,
-        trains: Iterable[str] | Mapping[str, str] = ("*",),
-        streams: Mapping[str, int] | None = None,
-        losses: Mapping[str, LossWeight] | None = None,
-        **options: Unpack[StageOptions],
-    ) -> Stage:
+    def stage(self, name: str, **options: Any) -> Stage:
         """A stage in which lambda counts once for each text, where the texts are summed."""
-        if losses and self.rtd_texts == "sum" and DETECTION in losses:
+        losses = options.get("losses") or {}
+        if self.rtd_texts == "sum" and DETECTION in losses:
             texts = 3 if self.setting == "sup" else 2
-            losses = {**losses, DETECTION: texts * self.replaced_token_weight}
-        return super().stage(name, trains=trains, streams=streams, losses=losses, **options)
+            options["losses"] = {**losses, DETECTION: texts * self.replaced_token_weight}
+        return super().stage(name, **options)
 
     @field_validator("generator")
     @classmethod

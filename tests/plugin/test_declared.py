@@ -50,21 +50,6 @@ def test_a_share_of_the_labels_counts_as_it_is_drawn(kit_for: KitFor, subset: in
     )
 
 
-def test_what_is_declared_is_asked_once(kit_for: KitFor, monkeypatch: pytest.MonkeyPatch) -> None:
-    declared = kit_for("simcse").declared
-    asked: list[str] = []
-    stages = declared.plugin.declaration.stages
-
-    def counted(config: Any) -> Any:
-        asked.append("stages")
-        return stages(config)
-
-    monkeypatch.setattr(declared.plugin.declaration, "stages", counted)
-    assert declared.stages is declared.stages
-    assert declared.steps == 7
-    assert asked == ["stages"]
-
-
 def test_a_published_size_plans_a_corpus_that_is_not_here(
     kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
