@@ -124,7 +124,7 @@ class ZeroOptimiser(StageOptimiser):
             each.comm_dtype = self._kind  # type: ignore[attr-defined]
         yield
         for each in self._rounded:
-            del each.comm_dtype
+            del each.comm_dtype  # type: ignore[attr-defined]
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss. Raises TrialFailure when it reaches other parameters.

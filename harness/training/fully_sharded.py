@@ -65,14 +65,17 @@ class RoundedGather:
     ) -> dist.Work | None:
         """Put the parts of all ranks into `output_tensor`, (ranks * numbers,)."""
         if not self.around.in_step:
-            return gather(output_tensor, input_tensor, group=group, async_op=async_op)
-        parts = zip(input_tensor.split(self.sizes), self.kinds, strict=True)
+            return cast(
+                "dist.Work | None",
+                gather(output_tensor, input_tensor, group=group, async_op=async_op),
+            )
+        parts = zip(torch.split(input_tensor, self.sizes), self.kinds, strict=True)
         sent = torch.cat([part.to(kind).view(torch.uint8) for part, kind in parts])
         found = sent.new_empty(group.size() * len(sent))
         gather(found, sent, group=group)
-        places = output_tensor.view(group.size(), -1).split(self.sizes, dim=1)
+        places = torch.split(output_tensor.view(group.size(), -1), self.sizes, dim=1)
         lengths = [size * kind.itemsize for size, kind in zip(self.sizes, self.kinds, strict=True)]
-        arrived = found.view(group.size(), -1).split(lengths, dim=1)
+        arrived = torch.split(found.view(group.size(), -1), lengths, dim=1)
         for place, part, kind in zip(places, arrived, self.kinds, strict=True):
             place.copy_(part.contiguous().view(kind))
         return None
@@ -108,7 +111,8 @@ def _gather_rounded(module: nn.Module, around: WholeWeights, kind: torch.dtype) 
         if {each.dtype for each in own.values()} == {torch.float32}:  # else torch sends bytes
             sizes = [each.numel() for each in own.values()]
             kinds = [kind if each in rounded else torch.float32 for each in own]
-            cast("FSDPModule", module).set_custom_all_gather(RoundedGather(around, sizes, kinds))
+            gather_rounded = RoundedGather(around, sizes, kinds)
+            cast("FSDPModule", module).set_custom_all_gather(gather_rounded)  # type: ignore[arg-type]
 
 
 def _decoder_layers(method: nn.Module) -> Iterator[nn.Module]:

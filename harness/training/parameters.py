@@ -6,7 +6,7 @@ from glob import escape
 
 import torch
 import transformers
-from torch import nn
+from torch import Tensor, nn
 
 from harness.encoders.low_rank import MARK
 from harness.errors import UserError, suggest
@@ -76,7 +76,7 @@ def trainable(method: nn.Module, stage: Stage) -> dict[str, list[nn.Parameter]]:
     return groups
 
 
-def rounded_in_products(method: nn.Module) -> list[nn.Parameter]:
+def rounded_in_products(method: nn.Module) -> list[Tensor]:
     """The float32 weights that autocast rounds wherever they are read: those of linear layers."""
     layers = [each for each in method.modules() if type(each) is nn.Linear]
     elsewhere = {  # a weight that an embedding shares is read unrounded there

@@ -86,7 +86,7 @@ def test_a_sweep_that_ends_ends_the_job(tmp_path: Path) -> None:
 
 
 # KubeRay. The CRD's own schema is generated, has 2 MB and is not ours; the file was once held
-# against that of KubeRay 1.7.0, with no unknown field allowed. What it uses is written down here.
+# against it, with no unknown field allowed. What it uses is written down here.
 
 POD = {
     "rayStartParams": {"num-cpus": str},
