@@ -31,7 +31,7 @@ def sealed_files(manifest: Path) -> list[Path]:
 
 
 def damage(manifest: Path) -> str | None:
-    """What is wrong with a manifest or a file that it names: `FILE: why`. None: nothing.
+    """The fault of a manifest or of a file that it names: `FILE: why`. None: nothing.
 
     A process compares the size of a file at every call. It computes the SHA-256 at the first call
     and whenever the file has changed since: a gigabyte takes a second, and a worker opens the same

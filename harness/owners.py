@@ -26,7 +26,7 @@ def _place() -> str:
 
 
 def _began(process: int) -> str:
-    """When a process began; "" when there is no such process, or only its remains."""
+    """The start of a process; "" when there is no such process, or only its remains."""
     try:
         # proc(5): behind the name in brackets come the state (field 3; Z and X are remains) and the
         # start in ticks since the machine's (field 22).

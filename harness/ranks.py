@@ -93,7 +93,7 @@ def joined(number: int, count: int, address: str) -> Iterator[None]:
 
 
 def _meeting(address: str, count: int, wait: timedelta) -> Any:
-    """What `count` ranks write to find one another."""
+    """The store of torch through which `count` ranks find one another."""
     if not address.startswith(FILE_ADDRESS):  # whoever starts the ranks listens there already
         host, _, port = address.removeprefix("tcp://").rpartition(":")
         return TCPStore(host, int(port), is_master=False, timeout=wait)

@@ -1,4 +1,4 @@
-"""Where this machine has the files that a sweep names on another machine.
+"""Places on this machine of the files that a sweep names on another machine.
 
 A trial names its files as the machine does that began the sweep, in its key and its record, too.
 `harness.sweeps.workers.files` brings the files here; what opens one asks `here`.
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Relocation:
-    """What the paths of another machine mean on this one."""
+    """Meaning of the paths of another machine on this one."""
 
     root: Path
     """The folder that stands for `/` of the other machine; `/`: the files have the same paths"""
@@ -44,7 +44,7 @@ def relocate(relocation: Relocation) -> None:
 
 
 def here(path: Path) -> Path:
-    """Where this machine has what a path names on the machine that began the sweep.
+    """The place on this machine of what a path names where the sweep began.
 
     It is the path itself outside of a cluster, and for what has not travelled.
     """

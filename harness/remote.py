@@ -244,7 +244,7 @@ class RemoteFolder:
         )
 
     def _ask(self, call: Callable[[], T]) -> T:
-        """What a call answers; an error of the bucket is a RemoteAway with a sentence."""
+        """The answer of a call; an error of the bucket is a RemoteAway with a sentence."""
         from obstore.exceptions import BaseError
 
         if self._away is not None and time.monotonic() < self._until:

@@ -87,7 +87,7 @@ def _region(bucket: str) -> str:
 def connected(
     bucket: str, endpoint: str | None, region: str | None, scheme: str | None, answer: float
 ) -> "S3Store":
-    """What asks for the objects of a bucket, and waits `answer` seconds for each answer.
+    """The client for the objects of a bucket, which waits `answer` seconds for each answer.
 
     Raises OSError when Amazon cannot say the region of its bucket.
     """
@@ -102,7 +102,7 @@ def connected(
 def _connected(
     bucket: str, endpoint: str, region: str, answer: float, key: str | None
 ) -> "S3Store":
-    """As `connected`. `key`: the access key of the environment, which comes before the file."""
+    """The same client. `key`: the access key of the environment, which comes before the file."""
     from obstore.store import S3Store
 
     return S3Store(

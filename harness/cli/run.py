@@ -95,7 +95,7 @@ def _tracking(
 
 
 def _given(trial: "Trial") -> str:
-    """What differs from the published values, as text."""
+    """The differences from the published values, as text."""
     from harness.plugin.resolution import given_values
     from harness.trials.record import four_digits
 

@@ -1,4 +1,4 @@
-"""What runs and what it has printed: `harness watch` and `harness logs`."""
+"""Running trials and what they have printed: `harness watch` and `harness logs`."""
 
 import codecs
 import sys

@@ -120,7 +120,7 @@ def user_code(path: Path, beginning: str) -> UserCode:
 
 
 def listed_paths(files: Callable[[], Any], code: Path) -> list[Path]:
-    """What `files()` of a user's Python file gives. Raises UserError unless it is paths."""
+    """Paths from `files()` of a user's Python file. Raises UserError unless it gives paths."""
     with explained(f"{code}: files() raises "):
         given = files()
     if not (isinstance(given, list) and all(isinstance(each, Path) for each in given)):

@@ -164,7 +164,7 @@ class Kit:
         return encoder
 
     def reading(self, corpus: str, name: str) -> Callable[[TextBatch], TextBatch]:
-        """What another model reads in the place of a batch of a corpus: in its own word pieces.
+        """The batch that another model reads in the place of one of a corpus: its own word pieces.
 
         The batch has the same items, one row for each of their texts, with the model's own [CLS]
         and [SEP] and at most `max_length` tokens. It is for `prepared`. name: a model that

@@ -85,7 +85,7 @@ def generator_work(config: ReplacedTokenConfig, rows: float) -> Work:
 
 
 def generated_rows(config: ReplacedTokenConfig) -> Work:
-    """What static corruption computes for each text of the corpus."""
+    """Result of static corruption for each text of the corpus."""
     # In the unsup setting a sentence is edited once for each of its two views.
     rows = 2 if config.setting == "unsup" else 1
     return [Pass(rows, module="generator", model=config.generator, backward=False, logits=True)]

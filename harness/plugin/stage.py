@@ -146,7 +146,7 @@ class Stage:
 
     @property
     def prevents_capture(self) -> str | None:
-        """What rules out that a CUDA graph repeats a step; None: nothing does."""
+        """The reason why no CUDA graph can repeat a step; None: there is none."""
         if not self.capturable:
             return "steps that differ in more than numbers, or wait for the GPU"
         if self.optimisation.optimiser != "adamw":

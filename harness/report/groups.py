@@ -207,7 +207,7 @@ class Group:
         return (part.test if metric.split == "test" else part.dev).get(metric.name)
 
     def best_trial(self, trials: Sequence[MeasuredTrial]) -> MeasuredTrial | None:
-        """Of some of its trials that with the best dev score, of equal ones the first key."""
+        """The trial with the best dev score of some; of equal ones, the one with the first key."""
         lowest = -math.inf
         return max(trials, key=lambda trial: trial.dev.get(self.selects, lowest), default=None)
 

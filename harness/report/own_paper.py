@@ -60,7 +60,7 @@ class OwnPaper(Paper):
 
     @property
     def runs(self) -> Systems:
-        """What is run for its rows."""
+        """The systems that are run for its rows."""
         shipped = load_systems()
         tables = {f"{self.paper}.{name}": facts for name, facts in self.facts.items()}
         systems = {QUOTED: None, **shipped.systems, **self.systems}

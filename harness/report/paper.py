@@ -29,7 +29,7 @@ class Paper(BaseModel):
 
     @property
     def runs(self) -> Systems:
-        """What is run for its rows."""
+        """The systems that are run for its rows."""
         return load_systems()
 
     @property

@@ -78,7 +78,7 @@ def unlike_notes(cells: Iterable[Cell], methods: Collection[str]) -> list[str]:
 
 
 def set_ups(matched: Matched) -> dict[str, str]:
-    """What trials have otherwise than the paper, and their steps -> the labels of their rows."""
+    """Differences of trials from the paper, and their steps -> the labels of their rows."""
     rows: dict[str, dict[str, None]] = defaultdict(dict)  # a set in the order of the table
     for wanted, (label, group) in matched.items():
         steps = sorted({trial.steps for trial in group.trials if trial.steps})

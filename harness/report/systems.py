@@ -1,4 +1,4 @@
-"""What is run for the rows of published tables: reads results/reported/systems.yaml."""
+"""Systems that are run for the rows of published tables: reads results/reported/systems.yaml."""
 
 from typing import Any
 

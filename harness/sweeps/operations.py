@@ -97,7 +97,7 @@ def _shared(trial: Trial, stage: Stage) -> str:
 
 
 def _artefact(declared: Declared, passes: Passes[Any], artefact: Artefact) -> Part:
-    """What is made once for all trials that agree in some fields."""
+    """The part that is made once for all trials that agree in some fields."""
     corpus, work = passes.artefact(artefact.name)
     if not work:
         return Part()

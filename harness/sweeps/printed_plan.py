@@ -115,7 +115,7 @@ def _to_run(made: Plan) -> str:
 
 
 def time_line(made: Plan) -> str:
-    """What it takes, in one line for people."""
+    """The time that it takes, in one line for people."""
     if made.device is None:
         return "Time: unknown for this GPU, of which harness has no data sheet; name one (--device)"
     if made.seconds is None:
@@ -255,7 +255,7 @@ def _gib(size: int) -> str:
 
 
 def _given(search: Search) -> str:
-    """What differs from the published values in the configuration that a search starts from."""
+    """The differences from the published values of the configuration that a search starts from."""
     values = given_values(registry.load(search.method), search.config)
     values.pop("setting", None)
     return ", ".join(f"{name}={four_digits(value)}" for name, value in values.items())
@@ -278,7 +278,7 @@ def _together(
 
 
 def _resolved(found: Resolution) -> str:
-    """What the final seeds resolve, as a sentence."""
+    """The difference that the final seeds resolve, as a sentence."""
     whence = f"over the store's {found.groups} groups" if found.groups else "a typical one"
     return (
         f"{found.repeats} final seeds or subsets resolve a difference of {found.difference:.2f} "

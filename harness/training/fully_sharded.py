@@ -37,7 +37,7 @@ class WholeWeights(nn.Module):
         """Whether a step computes now, its backward pass included"""
 
     def forward(self, run: Callable[..., Any], *arguments: Any) -> Any:
-        """What `run` computes with the method."""
+        """Result of `run`, which computes with the method."""
         return run(*arguments)
 
 

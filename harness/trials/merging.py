@@ -93,7 +93,7 @@ def _parts(store: Store, damaged: dict[str, str]) -> Iterator[pa.Table]:
 def _new_finished(
     source: Store, into: Store, damaged: dict[str, str], taken: dict[str, str | None]
 ) -> Iterator[pa.Table]:
-    """What has finished in the source and is not in `into`; `taken` gets the weights' digests."""
+    """Finished records that `into` has not; `taken` gets the digests of their weights."""
     known = into.read(()).table["key"]
     for part in _parts(source, damaged):
         new = pc.and_(pc.equal(part["status"], "finished"), pc.invert(pc.is_in(part["key"], known)))

@@ -180,7 +180,7 @@ def progress_of_others(remote: RemoteFolder, here: Collection[str]) -> Iterator[
 
 @dataclass(frozen=True)
 class _Claimed:
-    """What a claim says. Without an owner, it is something that a stranger wrote."""
+    """The content of a claim. Without an owner, it is something that a stranger wrote."""
 
     owner: Owner | None
     version: str

@@ -82,7 +82,7 @@ class RemoteStore(Store):
         self.send()
 
     def unsent(self) -> int:
-        """As `Store.unsent`, after a last try to send them."""
+        """`Store.unsent`, after a last try to send them."""
         self.send()
         return len(self.copy.waiting)
 
@@ -117,7 +117,7 @@ class RemoteStore(Store):
 
     @contextmanager
     def logging(self, key: str) -> Iterator[Path]:
-        """As `Store.logging`; earlier attempts are fetched before, and all are sent after it."""
+        """`Store.logging`; earlier attempts are fetched before, and all are sent after it."""
         with super().logging(key) as path:
             with self._going_on("earlier output is not fetched"), suppress(FileNotFoundError):
                 self._remote_logs.download(path.name, path)
@@ -145,7 +145,7 @@ class RemoteStore(Store):
         return super().get(key)
 
     def write(self, record: Record) -> None:
-        """As `Store.write`; a bucket that is away does not fail, and the record is sent later."""
+        """`Store.write`; without its bucket, the record is sent later."""
         super().write(record)
         self.send()
 
@@ -173,7 +173,7 @@ class RemoteStore(Store):
             self.copy.receive()
 
     def compact(self, at_least: int = SMALL_FILES) -> int:
-        """As `Store.compact`, in the bucket as well. Nothing is folded while a record waits."""
+        """`Store.compact`, in the bucket as well; nothing is folded while a record waits."""
         if self.copy.waiting:
             return 0
         self.receive()
@@ -185,7 +185,7 @@ class RemoteStore(Store):
         return folded
 
     def add(self, tables: Iterable[pa.Table]) -> None:
-        """As `Store.add`, in the bucket as well."""
+        """`Store.add`, in the bucket as well."""
         with self.copy.held(alone=True):
             before = self.copy.records
             super().add(tables)

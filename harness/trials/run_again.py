@@ -77,7 +77,7 @@ def run_command(
 def named_values(
     method: str, locator: str | None, configuration: str, engine: str
 ) -> tuple[str, dict[str, Any]]:
-    """What the command calls the method, and the values that it names.
+    """The method's name in the command, and the values that it names.
 
     method: its name in the record. Code that this user has not run before is named in a warning,
     unless it is that of `locator`. The last two are JSON, so that a caller may cache this for the

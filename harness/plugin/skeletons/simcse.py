@@ -26,7 +26,7 @@ class Config(plugin.TrainingConfig):
 
 
 class Method(plugin.Method[Config]):
-    """What trains, on what data, towards which loss."""
+    """The stages: parameters that train, their data, and their loss."""
 
     @classmethod
     def corpora(cls, config: Config) -> dict[str, str]:

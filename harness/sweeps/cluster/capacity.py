@@ -1,4 +1,4 @@
-"""What the machines of Ray have at this moment, and what an autoscaler may add to them.
+"""Resources of Ray's machines at this moment, and those that an autoscaler may add.
 
 An autoscaler starts machines for placement groups that wait. Ours wait here, apart from those of
 trials, so that a cluster grows before a trial is chosen for it, and they are given back as soon as
@@ -62,7 +62,7 @@ class Capacity:
 
     @property
     def largest(self) -> str:
-        """What the largest machine has, in words."""
+        """The resources of the largest machine, in words."""
         machines = self.machines or [{}]
         most = max(machines, key=lambda each: (each.get("GPU", 0), each.get("CPU", 0)))
         return f"{most.get('CPU', 0):g} CPUs and {most.get('GPU', 0):g} GPUs"
