@@ -18,6 +18,7 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
+from harness.data.hub import once
 from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.shapes import split_name
 from harness.data.user_modules import UserCode, listed_paths, user_code
@@ -237,6 +238,7 @@ def register(
     return lambda score: Suite(own, score, data, files, **options)
 
 
+@once
 def suite(name: str) -> Suite:
     """The suite called `name`, or that of mteb, of a Python file, of a table or of a folder.
 
