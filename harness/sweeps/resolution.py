@@ -2,12 +2,12 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import fmean, variance
 
+import numpy as np
 import pyarrow.compute as pc
-from scipy import special
 
 from harness.evaluation.suites import suite
 from harness.sweeps.spaces.search import Search
@@ -44,11 +44,34 @@ def smallest_difference(std: float, repeats: int) -> float:
 
     Both means are over `repeats` (at least 2) normal values with the standard deviation `std`.
     """
+    # With s the ratio of the estimated to the true standard deviation, the test finds a shift of d
+    # standard errors when a normal value around d is above the critical value times s. That it
+    # finds a difference with the wrong sign is left out: one in a million.
     freedom = 2 * (repeats - 1)
-    critical = special.stdtrit(freedom, 1 - SIGNIFICANCE / 2)
-    # That it finds a difference with the wrong sign is left out: one in a million.
-    shift = special.nctdtrinc(freedom, 1 - POWER, critical)
-    return float(shift) * std * math.sqrt(2 / repeats)
+    s = np.linspace(0, 6, 1201)[1:]
+    logarithms = (freedom - 1) * np.log(s) - freedom * s**2 / 2  # of the density of s
+    weights = np.exp(logarithms - logarithms.max())
+    weights /= weights.sum()
+
+    def found(shift: float, critical: float) -> float:
+        return float(weights @ _above(critical * s - shift))
+
+    critical = _root(lambda value: SIGNIFICANCE / 2 - found(0.0, value))
+    return _root(lambda shift: found(shift, critical) - POWER) * std * math.sqrt(2 / repeats)
+
+
+def _above(values: np.ndarray) -> np.ndarray:
+    """The probability that a standard normal value is above each of these."""
+    return np.array([math.erfc(value / math.sqrt(2)) / 2 for value in values.tolist()])
+
+
+def _root(rising: Callable[[float], float]) -> float:
+    """The value from 0 to 100 at which a rising function is 0, to nine digits."""
+    low, high = 0.0, 100.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return low
 
 
 def resolution(searches: Iterable[Search], store: Store) -> Resolution | None:

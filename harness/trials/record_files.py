@@ -45,6 +45,7 @@ def read_rows(
     """
     names = _named(columns)
     if between is not None:
+        _check_kind(path)
         keys = _sorted_keys(Stamp.of(path))
         first = bisect_left(keys, between[0])
         if first == len(keys) or keys[first] > between[1]:
@@ -122,11 +123,7 @@ def sound_rows(table: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
     """A file and the names of its columns, which pyarrow makes anew whenever one asks for them."""
-    kind = kind_of(path)
-    if kind == "nothing":
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    if kind != "a file":  # opening anything else, such as a pipe, could block
-        raise ValueError(f"it is {kind}")
+    _check_kind(path)
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         names = file.schema_arrow.names
         if missing := sorted({"key", "status"} - set(names)):
@@ -143,6 +140,18 @@ def _opened(path: Path) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
 
 def _named(columns: Sequence[str]) -> list[str]:
     return [name for name in SCHEMA.names if name in columns or name in _ALWAYS]
+
+
+def _check_kind(path: Path) -> None:
+    """Raise FileNotFoundError or ValueError for what is no file, such as a link to nothing.
+
+    Opening a pipe could block.
+    """
+    kind = kind_of(path)
+    if kind == "nothing":
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    if kind != "a file":
+        raise ValueError(f"it is {kind}")
 
 
 @functools.lru_cache(maxsize=64)

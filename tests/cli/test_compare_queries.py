@@ -45,15 +45,15 @@ def test_two_evaluated_models_are_compared_over_queries(
     assert float(line[3]) <= float(line[1]) <= float(line[5])
     records = Store(store).read().records()
     assert all(record.uncertainty.keys() == record.test.keys() for record in records)
-    shown = shown("compare", 1, 2, "--store", store)
+    answer = shown("compare", 1, 2, "--store", store)
     scores = {str(each.configuration["pooling"]): each.test["ndcg@10"] for each in records}
     difference = scores["cls"] - scores["mean"]
-    assert f"over test queries: {difference:+.2f}, 95 % from " in shown
-    assert "(bootstrap of the test queries)" in shown
-    assert "1000 resamples of the test queries, the same for all models." in shown
-    verdict = shown.strip().splitlines()[-3:]
+    assert f"over test queries: {difference:+.2f}, 95 % from " in answer
+    assert "(bootstrap of the test queries)" in answer
+    assert "1000 resamples of the test queries, the same for all models." in answer
+    verdict = answer.strip().splitlines()[-3:]
     assert any("on NDCG@10" in line for line in verdict)
-    assert "pairs" not in shown
+    assert "pairs" not in answer
     # The same from the models alone, which nobody has evaluated.
     asked = shown("compare", "tiny-bert", "tiny-bert", "--suite", faq, "--store", tmp_path / "none")
     assert "have the same score on NDCG@10" in asked

@@ -29,8 +29,8 @@ def test_a_score_is_marked_from_one_percent_on(
         words = ["run", "scored_pairs", "--encoder", "tiny-bert", "--set", "suite=graded"]
         out = shown(*words, "--set", "max_steps=1", "--set", corpus, "--store", store)
         key = out.partition(", key ")[2].split()[0]
-        shown = harness("show", key, "--store", store).out
-        assert f"  graded/pairs_together: {copied}" in shown
+        answer = shown("show", key, "--store", store)
+        assert f"  graded/pairs_together: {copied}" in answer
     monkeypatch.setenv("COLUMNS", "400")  # so that a row with two paths is one line
     table = harness("table", "--store", store).out
     scores = [line.split() for line in table.splitlines() if "scored_pairs  sup" in line]
@@ -40,7 +40,6 @@ def test_a_score_is_marked_from_one_percent_on(
     note = f"row {marked[0]}: graded {ONE_PERCENT} of 600"
     assert note in " ".join(table.split())
     for form in ("markdown", "latex"):
-        shown = harness("table", "--store", store, "--format", form).out
-        assert note in shown, form
+        assert note in shown("table", "--store", store, "--format", form), form
     assert harness("report", "--out", tmp_path / "report", "--store", store).code == 0
     assert note in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")

@@ -270,7 +270,7 @@ FAULTS = [
         "embed() must return (rows, hidden)",
     ),
     (EMBED, "return batch.nothing", "AttributeError"),
-    ("(kit.tokenizer), config.width)", "(kit.tokenizer), -1)", "__init__ raises RuntimeError"),
+    ('getattr(config, "width", 8)', "-1", "__init__ raises RuntimeError"),
     ("        return [\n", "        raise ValueError('no')\n        return [\n", "ValueError: no"),
     ("config.sentences}", '"no-such-corpus"}', 'unknown corpus "no-such-corpus"'),
 ]

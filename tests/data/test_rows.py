@@ -238,7 +238,8 @@ def test_a_parquet_file_holds_at_most_its_bound(
 def test_a_line_has_a_bound(tmp_path: Path, ending: str) -> None:
     long = "x" * (2 * rows_module.LONGEST_LINE)
     path = tmp_path / f"a{ending}"
-    content = f"sentence\n{long}\n".encode()
+    first = '{"sentence": "x"}' if ending == ".jsonl" else "sentence"
+    content = f"{first}\n{long}\n".encode()
     path.write_bytes(gzip.compress(content, 9) if ending.endswith(".gz") else content)
     with pytest.raises(UserError, match=r"line \d: it .*has more than 16777216 "):
         read(path)
