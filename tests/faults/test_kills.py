@@ -25,7 +25,6 @@ from harness.data.hub import EMBEDDED
 from harness.files import PACKAGE
 from harness.trials.store import Store
 from tests.clusters import cluster, start_node
-from tests.programs import forking_python
 from tests.sweeping import marked_processes
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -68,7 +67,7 @@ suite = register(
 TRIALS = 6
 VICTIMS = ("driver", "raylet", "worker", "head")
 """Whom the tries kill in turn"""
-COMMANDS = {"worker": "tests/forked.py ", "raylet": "raylet/raylet ", "head": "gcs_server"}
+COMMANDS = {"worker": "ray::TrialWorker", "raylet": "raylet/raylet ", "head": "gcs_server"}
 """Victim -> a part of its command line"""
 TRIES = int(os.environ.get("HARNESS_KILLS", 1))
 """Further victims in CI: a worker in test_limits.py, the head in test_ray.py, a raylet below"""
@@ -154,9 +153,8 @@ def started(
         store: Path, *options: str, **changed: str
     ) -> Iterator[tuple[subprocess.Popen[str], str]]:
         mark = uuid.uuid4().hex
-        forks = f"import sys; sys.executable = {forking_python()!r}"  # the workers of its Ray
-        code = f"{forks}; from harness.cli import main; main()"
-        command = [sys.executable, "-c", code, "sweep", "--no-local", *map(str, targets)]
+        # Real programs, because forks of the server of the tests are no children of the driver.
+        command = [sys.executable, "-m", "harness", "sweep", "--no-local", *map(str, targets)]
         driver = subprocess.Popen(
             [*command, "--store", str(store), *options],
             env=environment | changed | {"HARNESS_TEST_MARK": mark},
