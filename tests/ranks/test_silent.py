@@ -18,7 +18,7 @@ from harness.trials.workers import Place
 from tests.programs import forking_python
 from tests.sweeping import TRAINED, write_few_pairs
 
-SECONDS = 30
+SECONDS = 120
 """Time that a rank waits for the others"""
 HANG = """
         self.count = getattr(self, "count", 0) + 1
@@ -50,7 +50,7 @@ def test_a_worker_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(WorkerLost) as lost:
         attempt(Trial(str(plugin), values, seed=0), lambda _: None)
     assert str(lost.value) == (
-        "worker 3 of 3 took no part in a step for 0.5 minutes; another attempt begins at step 0, "
+        "worker 3 of 3 took no part in a step for 2 minutes; another attempt begins at step 0, "
         "without a checkpoint"
     )
 
