@@ -274,10 +274,10 @@ def _answer_problem(hook: str, answer: Any) -> str:
     try:
         kind.validate_python(answer)
     except ValidationError as error:
-        found = type(answer).__name__
+        returned = type(answer).__name__
         if error.errors()[0]["loc"]:  # it is the right container of wrong elements
-            found = f"{found} with {error.errors()[0]['input']!r}"
-        return f"must return {wanted}, but it returned {found}"
+            returned = f"{returned} with {error.errors()[0]['input']!r}"
+        return f"must return {wanted}, but it returned {returned}"
     stages = answer if hook == "stages" else []
     return next(filter(None, map(_stage_problem, stages)), "")
 

@@ -188,8 +188,8 @@ class Sweep:
 
     async def prepare(self) -> None:
         """Make what the known trials share, and run none of them."""
-        known = [search for search in self.everything if not search.trainers]
-        trials = _by_key(trial for search in known for trial in search.known_trials())
+        untrained = [search for search in self.everything if not search.trainers]
+        trials = _by_key(trial for search in untrained for trial in search.known_trials())
         finished = self.runs.settled.finished
         missing = {name: trial for name, trial in trials.items() if name not in finished}
         self.runs.expected |= missing

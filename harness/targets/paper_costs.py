@@ -43,8 +43,8 @@ def paper_plans(
             for number in numbers:
                 overrides = replace(options, paper=paper, table=number).overrides()
                 compared = compared_tables(paper, number, overrides, trials)
-                found = table_searches(compared, overrides, lambda _: None)
-                own |= {repr((each.method, each.config, each.rounds)): each for each in found}
+                searches = table_searches(compared, overrides, lambda _: None)
+                own |= {repr((each.method, each.config, each.rounds)): each for each in searches}
             yield PaperCost(paper, len(numbers), _plan(own, options, store, device, gpus))
             together |= own
             tables += len(numbers)

@@ -116,10 +116,11 @@ def test_each_worker_has_its_shard(
 
 @pytest.mark.slow  # it imports DeepSpeed
 @pytest.mark.process  # DeepSpeed asks the machine for numactl
-def test_model_states_beside_the_estimators_of_deepspeed() -> None:
+def test_model_states_beside_the_estimators_of_deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of P weights and 8 GPUs of one machine. DeepSpeed counts weights of 2 bytes, gradients of 2
     and of 4, weights of 4 and 8 bytes of moments; here weights and gradients have 4 bytes only, so
     that zero 3 has no copy. Its estimates for the host have half as much for buffers on top."""
+    monkeypatch.setenv("LOCAL_RANK", "0")  # which DeepSpeed would leave for other tests
     library()
     from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs
     from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs

@@ -295,12 +295,12 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
             location, f"{' and '.join(kinds)} exclude each other; keep one of them"
         )
     grids = {(*location, "grid"): part.grid}
-    for name_of_variant, own in (part.variants or {}).items():
-        place = (*location, "variants", name_of_variant, "grid")
-        grids[place] = own.grid
+    for variant_name, own in (part.variants or {}).items():
+        location_of_grid = (*location, "variants", variant_name, "grid")
+        grids[location_of_grid] = own.grid
         if own.grid is not None and kinds:
             raise document.error(
-                place,
+                location_of_grid,
                 f"{kinds[0]} of the method and the grid of a variant exclude each other; "
                 f"keep one of them",
             )
