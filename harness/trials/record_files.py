@@ -5,7 +5,7 @@ import functools
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,14 @@ from harness.errors import UserError
 from harness.files import Stamp
 from harness.inputs import kind_of
 from harness.trials.record import RANK, SCHEMA, SCHEMA_VERSION, Record, record_of
-from harness.trials.record_faults import faults_of
+from harness.trials.record_faults import (
+    Column,
+    Wrong,
+    faults_of,
+    old_trials,
+    without_wrong,
+    wrong_trials,
+)
 
 ROWS_TOGETHER = 1024
 """Rows of a row group, which is the least that a reader of one row has to unpack"""
@@ -57,9 +64,40 @@ def read_rows(
         there = [name for name in names if name in present]
         # For the few rows of most files, threads cost more than they save.
         table = file.read_row_groups(groups, there, use_threads=len(groups) > 1)
+        column = _column_of(file, groups, present)
         if between is not None:
-            table = table.filter(_within(table["key"], between))
+            wanted = _within(table["key"], between)
+            table, column = table.filter(wanted), _filtered(column, wanted)
+        folder = path.parent
+        table = without_wrong(table, column, lambda: _wrong_of(folder, folder.stat().st_mtime_ns))
     return _of_this_schema(table, names, path)
+
+
+@functools.lru_cache(maxsize=8)
+def _wrong_of(folder: Path, _changed: int) -> Wrong:
+    """The wrong trials of a store; they are remembered until a file comes or goes."""
+    trials = []
+    for path in folder.glob("[!.]*.parquet"):
+        with suppress(*READ_ERRORS), _opened(path) as (file, present):  # `read` names them
+            trials += old_trials(_column_of(file, range(file.num_row_groups), present))
+    return wrong_trials(trials)
+
+
+def _column_of(file: pq.ParquetFile, groups: Sequence[int], present: list[str]) -> Column:
+    """A reader of any column of these row groups; one that the file does not have is null."""
+
+    def column(name: str) -> pa.ChunkedArray:
+        kind = SCHEMA.field(name).type
+        if name in present:
+            return file.read_row_groups(groups, [name], use_threads=False)[name].cast(kind)
+        rows = sum(file.metadata.row_group(group).num_rows for group in groups)
+        return pa.chunked_array([pa.nulls(rows, kind)])
+
+    return column
+
+
+def _filtered(column: Column, wanted: pa.ChunkedArray) -> Column:
+    return lambda name: column(name).filter(wanted)
 
 
 def no_rows(columns: Sequence[str]) -> pa.Table:
