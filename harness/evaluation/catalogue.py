@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
 from annotated_types import Interval, MinLen
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from harness.evaluation.scores import Origin
 
@@ -23,9 +23,15 @@ STSB_DEV = "stsb-dev"
 TRANSFER_DEV = "transfer-senteval-dev"
 
 
+STRICT: ConfigDict = {"strict": True, "revalidate_instances": "always"}
+"""How pydantic checks what a user's file has made: no text counts as a number"""
+
+
 @dataclass(frozen=True)
 class SuiteCard:
     """The name of a suite, its metrics, and how its figures are printed."""
+
+    __pydantic_config__ = STRICT
 
     name: Annotated[str, MinLen(1)]
     headings: Mapping[str, str] = field(default_factory=dict)

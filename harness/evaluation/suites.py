@@ -24,7 +24,7 @@ from harness.data.shapes import split_name
 from harness.data.user_modules import UserCode, listed_paths, user_code
 from harness.errors import UserError, explained, suggest
 from harness.evaluation.bootstrap import of_mean
-from harness.evaluation.catalogue import CARDS, CHOOSING, SUITE_MODULES, metric_named
+from harness.evaluation.catalogue import CARDS, CHOOSING, STRICT, SUITE_MODULES, metric_named
 from harness.evaluation.catalogue import SuiteCard as SuiteCard
 from harness.evaluation.scores import Scores as Scores
 from harness.files import digest_files
@@ -45,9 +45,8 @@ def check_suite(suite: "Suite", path: Path) -> None:
 
     Raises UserError when a part of it is of the wrong kind, or when it has a shipped suite's name.
     """
-    parts = {**vars(suite), "card": getattr(suite.card, "__dict__", suite.card)}
     try:
-        TypeAdapter(Suite).validate_python(parts)
+        TypeAdapter(Suite).validate_python(suite)
     except ValidationError as error:
         first = error.errors()[0]
         part = ".".join(map(str, first["loc"]))
@@ -106,6 +105,8 @@ class Embeddings:
 @dataclass(frozen=True, eq=False)
 class Suite:
     """Tasks that are measured together: a card, a scoring function and the data of the tasks."""
+
+    __pydantic_config__ = STRICT
 
     card: SuiteCard
     score: Callable[[str, Any, Any], Scores]
