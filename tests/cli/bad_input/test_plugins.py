@@ -225,6 +225,7 @@ def score(task, data, vectors):
         "CARD = SuiteCard('mine', dev_tasks='mine-dev')",
         "CARD = SuiteCard('mine', dev_tasks=('nosuch',))",
         "CARD = SuiteCard('mine', headings=3)",
+        "CARD = SuiteCard('mine', dev_tasks=('mine-dev',), decimals='3')",
         "raise RuntimeError('of no use')",
         "import sys; sys.exit(3)",
         "def (",
