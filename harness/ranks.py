@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import TCPStore
+from torch._C._distributed_c10d import HashStore, TCPStore
 from torch.nn import functional
 
 Given = TypeVar("Given")
@@ -36,8 +36,10 @@ RANK_SECONDS = 3600
 They compute the same steps and evaluations. What one alone may have to make before it joins in,
 such as the vectors of a frozen encoder for a whole corpus, takes minutes."""
 
-_LOST = ("connection closed by peer", "connection reset", "gloo", "nccl")
-_WAITED = ("timed out", "wait timeout")
+_LOST = ("closed by peer", "connection reset", "broken pipe", "pair closure", "gloo", "nccl")
+"""Parts of the texts of torch, of gloo (most name its file, others do not) and of NCCL"""
+_left: list[Any] = []
+"""The groups that this process has left because of an error"""
 _alone = False
 """Whether this process computes something without the others"""
 _own: list[Tensor] | None = None
@@ -79,9 +81,16 @@ def joined(number: int, count: int, address: str) -> Iterator[None]:
         store = _meeting(address, count, wait)
         dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=wait)
     except RuntimeError as error:
+        _number_groups_anew()
         raise NotMet(f"the workers did not find one another: {error}") from error
     try:
         yield
+    except BaseException:
+        # Operations of the group may still wait for a lost rank. If the `Reducer` of torch's DDP,
+        # which the error keeps, were its last owner, its end would stop this process for good: it
+        # waits for the threads of the group and holds the lock of Python, for which they wait.
+        _left.append(dist.group.WORLD)
+        raise
     finally:
         # ZeRO 3 puts a function in its place that rounds differently, and leaves it there.
         functional.linear = linear
@@ -104,6 +113,17 @@ def _meeting(address: str, count: int, wait: timedelta) -> Any:
     return store
 
 
+def _number_groups_anew() -> None:
+    """Let torch forget a group that was not complete.
+
+    torch counts it, though, and ranks meet under a number that counts the groups before. Only the
+    end of a complete group, such as that of this process alone, begins the count anew.
+    """
+    store = HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    dist.destroy_process_group()
+
+
 def _forget_group() -> None:
     """Leave the other ranks, so that this process may join others for its next trial."""
     global _own
@@ -121,13 +141,7 @@ def is_lost(error: BaseException) -> bool:
     """Whether another rank is lost, which torch says in the text of a RuntimeError alone."""
     said = str(error).lower()
     torch_says_so = isinstance(error, RuntimeError) and any(word in said for word in _LOST)
-    return torch_says_so or isinstance(error, NotMet)
-
-
-def has_waited(error: BaseException) -> bool:
-    """Whether another rank is lost because it has let this one wait for RANK_SECONDS."""
-    said = str(error).lower()
-    return is_lost(error) and any(word in said for word in _WAITED)
+    return torch_says_so or isinstance(error, NotMet | dist.DistError)
 
 
 @contextmanager

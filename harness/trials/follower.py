@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import threading
+import traceback
 
 from harness.errors import Interrupted, reason
 from harness.ranks import is_lost
@@ -41,10 +42,13 @@ def be_a_rank() -> None:
         os.write(answers, b"ready\n")
         follow(trial, place)
     except BaseException as error:
-        if is_lost(error):
-            sys.exit(OTHERS_LEFT)
-        os.write(answers, reason(error).encode())
-        raise
+        lost = is_lost(error)
+        if not lost:
+            os.write(answers, reason(error).encode())
+            traceback.print_exc()
+        sys.stderr.flush()
+        # Python's own end would wait for operations of the group that no rank finishes any more.
+        os._exit(OTHERS_LEFT if lost else 1)
 
 
 def _end_with_rank_0() -> None:

@@ -22,7 +22,7 @@ import torch
 from harness.errors import WorkerLost
 from harness.plugin.config import TrainingConfig
 from harness.processes import python_command
-from harness.ranks import FILE_ADDRESS, RANK_SECONDS, has_waited, is_lost, joined
+from harness.ranks import FILE_ADDRESS, is_lost, joined
 from harness.trials.trial import Trial, portable
 
 START_LOOK_SECONDS = 0.2
@@ -101,7 +101,7 @@ def together(trial: Trial, launch: Launch | None = None) -> Iterator[None]:
                 yield
         except RuntimeError as error:
             if is_lost(error):
-                why = others.reason() or _silent(others, place.count, error)
+                why = others.reason() or _silent(others, place.count)
                 raise WorkerLost(why or f"another worker is lost ({error})") from error
             raise
 
@@ -111,15 +111,13 @@ def worker_name(number: int, count: int) -> str:
     return f"worker {number + 1} of {count}"
 
 
-def _silent(others: Others, count: int, error: RuntimeError) -> str | None:
-    """The ranks that have let this one wait. None: it has not waited for them.
+def _silent(others: Others, count: int) -> str | None:
+    """The ranks that do not answer. None: all have ended.
 
     Rank 0 has left them, so whoever waited for the same one has ended, too.
     """
-    if not has_waited(error) or not (hung := others.running()):
-        return None
-    names = " and ".join(worker_name(number, count) for number in hung)
-    return f"{names} took no part in a step for {RANK_SECONDS / 60:g} minutes"
+    names = [worker_name(number, count) for number in others.running()]
+    return f"no answer from {' and '.join(names)}" if names else None
 
 
 def _passed_on(output: IO[bytes], name: str) -> None:

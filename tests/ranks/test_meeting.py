@@ -5,10 +5,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness import ranks
-from harness.ranks import NotMet, has_waited, is_lost, joined
+from harness.ranks import NotMet, is_lost, joined
 from harness.trials.workers import on_loopback
+from tests.programs import CONTEXT
 
 
 @pytest.mark.parametrize("name", ["a#b", "a?b=c", "a%41 b"])
@@ -35,5 +37,44 @@ def test_others_that_do_not_come_are_lost(
     with pytest.raises(NotMet, match="did not find one another") as lost, joined(0, 2, address):
         pass
     assert is_lost(lost.value)
-    assert has_waited(lost.value)
     assert ranks.rank_count() == 1
+
+
+def be_rank_1(address: str) -> None:
+    with joined(1, 2, address):
+        torch.distributed.barrier()
+
+
+# The worker of a sweep has many trials, one after the other.
+@pytest.mark.process
+def test_a_process_whose_others_did_not_come_meets_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks, "RANK_SECONDS", 1)
+    with pytest.raises(NotMet), joined(0, 2, f"file://{tmp_path / 'first'}"):
+        pass
+    monkeypatch.setattr(ranks, "RANK_SECONDS", 60)
+    with on_loopback() as address:
+        other = CONTEXT.Process(target=be_rank_1, args=(address,))
+        other.start()
+        with joined(0, 2, address):
+            torch.distributed.barrier()
+        other.join()
+    assert other.exitcode == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Application timeout caused pair closure"),
+        RuntimeError("[../gloo/transport/tcp/pair.cc:554] Connection closed by peer [127.0.0.1]"),
+        RuntimeError("[../gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1ms for recv"),
+        torch.distributed.DistNetworkError("the client socket has failed"),
+        torch.distributed.DistBackendError("NCCL error in: ProcessGroupNCCL.cpp"),
+    ],
+)
+def test_every_error_of_a_lost_rank_is_known(error: Exception) -> None:
+    """The text of gloo is not always with the name of its file; torch has classes of its own."""
+    assert is_lost(error)
+    assert not is_lost(ValueError(str(error)))
+    assert not is_lost(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))

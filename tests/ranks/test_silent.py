@@ -18,7 +18,7 @@ from harness.trials.workers import Place
 from tests.programs import forking_python
 from tests.sweeping import TRAINED, write_few_pairs
 
-SECONDS = 120
+SECONDS = 30
 """Time that a rank waits for the others"""
 HANG = """
         self.count = getattr(self, "count", 0) + 1
@@ -40,8 +40,6 @@ def test_a_worker_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     plugin.write_text(f"{waits}from harness.ranks import rank_number\n{constants}{source}")
     monkeypatch.setattr(sys, "executable", forking_python())
     monkeypatch.setattr(ranks, "RANK_SECONDS", SECONDS)
-    monkeypatch.setattr(workers, "RANK_SECONDS", SECONDS)
-    monkeypatch.setattr(workers, "END_SECONDS", 5.0)
     values = {
         "encoder": "tiny-bert", "suite": str(write_few_pairs(tmp_path)),
         "sentences": "graded-sentences", "max_steps": 6, "evaluation_interval": 3,
@@ -50,8 +48,7 @@ def test_a_worker_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(WorkerLost) as lost:
         attempt(Trial(str(plugin), values, seed=0), lambda _: None)
     assert str(lost.value) == (
-        "worker 3 of 3 took no part in a step for 2 minutes; another attempt begins at step 0, "
-        "without a checkpoint"
+        "no answer from worker 3 of 3; another attempt begins at step 0, without a checkpoint"
     )
 
 
