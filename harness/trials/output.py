@@ -2,6 +2,7 @@
 
 import platform
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from datetime import UTC, datetime
@@ -16,6 +17,8 @@ KEPT_BYTES = 512 * 1024
 
 ATTEMPT = b"== an attempt on "
 """The beginning of the line above the output of an attempt"""
+ENDED = b"\n== its process ended ==\n"
+"""What is below the output of an attempt whose process ended before it"""
 
 
 class BoundedLog:
@@ -45,12 +48,12 @@ class BoundedLog:
         if len(self._tail) > 2 * KEPT_BYTES:
             self._tail = self._tail[-KEPT_BYTES:]
 
-    def close(self) -> None:
-        """Write the end of the output."""
+    def close(self, *, ended: bool = False) -> None:
+        """Write the end of the output. `ended`: whether its process ended before the attempt."""
         end = self._tail[-KEPT_BYTES:]
         if left_out := self._total - self._head - len(end):
             self._write(b"\n[%d bytes are left out here]\n" % left_out)
-        self._write(end)
+        self._write(end + ENDED * ended)
         if self._file is not None:
             self._file.close()
 
@@ -100,12 +103,23 @@ def last_lines(path: Path, characters: int) -> str:
     _, attempt, output = content.rpartition(ATTEMPT)
     if attempt:
         content = output.partition(b"\n")[2]
-    lines = printable(content.decode("utf-8", "replace"))
+    lines = printable(content.removesuffix(ENDED).decode("utf-8", "replace"))
     text = "\n".join(line for line in lines.splitlines() if line.strip())
     if len(text) <= characters:
         return text
     end = text[-characters:]
     return end.partition("\n")[2] or end
+
+
+def wait_for_end(path: Path, seconds: float) -> None:
+    """Wait until the output of an attempt whose process ended is whole, if there is such a file."""
+    until = time.monotonic() + seconds
+    while path.exists() and time.monotonic() < until:
+        with suppress(OSError), opened_itself(path) as file:
+            file.seek(-len(ENDED), 2)
+            if file.read() == ENDED:
+                return
+        time.sleep(0.05)
 
 
 class _Both:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from harness.sweeps.workers import watchdog
 from harness.sweeps.workers.limits import Watchdog, limited, stopped, with_log
 from harness.sweeps.workers.watchdog import Watch
 from harness.targets.options import seconds_of
-from harness.trials.output import KEPT_BYTES, BoundedLog, last_lines
+from harness.trials.output import KEPT_BYTES, BoundedLog, last_lines, wait_for_end
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial
@@ -278,6 +279,23 @@ def test_reason_has_the_output_of_the_last_attempt_alone(tmp_path: Path) -> None
         log.add(output)
         log.close()
     assert with_log("it failed", tmp_path / "log") == "it failed"
+
+
+def test_reason_waits_for_a_watchdog_that_is_late(tmp_path: Path) -> None:
+    """On a busy machine, the sweep hears of a death before its watchdog has read the last words."""
+    log = BoundedLog(tmp_path / "log")
+
+    def end() -> None:
+        time.sleep(0.5)
+        log.add(b"the last words")
+        log.close(ended=True)
+
+    late = threading.Thread(target=end)
+    late.start()
+    wait_for_end(tmp_path / "log", 60)
+    assert with_log("died", tmp_path / "log") == f"died{OUTPUT_FOLLOWS}the last words"
+    late.join()
+    wait_for_end(tmp_path / "no-such-log", 60)
 
 
 def test_log_without_a_folder_loses_output_only(tmp_path: Path) -> None:

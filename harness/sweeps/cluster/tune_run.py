@@ -30,6 +30,7 @@ from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.workers import worker
 from harness.sweeps.workers.gpu_share import GpuShares
 from harness.sweeps.workers.limits import stopped, with_log
+from harness.trials.output import wait_for_end
 from harness.trials.store import Store
 from harness.trials.store_folders import store_option
 from harness.trials.trial import failed
@@ -42,6 +43,14 @@ STARTS = 5
 """Number of workers that a job gets which die before it begins.
 
 A machine that is lost gets workers for some seconds more, until Ray misses it."""
+
+ENDED_PROCESSES = (
+    "the worker died: Ray ended it, because its machine ran out of memory",
+    "the worker died: it ended itself, or something killed it",
+)
+"""Deaths of a worker alone; its machine goes on"""
+OUTPUT_SECONDS = 5.0
+"""Time in which the watchdog of a dead worker writes the end of its output, and needs far less"""
 
 
 @dataclass
@@ -150,7 +159,10 @@ class Jobs(_Unsaved, TrialProgressCallback):  # type: ignore[misc]
             reason = f"{why}; it runs again"
             self._resolve(key, {"status": POSTPONED, "reason": reason, "waits_for": key})
             return
-        report = self._recorded_failure(job, with_log(ended or why, self.store.log(key)))
+        log = self.store.log(key)
+        if ended or why in ENDED_PROCESSES:  # its watchdog writes the end of its output now
+            wait_for_end(log, OUTPUT_SECONDS)
+        report = self._recorded_failure(job, with_log(ended or why, log))
         if ended and not job.part:  # one that died by itself keeps its checkpoint
             shutil.rmtree(running, ignore_errors=True)
         self._resolve(key, report)
@@ -326,7 +338,7 @@ def death(error_file: str | None) -> str:
     if "WorkerLost: " in text:
         return text.rpartition("WorkerLost: ")[2].strip()
     if "running low on memory" in text or "memory pressure" in text:
-        return "the worker died: Ray ended it, because its machine ran out of memory"
+        return ENDED_PROCESSES[0]
     if "node has died" in text:
         return "the worker died: its machine was lost"
-    return "the worker died: it ended itself, or something killed it"
+    return ENDED_PROCESSES[1]

@@ -122,7 +122,7 @@ def watch_worker(worker: int, pipe: int) -> None:
             line = commands.readline()
             if log:
                 log.add(_read(pipe))  # what was printed before the trial ended
-                log.close()
+                log.close(ended=not line)
             if not line:
                 return
             watch, log = _begun(worker, line)
@@ -132,7 +132,7 @@ def watch_worker(worker: int, pipe: int) -> None:
             watch = None
     if log:
         log.add(_read(pipe))
-        log.close()
+        log.close(ended=True)
 
 
 def _begun(worker: int, line: bytes) -> tuple[Watch | None, BoundedLog | None]:
