@@ -93,8 +93,8 @@ CPU_SHARES = {128: (0.28, 0.2), 384: (0.6, 0.52), 768: (0.6, 0.52)}
 """Width of an encoder -> shares of the peak in float32 and in bf16 that trials reach"""
 CPU_EVALUATION = 1.75
 """So many times the share in float32 is reached in evaluations, which need no gradients"""
-AMX_SHARE = 0.1
-"""Share of what AMX could do that a training reaches"""
+AMX_SHARE = 0.035
+"""Share of what AMX could do that a training reaches: its products are short beside the rest"""
 CPU_STEP, CPU_STAGE, CPU_TRIAL = 0.03, 1.5, 0.7
 """Seconds of a step, of a stage (its first steps are slow) and of a trial beside the work, on one
 core"""
