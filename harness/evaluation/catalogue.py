@@ -24,7 +24,7 @@ TRANSFER_DEV = "transfer-senteval-dev"
 
 
 STRICT: ConfigDict = {"strict": True, "revalidate_instances": "always"}
-"""How pydantic checks what a user's file has made: no text counts as a number"""
+"""How pydantic checks the suite of a user's file: no text counts as a number"""
 
 
 @dataclass(frozen=True)

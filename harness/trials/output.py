@@ -18,7 +18,7 @@ KEPT_BYTES = 512 * 1024
 ATTEMPT = b"== an attempt on "
 """The beginning of the line above the output of an attempt"""
 ENDED = b"\n== its process ended ==\n"
-"""What is below the output of an attempt whose process ended before it"""
+"""The line below the output of an attempt whose process ended before the attempt did"""
 
 
 class BoundedLog:

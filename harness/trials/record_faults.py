@@ -203,8 +203,8 @@ def without_wrong(table: pa.Table, column: Column, wrong: Callable[[], Wrong]) -
     chosen = pa.array([reason is not None for reason in reasons])
     told = {"status": pa.array(["failed"] * len(reasons)), "reason": pa.array(reasons, pa.string())}
     for name in told.keys() & set(table.column_names):
-        place = table.column_names.index(name)
-        table = table.set_column(place, name, pc.if_else(chosen, told[name], table[name]))
+        values = pc.if_else(chosen, told[name], table[name])
+        table = table.set_column(table.column_names.index(name), name, values)
     return table
 
 
