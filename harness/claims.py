@@ -105,10 +105,10 @@ def owner_of(path: Path) -> Owner | None:
 
 
 @contextmanager
-def claimed(path: Path, what: str) -> Iterator[None]:
+def claimed(path: Path, work: str) -> Iterator[None]:
     """Hold the claim at `path` during the block.
 
-    `what`: what the process does meanwhile, for others who wait. While another process holds the
+    `work`: what the process does meanwhile, for others who wait. While another process holds the
     claim, this one waits and says so, or postpones (`postponing`).
     """
     claim = Claim(path)
@@ -122,23 +122,23 @@ def claimed(path: Path, what: str) -> Iterator[None]:
                 f"the same command again"
             ) from None
 
-    with held(take, claim.release, what):
+    with held(take, claim.release, work):
         yield
 
 
 @contextmanager
 def held(
-    take: Callable[[], Owner | None], release: Callable[[], None], what: str
+    take: Callable[[], Owner | None], release: Callable[[], None], work: str
 ) -> Iterator[None]:
     """Hold a claim of any kind during the block.
 
     `take`: takes the claim, or returns its owner, for which this process waits as `claimed` does.
     """
-    said = False
+    told = False
     while owner := take():
-        if not said:
-            busy(f"{owner} works on {what}")
-        said = True
+        if not told:
+            busy(f"{owner} works on {work}")
+        told = True
         time.sleep(POLL_SECONDS)
     try:
         yield

@@ -40,10 +40,10 @@ class Document:
 
         The line is that of the part itself, or of the nearest part around it that is in the file.
         """
-        known = location
-        while known and known not in self.lines:
-            known = known[:-1]
-        line = f", line {self.lines[known]}" if known in self.lines else ""
+        nearest = location
+        while nearest and nearest not in self.lines:
+            nearest = nearest[:-1]
+        line = f", line {self.lines[nearest]}" if nearest in self.lines else ""
         dotted = ".".join(str(part) for part in location)
         return f"{self.path}{line}: {dotted}: " if dotted else f"{self.path}{line}: "
 

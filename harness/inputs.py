@@ -134,17 +134,17 @@ def why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def checked_number(given: Any, parsed: Any) -> Any:
-    """`parsed`, which pydantic made of `given`; lists are checked element by element.
+def checked_number(raw: Any, parsed: Any) -> Any:
+    """`parsed`, which pydantic made of `raw`; lists are checked element by element.
 
     Raises ValueError where `true` has become a number, and for a whole number beyond 64 bits.
     """
-    if isinstance(given, bool) and not isinstance(parsed, bool):
-        raise ValueError(f"a number is expected, not {str(given).lower()}")
+    if isinstance(raw, bool) and not isinstance(parsed, bool):
+        raise ValueError(f"a number is expected, not {str(raw).lower()}")
     if isinstance(parsed, int) and not -BEYOND <= parsed < BEYOND:
         raise ValueError("the whole number is beyond 64 bits")
-    if isinstance(given, list | tuple) and isinstance(parsed, list | tuple):
-        for one, other in zip(given, parsed, strict=False):
+    if isinstance(raw, list | tuple) and isinstance(parsed, list | tuple):
+        for one, other in zip(raw, parsed, strict=False):
             checked_number(one, other)
     return parsed
 

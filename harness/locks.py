@@ -46,8 +46,8 @@ def lock_beside(folder: Path) -> Path:
 
 
 @contextmanager
-def locked(path: Path, what: str) -> Iterator[None]:
-    """Hold the lock at `path` during the block. `what`: the thing that is made meanwhile.
+def locked(path: Path, product: str) -> Iterator[None]:
+    """Hold the lock at `path` during the block. `product`: the thing that is made meanwhile.
 
     While another process holds the lock, this one waits and says so, or postpones.
     """
@@ -56,7 +56,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        busy(f"another process makes {what}")
+        busy(f"another process makes {product}")
         lock.acquire()
     try:
         yield

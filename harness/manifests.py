@@ -18,11 +18,11 @@ MANIFEST = "manifest.json"
 
 def seal(manifest: Path, files: Iterable[Path]) -> None:
     """Write the manifest of files that lie in its folder. Raises OSError when it cannot."""
-    found = {
+    described_files = {
         path.name: {"bytes": path.stat().st_size, "sha256": content_digest(path)} for path in files
     }
     with written_whole(manifest) as temporary:
-        temporary.write_text(sealed_json(found))
+        temporary.write_text(sealed_json(described_files))
 
 
 def sealed_files(manifest: Path) -> list[Path]:
@@ -37,16 +37,16 @@ def damage(manifest: Path) -> str | None:
     and whenever the file has changed since: a gigabyte takes a second, and a worker opens the same
     corpus for every one of its trials.
     """
-    place = manifest
+    path = manifest
     try:
         for name, (size, sha256) in described(manifest.read_bytes()).items():
-            place = manifest.with_name(name)
-            if place.stat().st_size != size:
-                return f"{place}: it has {place.stat().st_size} bytes instead of {size}"
-            if content_digest(place) != sha256:
-                return f"{place}: its content has changed"
+            path = manifest.with_name(name)
+            if path.stat().st_size != size:
+                return f"{path}: it has {path.stat().st_size} bytes instead of {size}"
+            if content_digest(path) != sha256:
+                return f"{path}: its content has changed"
     except (OSError, ValueError) as error:
-        return f"{place}: {why(error)}"
+        return f"{path}: {why(error)}"
     # So `harness clean` sees when files were last used. Files of other users cannot be touched.
     with suppress(OSError):
         os.utime(manifest)

@@ -60,12 +60,12 @@ class Owner:
     """The domain of process numbers: the machine since its start, and the container"""
 
     @classmethod
-    def of(cls, said: Any) -> Self:
+    def of(cls, note: Any) -> Self:
         """The owner that a note names. Raises ValueError when it names none."""
         kinds = {each.name: int if each.name == "process" else str for each in fields(cls)}
-        if not isinstance(said, dict) or {name: type(said[name]) for name in said} != kinds:
+        if not isinstance(note, dict) or {name: type(note[name]) for name in note} != kinds:
             raise ValueError("it names no process")
-        return cls(**said)
+        return cls(**note)
 
     def __str__(self) -> str:
         return visible(f"process {self.process} on {self.host}")

@@ -106,11 +106,13 @@ class RemoteFolder:
         probe = f".probe-{uuid.uuid4().hex}"
         try:
             self.create(probe, b"first")
-            known = not self.create(probe, b"second") and not self.replace(probe, b"third", '"0"')
+            conditional = not (
+                self.create(probe, b"second") or self.replace(probe, b"third", '"0"')
+            )
             self.remove(probe)
         except RemoteAway as why:
             raise UserError(str(why)) from None
-        if not known:
+        if not conditional:
             raise UserError(
                 f"{self.address} cannot be used: its server does not know conditional writes "
                 "(If-None-Match and If-Match), without which two machines would run one trial; "
@@ -124,14 +126,14 @@ class RemoteFolder:
         """
         key = self._key(folder).rstrip("/")
         listed = self._ask(lambda: self._store.list_with_delimiter(key)["objects"])
-        found, foreign = {}, set()
-        for each in listed:
-            name = each["path"].removeprefix(f"{key}/")
-            if name[:1] == "." or name == each["path"]:  # the last is a mark that there is a folder
+        objects, foreign = {}, set()
+        for entry in listed:
+            name = entry["path"].removeprefix(f"{key}/")
+            if name[:1] == "." or name == entry["path"]:  # the last marks that there is a folder
                 continue
             if _NAME.fullmatch(name):
-                milliseconds = round(1000 * each["last_modified"].timestamp())
-                found[name] = RemoteObject(each["size"], milliseconds * 10**6)
+                milliseconds = round(1000 * entry["last_modified"].timestamp())
+                objects[name] = RemoteObject(entry["size"], milliseconds * 10**6)
             else:
                 foreign.add(name)
         for name in foreign - self._foreign:
@@ -140,7 +142,7 @@ class RemoteFolder:
                 self.bucket, key, name,
             )  # fmt: skip
         self._foreign |= foreign
-        return found
+        return objects
 
     def has(self, name: str) -> bool:
         """Whether there is an object of this name."""

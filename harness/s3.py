@@ -43,19 +43,19 @@ _REASONS = {
 
 def reason(error: Exception) -> str:
     """The reason in obstore's message, without the names of requests."""
-    said, _, details = str(error).partition("\n\nDebug source:")
+    text, _, details = str(error).partition("\n\nDebug source:")
     for words, reason in _REASONS.items():
-        if words in said:
+        if words in text:
             return reason
-    if "HTTP error: " in said:
+    if "HTTP error: " in text:
         found = re.findall(r'(?:message|error): "([^"]+)"', details)
-        return f"it does not answer ({[said.rpartition('HTTP error: ')[2], *found][-1]})"
-    code, message = (re.search(f"<{tag}>([^<]*)", said) for tag in ("Code", "Message"))
-    if "invalid path: " in said:
-        return f"remove the object whose name is no path: {said.partition('invalid path: ')[2]}"
+        return f"it does not answer ({[text.rpartition('HTTP error: ')[2], *found][-1]})"
+    code, message = (re.search(f"<{tag}>([^<]*)", text) for tag in ("Code", "Message"))
+    if "invalid path: " in text:
+        return f"remove the object whose name is no path: {text.partition('invalid path: ')[2]}"
     if code and message:
         return f"{code[1]}: {message[1]}"
-    return " ".join(said.rpartition(" - ")[2].split())
+    return " ".join(text.rpartition(" - ")[2].split())
 
 
 def broken_off(error: Exception) -> bool:

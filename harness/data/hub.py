@@ -82,11 +82,11 @@ def instead_of_weights(folder: Path) -> str:
         )
     if (folder / "adapter_config.json").is_file():
         return f"; it has {_adapter()}"
-    for pattern, what in _OTHER_WEIGHTS.items():
+    for pattern, description in _OTHER_WEIGHTS.items():
         for path in sorted(folder.glob(pattern)):
             return (
-                f"; {path.name} is there, {what}, which is not read: load it with its own library, "
-                f"and write safetensors with save_pretrained of transformers"
+                f"; {path.name} is there, {description}, which is not read: load it with its own "
+                f"library, and write safetensors with save_pretrained of transformers"
             )
     return (
         "; download them, run harness convert MODEL where pickled ones are there, or save the "

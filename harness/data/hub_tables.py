@@ -37,10 +37,10 @@ def hub_files(data: str, *, download: bool = True) -> list[Path]:
     The card of the data set says which they are, so any layout is read. Raises UserError when there
     is no such revision, configuration or split, and NotHere when the data set is not at hand.
     """
-    found = _NAME.fullmatch(data)
-    assert found is not None
-    repository, config, split = found["repository"], found["config"], found["split"] or "train"
-    revision = found["revision"] and found["revision"].replace(SLASH_OF_DATA, "/")
+    parts = _NAME.fullmatch(data)
+    assert parts is not None
+    repository, config, split = parts["repository"], parts["config"], parts["split"] or "train"
+    revision = parts["revision"] and parts["revision"].replace(SLASH_OF_DATA, "/")
     mirrored = mirrored_data_set(f"{repository}@{revision}" if revision else repository)
     folder = mirrored or _downloaded(repository, revision, config, download)
     there = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -100,10 +100,11 @@ def _splits(folder: str, config: str | None, revision: str | None = None) -> dic
         from datasets import get_dataset_config_names, load_dataset_builder
 
         if config is not None:
-            known = get_dataset_config_names(folder, revision=revision)
-            if config not in known:
+            configurations = get_dataset_config_names(folder, revision=revision)
+            if config not in configurations:
                 raise UserError(
-                    f'the data set {folder} has no configuration "{config}"{suggest(config, known)}'
+                    f'the data set {folder} has no configuration "{config}"'
+                    f"{suggest(config, configurations)}"
                 )
         files: Any = load_dataset_builder(folder, config, revision=revision).config.data_files
         return {str(split): list(paths) for split, paths in (files or {}).items()}

@@ -223,10 +223,10 @@ def _check_distinct(path: Path, names: Sequence[str]) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise ValueError("a key stands twice in one object")
-    return found
+    return values
 
 
 _DECODER = json.JSONDecoder(

@@ -61,10 +61,10 @@ def shape_of_roles(roles: Collection[str]) -> Shape:
     for shape, wanted in ROLES.items():
         if set(wanted) == set(roles):
             return shape
-    known = {role for wanted in ROLES.values() for role in wanted}
-    unknown = sorted(set(roles) - known)
+    valid = {role for wanted in ROLES.values() for role in wanted}
+    unknown = sorted(set(roles) - valid)
     if unknown:
-        raise UserError(f'unknown role "{unknown[0]}"{suggest(unknown[0], known)}')
+        raise UserError(f'unknown role "{unknown[0]}"{suggest(unknown[0], valid)}')
     raise UserError(
         f"no corpus has the roles {', '.join(sorted(roles))} alone; valid: "
         f"{'; '.join(', '.join(wanted) for wanted in ROLES.values())}"

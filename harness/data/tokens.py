@@ -291,14 +291,14 @@ def tokenised(corpus_name: str, tokenizer: Any, *, leading_space: bool = False) 
     The first process tokenises it; later ones read the cache. `leading_space`: put a space before
     every sentence. Raises UserError when the corpus is missing, and on reading when it is damaged.
     """
-    found = source(corpus_name)
-    paths = found.paths()
+    origin = source(corpus_name)
+    paths = origin.paths()
     spaced = "-spaced" if leading_space else ""
-    name = f"{found.digest(paths)}{spaced}-{tokenizer_digest(tokenizer)}"
+    name = f"{origin.digest(paths)}{spaced}-{tokenizer_digest(tokenizer)}"
     folder = cache_folder() / "tokens" / name
 
     def build() -> dict[str, np.ndarray]:
-        corpus = found.corpus(paths)
+        corpus = origin.corpus(paths)
         arrays: dict[str, np.ndarray] = {} if corpus.labels is None else {"labels": corpus.labels}
         for number, column in enumerate(corpus.columns):
             texts = (f" {text}" for text in column) if leading_space else column

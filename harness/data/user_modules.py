@@ -122,10 +122,10 @@ def user_code(path: Path, beginning: str) -> UserCode:
 def listed_paths(files: Callable[[], Any], code: Path) -> list[Path]:
     """Paths from `files()` of a user's Python file. Raises UserError unless it gives paths."""
     with explained(f"{code}: files() raises "):
-        given = files()
-    if not (isinstance(given, list) and all(isinstance(each, Path) for each in given)):
-        raise UserError(f"{code}: files() must give a list of paths, not {given!r}")
-    return given
+        paths = files()
+    if not (isinstance(paths, list) and all(isinstance(each, Path) for each in paths)):
+        raise UserError(f"{code}: files() must give a list of paths, not {paths!r}")
+    return paths
 
 
 def imported(name: str, title: str) -> ModuleType:
@@ -238,10 +238,10 @@ class _Siblings(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname.partition(".")[0] not in _loaded:
             return None
-        found = _specification(fullname)
-        if found is None:
+        specification = _specification(fullname)
+        if specification is None:
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
-        return found
+        return specification
 
 
 sys.meta_path.insert(0, _Siblings())

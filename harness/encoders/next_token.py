@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.hub import model_folder
-from harness.data.weight_contents import stored_in_bf16, tensors
+from harness.data.weight_contents import stored_in_bf16
+from harness.encoders.pretrained import checkpoint_tensor
 from harness.errors import UserError, explained
 
 _OTHER_SCALES = ("logit_scale", "logits_scaling", "output_multiplier_scale")
@@ -45,7 +45,9 @@ class NextTokenHead(nn.Module):
             )
         # A tied matrix may be left out of the file, and one that is there does not count.
         key = _name_of(model, words if config.tie_word_embeddings else output)
-        weight = torch.empty(output.weight.shape) if empty else _stored(name, key)
+        weight = torch.empty(output.weight.shape) if empty else checkpoint_tensor(name, key)
+        if weight is None:
+            raise UserError(f'encoder "{name}" has no head of a language model (missing: {key})')
         half = as_stored and not empty and stored_in_bf16(name)
         self.weight = nn.Parameter(weight if half else weight.float())
         self.largest: float | None = getattr(config, "final_logit_softcapping", None)
@@ -60,16 +62,3 @@ def _name_of(model: Any, part: nn.Module) -> str:
     """The name of a part in the model, as its file has it without the prefix of the decoder."""
     path = next(path for path, module in model.named_modules() if module is part)
     return f"{path.removeprefix(f'{model.base_model_prefix}.')}.weight"
-
-
-def _stored(name: str, key: str) -> Tensor:
-    """One tensor of the files of a model. Raises UserError when it is not there."""
-    found = next((each for each, _, _ in tensors(name) if f".{each}".endswith(f".{key}")), None)
-    if found is None:
-        raise UserError(f'encoder "{name}" has no head of a language model (missing: {key})')
-    for path in sorted(model_folder(name).glob("*.safetensors")):
-        with safe_open(path, framework="pt") as file:
-            if found in file.keys():  # noqa: SIM118 (the file itself cannot be iterated)
-                tensor: Tensor = file.get_tensor(found)
-                return tensor
-    raise AssertionError(f"{found} is in the table of contents")

@@ -189,21 +189,17 @@ def _compare(name: str, model: nn.Module, shapes: dict[str, list[int]]) -> None:
         raise UserError(f'model "{name}": its weights are not those of a {type(model).__name__}')
 
 
-def checkpoint_tensor(name: str, ending: str) -> Tensor:
-    """The tensor of a checkpoint whose name has an ending, in float32.
+def checkpoint_tensor(name: str, ending: str) -> Tensor | None:
+    """The tensor of a checkpoint whose name has an ending; None where no tensor has it.
 
     It is of a part that the encoder itself does not have. ending: such as `pooler.dense.weight`.
-    Raises UserError when not exactly one tensor has it.
     """
-    found = [key for key, _, _ in tensors(name) if f".{key}".endswith(f".{ending}")]
-    if len(found) != 1:
-        raise UserError(
-            f'model "{name}": {len(found) or "none"} of its tensors are called {ending}, and one '
-            f"is needed"
-        )
+    key = next((key for key, _, _ in tensors(name) if f".{key}".endswith(f".{ending}")), None)
+    if key is None:
+        return None
     for path in sorted(model_folder(name).glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
-            if found[0] in set(file.keys()):
-                tensor: Tensor = file.get_tensor(found[0])
-                return tensor.float()
-    raise AssertionError(f"{found[0]} was there before")
+            if key in set(file.keys()):
+                tensor: Tensor = file.get_tensor(key)
+                return tensor
+    raise AssertionError(f"{key} is in the table of contents")

@@ -182,10 +182,10 @@ class Metric:
 
 def metric_named(name: str) -> Metric | None:
     """The metric of a shipped suite with this name; None where no suite has it."""
-    for suite, known in CARDS.items():
-        if name in known.dev_tasks:
+    for suite, card in CARDS.items():
+        if name in card.dev_tasks:
             return Metric(suite, name, "dev")
-        if name in known.headings:
+        if name in card.headings:
             return Metric(suite, name)
     return None
 

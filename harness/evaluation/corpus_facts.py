@@ -16,16 +16,16 @@ FIRST = 3
 """Items that are printed"""
 
 
-def is_corpus(what: str) -> bool:
+def is_corpus(name: str) -> bool:
     """Whether it is the name of a corpus; a path that is a method's is none."""
-    if what.endswith(PYTHON):
-        return registers_corpus(Path(what))
+    if name.endswith(PYTHON):
+        return registers_corpus(Path(name))
     # A file of another format is refused as a corpus, with the endings that are read.
-    if what in SOURCES or file_of(what) is not None or os.path.isfile(what):  # noqa: PTH113
+    if name in SOURCES or file_of(name) is not None or os.path.isfile(name):  # noqa: PTH113
         return True
     # `methods/simcse` looks like the name of a data set, and it is the shipped method anywhere.
-    named = is_hub_name(what.partition("?")[0]) and not what.startswith("methods/")
-    return named and not Path(what).exists()
+    named = is_hub_name(name.partition("?")[0]) and not name.startswith("methods/")
+    return named and not Path(name).exists()
 
 
 def corpus_facts(name: str) -> Iterator[str]:

@@ -249,12 +249,12 @@ def figures(dev: str, task: str, judged: Judged, vectors: np.ndarray) -> Scores:
     dev: the name of the dev task, whose only figure is NDCG@10. vectors: those of `judged.texts`.
     Details are the numbers of queries and documents. A single query has no uncertainty.
     """
-    found = ranked(judged, vectors)
+    by_query = ranked(judged, vectors)
     # An order of their own, so that the order of a file does not change a resample.
     order = np.argsort(judged.numbers, kind="stable")
     names = (dev,) if task == dev else (NDCG, MRR, *(f"recall@{k}" for k in CUTOFFS))
-    values = found[order, : len(names)].T
-    scores = dict(zip(names, (100 * found.mean(axis=0)).tolist(), strict=False))
+    values = by_query[order, : len(names)].T
+    scores = dict(zip(names, (100 * by_query.mean(axis=0)).tolist(), strict=False))
     sizes = {"queries": len(judged.queries), "documents": len(judged.documents)}
     details = {f"{task}/{name}": float(size) for name, size in sizes.items()}
     drawn = mean_replicates(values) if len(order) > 1 else ()

@@ -127,11 +127,11 @@ def items_of(suite: Suite) -> str | None:
     return QUERIES if isinstance(suite.score, partial) and suite.score.func is figures else None
 
 
-def score_of(each: np.ndarray | Queries) -> float:
+def score_of(kept: np.ndarray | Queries) -> float:
     """The score of what is kept of a test. Raises TrialFailure where there is no correlation."""
-    if isinstance(each, Queries):
-        return 100 * float(each.figures.mean())
-    return on_all_pairs(*each)
+    if isinstance(kept, Queries):
+        return 100 * float(kept.figures.mean())
+    return on_all_pairs(*kept)
 
 
 def keep_pairs(pairs: ScoredPairs, path: Path) -> None:
@@ -206,11 +206,11 @@ def test_scores(suite: Suite, pairs: ScoredPairs) -> dict[str, float]:
 
     Raises TrialFailure where a model has no correlation.
     """
-    found = {
+    scores = {
         task: score_of(each) if isinstance(each, Queries) else correlation(*each).spearman
         for task, each in pairs.items()
     }
-    return found | suite.averaged(Scores(found)).metrics
+    return scores | suite.averaged(Scores(scores)).metrics
 
 
 def resampled_scores(

@@ -72,10 +72,10 @@ def evaluated(task: "AbsTask", vectors: Vectors) -> "TaskResult":
     fresh = copy.copy(task)
     fresh.rng_state, fresh.np_rng = copy.deepcopy((task.rng_state, task.np_rng))
     with undisturbed():
-        found = mteb.evaluate(
+        result = mteb.evaluate(
             Model(vectors), fresh, cache=None, co2_tracker=False, show_progress_bar=False
         )
-    return found.task_results[0]
+    return result.task_results[0]
 
 
 class Model:
@@ -151,10 +151,10 @@ def files_of(tasks: Iterable["AbsTask"]) -> list[Path]:
     files = set[Path]()
     for task in each_alone(tasks):
         repository = task.metadata.dataset["path"]
-        place = _local(repository)
-        if place is None:
+        folder = _local(repository)
+        if folder is None:
             continue
-        inside = place.rglob("*") if is_folder(place) else [place]
+        inside = folder.rglob("*") if is_folder(folder) else [folder]
         files |= {path.resolve() for path in inside if is_file(path)}
     return sorted(files)
 

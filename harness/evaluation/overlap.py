@@ -98,14 +98,14 @@ def shared_marks(corpora: Collection[str], measured: Suite) -> list[SharedArrays
 
 def _kept(name: str, measured: Suite) -> SharedArrays:
     """The marks of the tests for one corpus, as `PART-PLACE OF THE TEST`."""
-    found = source(name)
-    paths = found.paths()
-    identity = [found.digest(paths), measured.name, measured.digest()]
+    origin = source(name)
+    paths = origin.paths()
+    identity = [origin.digest(paths), measured.name, measured.digest()]
     folder = cache_folder() / "overlaps" / digest_of(identity, 32)
 
     def build() -> dict[str, np.ndarray]:
         tests = [measured.load(task) for task in measured.tests]
-        marks = _marks(found.corpus(paths), tests)
+        marks = _marks(origin.corpus(paths), tests)
         return {f"{part}-{at}": each[part] for at, each in enumerate(marks) for part in _PARTS}
 
     return SharedArrays(folder, f"what {name} has of the suite {measured.name}", build)
@@ -135,13 +135,13 @@ def _marks(corpus: Corpus, tests: list[Any]) -> list[dict[str, np.ndarray]]:
         together.update(map(frozenset, combinations(known, 2)))
     return [
         {
-            "exact": np.array([text in texts for text in each], bool),
-            "normalised": np.array([form[text] in forms for text in each], bool),
+            "exact": np.array([text in texts for text in texts_of_test], bool),
+            "normalised": np.array([form[text] in forms for text in texts_of_test], bool),
             "pairs_together": np.array(
                 [frozenset(map(form.__getitem__, pair)) in together for pair in _pairs(test)], bool
             ),
         }
-        for each, test in zip(sentences, tests, strict=True)
+        for texts_of_test, test in zip(sentences, tests, strict=True)
     ]
 
 

@@ -176,10 +176,10 @@ class _Progress:
         self.left = self.left - (runs & ~better)
         if better.any():
             chosen = torch.from_numpy(better).to(weights.device)[:, None, None]
-            known = self.best.weights if len(self.best.weights) else torch.zeros_like(weights)
+            before = self.best.weights if len(self.best.weights) else torch.zeros_like(weights)
             self.best = Layers(
                 np.where(better, accuracies, self.best.accuracies),
-                torch.where(chosen, weights, known),
+                torch.where(chosen, weights, before),
             )
 
 

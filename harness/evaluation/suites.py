@@ -339,7 +339,7 @@ def _own(code: UserCode) -> Suite:
             f"{code.path} must hold one suite, which is a function under @register; it holds "
             f"{len(own)}"
         )
-    [found] = own
-    check_suite(found, code.path)
-    files = functools.partial(listed_paths, found.files, code.path)
-    return replace(found, code_digest=code.text_digest, files=files)
+    [registered] = own
+    check_suite(registered, code.path)
+    files = functools.partial(listed_paths, registered.files, code.path)
+    return replace(registered, code_digest=code.text_digest, files=files)

@@ -199,10 +199,10 @@ def _is_dense(module: nn.Module) -> bool:
 def _dense(head: nn.Module, kind: Any) -> Iterator[nn.Module]:
     """The layers of a head as modules of the library (`kind`: its class Dense)."""
     layers = [head.linear, nn.Tanh()] if isinstance(head, TanhHead) else list(head.children())
-    for place, layer in enumerate(layers):
+    for number, layer in enumerate(layers):
         if not isinstance(layer, nn.Linear):
             continue
-        behind = layers[place + 1] if place + 1 < len(layers) else nn.Identity()
+        behind = layers[number + 1] if number + 1 < len(layers) else nn.Identity()
         yield kind(
             layer.in_features,
             layer.out_features,

@@ -24,10 +24,10 @@ def corpus_vectors(
     """
     tokens = kit.tokens(corpus)
     vectors: np.ndarray | None = None
-    for places, found in vector_groups(kit, corpus, pooling, max_length, model):
+    for places, group in vector_groups(kit, corpus, pooling, max_length, model):
         if vectors is None:  # the first group tells the width
-            vectors = np.empty((len(tokens) * tokens.columns, found.shape[1]), np.float32)
-        vectors[places] = found.cpu().numpy()
+            vectors = np.empty((len(tokens) * tokens.columns, group.shape[1]), np.float32)
+        vectors[places] = group.cpu().numpy()
     assert vectors is not None
     return vectors.reshape(len(tokens), tokens.columns, -1)
 

@@ -256,10 +256,10 @@ class Kit:
     def drawn_labels(self, corpus: str) -> SharedArrays | None:
         """The array `items` of `label_subset`, which may not be there yet; None: all items."""
         fraction, subset = label_share(self.config)
-        found = source(corpus)
-        if fraction == 1 or not found.labelled:
+        origin = source(corpus)
+        if fraction == 1 or not origin.labelled:
             return None
-        name = f"{found.digest(found.paths())}-{fraction}-{subset}"
+        name = f"{origin.digest(origin.paths())}-{fraction}-{subset}"
         return SharedArrays(
             cache_folder() / "subsets" / name,
             f"label subset {subset} with {fraction:g} of {corpus}",

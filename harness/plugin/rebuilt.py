@@ -171,10 +171,10 @@ def rebuilt(folder: Path) -> "SentenceTransformer":
 def described(folder: Path) -> dict[str, Any]:
     """The facts of the trial of an exported method. Raises UserError when it is none."""
     content = json.loads(read_text(folder / DESCRIPTION))
-    found = content.get("harness") if isinstance(content, dict) else None
-    if not isinstance(found, dict):
+    facts = content.get("harness") if isinstance(content, dict) else None
+    if not isinstance(facts, dict):
         raise UserError(f"{folder} is no exported model: its {DESCRIPTION} names no method")
-    return found
+    return facts
 
 
 class _RebuildingKit(EmbeddingKit):

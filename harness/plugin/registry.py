@@ -80,13 +80,13 @@ class Plugin:
         module = sys.modules[self.module]
         if self.plans:
             module = imported(f"{self.module}.{PLANNING}", f"the plugin {self.name}")
-        found = getattr(module, "Passes", Passes)
-        if not (isinstance(found, type) and issubclass(found, Passes)):
+        kind = getattr(module, "Passes", Passes)
+        if not (isinstance(kind, type) and issubclass(kind, Passes)):
             raise UserError(
                 f"the plugin {self.name}: Passes must be a class that derives from "
-                f"harness.plugin.Passes, not {found!r}"
+                f"harness.plugin.Passes, not {kind!r}"
             )
-        return found
+        return kind
 
     def declare(self, config: MethodConfig) -> Declared:
         """Declarations of the method under a configuration of its own type."""

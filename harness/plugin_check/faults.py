@@ -122,10 +122,10 @@ class PluginLines:
         return f"{shown}:{line}"
 
 
-def attempted(lines: PluginLines, what: str, call: Callable[[], Any]) -> Any:
-    """The result of the call. Raises FaultFound, whose sentence is about `what`, when it raises."""
+def attempted(lines: PluginLines, subject: str, call: Callable[[], Any]) -> Any:
+    """The result of the call. Raises FaultFound, a sentence about `subject`, when it raises."""
     try:
         return call()
     except (Exception, SystemExit) as error:  # a plugin may raise anything
-        sentence = f"{what} raises {type(error).__name__}: {error}"
+        sentence = f"{subject} raises {type(error).__name__}: {error}"
         raise FaultFound(Fault(sentence, lines.of_error(error))) from error

@@ -155,17 +155,17 @@ def bucketed(batches: Sequence[StepBatches], pad_id: int, longest: int) -> list[
     alike: list[dict[str, TextBatch]] = [{} for _ in batches]
     for name in batches[0]:
         several = [batch[name] for batch in batches]
-        width = max(each.input_ids.shape[1] for each in several)
+        width = max(batch.input_ids.shape[1] for batch in several)
         width = max(width, min(-(-width // WIDTH_MULTIPLE) * WIDTH_MULTIPLE, longest))
-        tokens = max(int(each.mask_on_host.sum()) for each in several)
-        for found, each in zip(alike, several, strict=True):
-            missing = width - each.input_ids.shape[1]
+        tokens = max(int(batch.mask_on_host.sum()) for batch in several)
+        for found, batch in zip(alike, several, strict=True):
+            missing = width - batch.input_ids.shape[1]
             found[name] = replace(
-                each,
-                input_ids=functional.pad(each.input_ids, (0, missing), value=pad_id),
-                attention_mask=functional.pad(each.attention_mask, (0, missing)),
+                batch,
+                input_ids=functional.pad(batch.input_ids, (0, missing), value=pad_id),
+                attention_mask=functional.pad(batch.attention_mask, (0, missing)),
                 host_mask=None,
-                room=room_for(tokens, len(each.input_ids) * width),
+                room=room_for(tokens, len(batch.input_ids) * width),
             )
     return [*alike]
 

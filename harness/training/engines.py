@@ -120,11 +120,11 @@ class ZeroOptimiser(StageOptimiser):
     def accumulating(self, *, last: bool) -> Iterator[None]:
         # It takes every backward pass for the last one of a step, and forgets those before it.
         self._engine.set_gradient_accumulation_boundary(last)
-        for each in self._rounded:
-            each.comm_dtype = self._kind  # type: ignore[attr-defined]
+        for layer in self._rounded:
+            layer.comm_dtype = self._kind  # type: ignore[attr-defined]
         yield
-        for each in self._rounded:
-            del each.comm_dtype  # type: ignore[attr-defined]
+        for layer in self._rounded:
+            del layer.comm_dtype  # type: ignore[attr-defined]
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss. Raises TrialFailure when it reaches other parameters.

@@ -71,11 +71,11 @@ class RoundedGather:
             )
         parts = zip(torch.split(input_tensor, self.sizes), self.kinds, strict=True)
         sent = torch.cat([part.to(kind).view(torch.uint8) for part, kind in parts])
-        found = sent.new_empty(group.size() * len(sent))
-        gather(found, sent, group=group)
+        received = sent.new_empty(group.size() * len(sent))
+        gather(received, sent, group=group)
         places = torch.split(output_tensor.view(group.size(), -1), self.sizes, dim=1)
         lengths = [size * kind.itemsize for size, kind in zip(self.sizes, self.kinds, strict=True)]
-        arrived = torch.split(found.view(group.size(), -1), lengths, dim=1)
+        arrived = torch.split(received.view(group.size(), -1), lengths, dim=1)
         for place, part, kind in zip(places, arrived, self.kinds, strict=True):
             place.copy_(part.contiguous().view(kind))
         return None
@@ -156,7 +156,7 @@ class FullyShardedOptimiser(StageOptimiser):
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def tensors(self) -> dict[str, Tensor]:
-        found = {}
+        whole = {}
         for name, value in super().tensors().items():
             own, parameter = self._shards[int(name.partition("/")[0])]
             if value.shape == own.shape and value.dim():
@@ -164,8 +164,8 @@ class FullyShardedOptimiser(StageOptimiser):
                     value, parameter.device_mesh, parameter.placements,
                     shape=parameter.shape, stride=parameter.stride(),
                 ).full_tensor()  # fmt: skip
-            found[name] = value
-        return found
+            whole[name] = value
+        return whole
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         own = {}

@@ -78,10 +78,10 @@ def rate_metric(field: str) -> str:
 
 def interval(steps: int) -> int:
     """The interval of the kept steps after so many steps of a stage, a power of two."""
-    found = 1
-    while steps // found >= KEPT_STEPS:
-        found *= 2
-    return found
+    spacing = 1
+    while steps // spacing >= KEPT_STEPS:
+        spacing *= 2
+    return spacing
 
 
 def is_kept(step: int, steps: int) -> bool:

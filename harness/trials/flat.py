@@ -40,7 +40,7 @@ _LEFT_OUT = ("schema_version", "suite_card")
 _logger = logging.getLogger(__name__)
 
 
-def data_frame(place: Path | str) -> "pandas.DataFrame":
+def data_frame(location: Path | str) -> "pandas.DataFrame":
     """The trials of a store as a flat DataFrame; it is `harness.load`.
 
     A row is a trial or an evaluation. Whole numbers and truth values that some method does not have
@@ -57,14 +57,14 @@ def data_frame(place: Path | str) -> "pandas.DataFrame":
         raise UserError(
             "harness.load returns a DataFrame of pandas, which is not installed: pip install pandas"
         ) from None
-    if not str(place).startswith(SCHEME) and not is_folder(Path(place)):
-        raise UserError(f"there is no store {place}")
+    if not str(location).startswith(SCHEME) and not is_folder(Path(location)):
+        raise UserError(f"there is no store {location}")
     nullable = {
         pa.int64(): pandas.Int64Dtype(),
         pa.int32(): pandas.Int32Dtype(),
         pa.bool_(): pandas.BooleanDtype(),
     }
-    frame: pandas.DataFrame = flat(store_at(place)).to_pandas(types_mapper=nullable.get)
+    frame: pandas.DataFrame = flat(store_at(location)).to_pandas(types_mapper=nullable.get)
     return frame
 
 

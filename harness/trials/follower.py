@@ -36,11 +36,11 @@ def be_a_rank() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     threading.Thread(target=_end_with_rank_0, daemon=True).start()
     try:
-        trial, place = arrived(told["trial"]), Place(**told["place"])
+        trial, rank = arrived(told["trial"]), Place(**told["place"])
         _ = trial.declared
         gc.freeze()  # the imports are no garbage, and DeepSpeed collects at the start of an engine
         os.write(answers, b"ready\n")
-        follow(trial, place)
+        follow(trial, rank)
     except BaseException as error:
         lost = is_lost(error)
         if not lost:

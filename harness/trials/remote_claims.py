@@ -187,10 +187,10 @@ class _Claimed:
 
 
 def _claim(remote: RemoteFolder, key: str) -> _Claimed | None:
-    found = remote.get_version(f"{CLAIMS}/{key}")
-    if found is None:
+    stored = remote.get_version(f"{CLAIMS}/{key}")
+    if stored is None:
         return None
-    content, version = found
+    content, version = stored
     with suppress(ValueError):
         return _Claimed(Owner.of(_object(content)), version)
     return _Claimed(None, version)

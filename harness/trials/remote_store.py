@@ -41,12 +41,12 @@ QUIET_SECONDS = 60.0
 _logger = logging.getLogger(__name__)
 
 
-def store_at(place: str | Path) -> Store:
+def store_at(location: str | Path) -> Store:
     """The store at an address `s3://...`, or in a folder.
 
     Raises UserError for an address that is not one. It asks no bucket yet.
     """
-    return RemoteStore(str(place)) if str(place).startswith(SCHEME) else Store(place)
+    return RemoteStore(str(location)) if str(location).startswith(SCHEME) else Store(location)
 
 
 class RemoteStore(Store):
@@ -250,12 +250,12 @@ class RemoteStore(Store):
                 _logger.warning("%s; %s", why, how)
 
 
-def opened(place: str | None) -> Store:
-    """The store at a place, or the default store, as `--store` names it.
+def opened(location: str | None) -> Store:
+    """The store at a location, or the default store, as `--store` names it.
 
     Raises UserError for what is there and is no folder, and for a bucket that cannot be read.
     """
-    store = store_at(place or DEFAULT_STORE)
+    store = store_at(location or DEFAULT_STORE)
     if isinstance(store, RemoteStore):
         _reach(store.place)
         return store

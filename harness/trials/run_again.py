@@ -86,18 +86,18 @@ def named_values(
     from harness.plugin import registry
     from harness.plugin.resolution import given_values, resolve
 
-    found = locator or (method if method in registry.names() else f"PATH/{method}")
-    given = json.loads(configuration)
+    named = locator or (method if method in registry.names() else f"PATH/{method}")
+    values = json.loads(configuration)
     try:
         source = str(registry.locate(locator)) if locator else method
         with names_of_records():
             plugin = registry.load(source)
-            return found, given_values(plugin, resolve(plugin, {**given, **json.loads(engine)}))
+            return named, given_values(plugin, resolve(plugin, {**values, **json.loads(engine)}))
     except UserError as error:
         if isinstance(error, CodeNotRun):
             _warn(one_line(str(error)))
-        kept = {name: value for name, value in given.items() if value is not None}
-        return found, {name: value for name, value in kept.items() if name != "encoder"}
+        kept = {name: value for name, value in values.items() if value is not None}
+        return named, {name: value for name, value in kept.items() if name != "encoder"}
 
 
 @functools.cache

@@ -87,21 +87,21 @@ class Store(StoreFolders):
             ) from None
 
     def finished_or_run(
-        self, key: str, what: str, run: Callable[[], Record], search: str = ""
+        self, key: str, title: str, run: Callable[[], Record], search: str = ""
     ) -> Record:
         """The finished record of this key: the stored one, or that of `run`, which is then stored.
 
         A stored failure does not count, so a failed trial is tried again; a pruned trial counts for
         the search with the identifier `search` that has pruned it. What `run` gives back is
         stored and returned in any case. While another process runs the same trial, this one waits
-        for its record; `what` names the trial for those who wait. Raises Postponed instead of
+        for its record; `title` names the trial for those who wait. Raises Postponed instead of
         waiting inside of `harness.locks.postponing`. The folder of the running trial is removed
         when its record is written.
         """
         stored = self.get(key)
         if stored is not None and stored.settled_for(search):
             return stored
-        with self.claimed(key, what):
+        with self.claimed(key, title):
             stored = self.get(key)  # the process that was waited for may have finished it
             if stored is None or not stored.settled_for(search):
                 stored = run()

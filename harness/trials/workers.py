@@ -93,15 +93,15 @@ def together(trial: Trial, launch: Launch | None = None) -> Iterator[None]:
     if not isinstance(config, TrainingConfig) or config.engine == "single":
         yield
         return
-    with (launch or on_this_machine)(trial, trial.workers) as (others, place):
+    with (launch or on_this_machine)(trial, trial.workers) as (others, rank):
         while not others.ready():
             time.sleep(START_LOOK_SECONDS)
         try:
-            with place.taken():
+            with rank.taken():
                 yield
         except RuntimeError as error:
             if is_lost(error):
-                why = others.reason() or _silent(others, place.count)
+                why = others.reason() or _silent(others, rank.count)
                 raise WorkerLost(why or f"another worker is lost ({error})") from error
             raise
 

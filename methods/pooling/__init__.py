@@ -11,6 +11,7 @@ from pydantic import Field
 
 from harness import plugin
 from harness.choices import EncoderPooling
+from harness.errors import UserError
 from harness.plugin import Artefact
 
 HEADS = {"pooler": "pooler.dense", "prompts-pooler": "mlp.dense"}
@@ -47,9 +48,15 @@ class Declaration(plugin.Declaration[Config]):
         def build(kit: Any) -> Mapping[str, np.ndarray]:
             from harness.encoders.pretrained import checkpoint_tensor  # with torch
 
-            return {
-                part: checkpoint_tensor(kit.config.encoder, ending).numpy()
-                for part, ending in endings.items()
-            }
+            arrays, model = {}, kit.config.encoder
+            for part, ending in endings.items():
+                tensor = checkpoint_tensor(model, ending)
+                if tensor is None:
+                    raise UserError(
+                        f'model "{model}" has no tensor {ending}, which pooling={config.pooling} '
+                        f"reads; it is not a checkpoint of this kind"
+                    )
+                arrays[part] = tensor.float().numpy()
+            return arrays
 
         return [Artefact(PARTS, ("pooling",), build)] if endings else []

@@ -129,8 +129,8 @@ def test_promptbert_takes_the_state_of_the_mask(
 @pytest.mark.parametrize(
     ("pooling", "parts", "message"),
     [
-        ("pooler", MLP, "none of its tensors are called pooler.dense.weight, and one is needed"),
-        ("prompts", MLP, "none of its tensors are called prefix_encoder.embedding.weight"),
+        ("pooler", MLP, "has no tensor pooler.dense.weight, which pooling=pooler reads"),
+        ("prompts", MLP, "has no tensor prefix_encoder.embedding.weight"),
         (
             "prompts",
             {"prefix_encoder__embedding__weight": random(LENGTH, WIDTH)},
