@@ -97,9 +97,7 @@ def _score(cell: Score, decimals: int, store: Store, whose: str = "ours") -> Ite
     if not cell.trials:
         yield "asked of the model with the best dev score whose weights are kept"
         return
-    if cell.components:
-        between, within = cell.components.between, cell.components.within
-        yield f"std between subsets {between:.{decimals}f}, within subsets {within:.{decimals}f}"
+
     if cell.uncertainty:
         low, high = cell.uncertainty.low, cell.uncertainty.high
         interval = f"{low:.{decimals}f} to {high:.{decimals}f}"

@@ -95,13 +95,11 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
     directions = [
         CARDS[metric.suite].directions.get(metric.name, 1) if metric else 0 for metric in metrics
     ]
-    average = columns.index("Avg.") if "Avg." in columns else None
-    if average is not None and not directions[average]:
-        average = None
+
     sections = [
         Section(
             heading,
-            ranked([_filled(row, commands) for row in rows], directions, average, commands.store),
+            ranked([_filled(row, commands) for row in rows], directions, commands.store),
         )
         for heading, rows in compared.sections
     ]

@@ -3,14 +3,12 @@
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import DISPLAY, Metric, SuiteCard
 from harness.report.cells import Cell
 from harness.report.groups import Group, Score
-from harness.report.ranking import ranked
-from harness.report.tables import Row, named_as_typed
+from harness.report.tables import named_as_typed
 
 DEV, DEV_BEFORE = "dev", "dev-before"
 """The score by which trials were selected, and that score before training"""
@@ -116,15 +114,6 @@ def decimals_of(groups: Sequence[Group], name: str) -> int:
         return decimals
     means = [group.test[name].mean for group in groups if name in group.test]
     return 4 if all(abs(mean) <= 1 for mean in means) else 2
-
-
-def rank_rows(rows: Sequence[Row], columns: Sequence[Column], store: Path | str) -> list[Row]:
-    """The rows with their best cells marked, and in groups by the average, or the only metric."""
-    directions = [column.direction for column in columns]
-    ranking = [at for at, direction in enumerate(directions) if direction]
-    averages = [at for at in ranking if columns[at].is_average]
-    average = next(iter(averages or (ranking if len(ranking) == 1 else [])), None)
-    return ranked(rows, directions, average, store)
 
 
 def shared_metrics(groups: Sequence[Group]) -> set[str]:

@@ -189,23 +189,6 @@ def best_cells(
     return shown
 
 
-def groups(samples: Samples, direction: int) -> np.ndarray:
-    """The group of each row, 1 for the best: groups of rows that cannot be told apart.
-
-    Between two groups, every row of the one differs significantly from every row of the other
-    (Holm over all pairs). These are the clusters of the WMT shared tasks.
-    """
-    order = np.argsort(-direction * samples.mean, kind="stable")
-    ordered, rows = samples[order], len(samples.mean)
-    upper = np.triu_indices(rows, 1)
-    differs = np.ones((rows, rows), bool)
-    differs[upper] = holm(p_values(ordered[upper[0]], ordered[upper[1]])) <= SIGNIFICANT
-    borders = [differs[:end, end:].all() for end in range(1, rows)]
-    numbers = np.empty(rows, int)
-    numbers[order] = 1 + np.cumsum([False, *borders])
-    return numbers
-
-
 @dataclass(frozen=True)
 class Prediction:
     """The prediction of our n runs about one more run, where their scores are normal values.

@@ -24,6 +24,7 @@ from harness.report.notes import (
     shortcomings,
     unreadable,
 )
+from harness.report.ranking import ranked
 from harness.report.records import STORE_SCHEMA, best_of, store_records
 from harness.report.row_names import Searched, names_of, searched_by, short_names, text_of
 from harness.report.score_columns import (
@@ -33,7 +34,6 @@ from harness.report.score_columns import (
     columns_of,
     dev_columns,
     meant,
-    rank_rows,
     shared_metrics,
     suite_columns,
     tasks_of,
@@ -104,20 +104,20 @@ def _suite_table(
         )
         for row_names, group in zip(zip(*names.values(), strict=True), groups, strict=True)
     ]
-    ranked = rank_rows(rows, columns, store)
+    shown = ranked(rows, [column.direction for column in columns], store)
     selected = any(column.heading == DEV for column in dev)
     by = f"; selected on dev ({DISPLAY.get(selects, selects)}), test never selects"
     return Table(
         title="" if own else f"suite {groups[0].suite}",
         columns=[*names, "n", *(column.heading for column in columns)],
         text_columns=len(names),
-        sections=[Section("", ranked)],
+        sections=[Section("", shown)],
         caption=_caption(
             f"{card.units}, mean±sample std over n seeds{by if selected else ''}. {card.protocol}",
             groups,
         ),
         notes=leak_notes(rows),
-        make_records=lambda: store_records(groups, best_of(ranked)),
+        make_records=lambda: store_records(groups, best_of(shown)),
         metrics=[column.name for column in columns],
         averages=_averages(columns),
         show_options=store_option(store),
@@ -144,21 +144,20 @@ def own_table(
     chosen = {name: best_on_dev(candidates) for name, candidates in alike.items()}
     numbers = group_numbers(groups)
     own = _distinct([with_decimals(measured[name], list(chosen.values())) for name in names])
-    ranked = rank_rows(
-        [_own_row(name, group, own, numbers) for name, group in chosen.items()], own, store
-    )
+    own_rows = [_own_row(name, group, own, numbers) for name, group in chosen.items()]
+    shown = ranked(own_rows, [column.direction for column in own], store)
     return Table(
         columns=[*(rows or DEFAULT_ROWS), "n", *(column.heading for column in own)],
         text_columns=len(rows or DEFAULT_ROWS),
-        sections=[Section("", ranked)],
+        sections=[Section("", shown)],
         caption=_caption(_units(own), list(chosen.values())),
         notes=[
-            *leak_notes(ranked),
+            *leak_notes(shown),
             *foreign(chosen.values()),
             *_choices(alike, chosen, numbers),
             *unreadable(reading),
         ],
-        make_records=lambda: _records(list(chosen.values()), own, best_of(ranked)),
+        make_records=lambda: _records(list(chosen.values()), own, best_of(shown)),
         metrics=names,
         averages=_averages(own),
         show_options=store_option(store),

@@ -79,11 +79,10 @@ def test_label_subsets_are_named(add_trial: AddTrial, shown: Shown) -> None:
             values = {"label_fraction": 0.01, "subset": subset}
             add_trial(values, 70.0 + subset, seed=seed, setting="sup")
     lines = shown("1.avg")
-    assert lines[2] == "std between subsets 0.71, within subsets 0.00"
-    assert [line.split()[1:5] for line in lines[3:7]] == [
+    assert [line.split()[1:5] for line in lines[2:6]] == [
         ["subset", subset, "seed", seed] for subset in "01" for seed in "01"
     ]
-    assert lines[7].startswith("again (the first; the others differ in the seed and the subset)")
+    assert lines[6].startswith("again (the first; the others differ in the seed and the subset)")
 
 
 def test_a_score_of_another_suite_is_measured_again(
