@@ -80,9 +80,9 @@ class Figure:
     title: str
     caption: str
     """Its content: n, the rule of selection, and what error bars are"""
-    rows: Sequence[Row]
-    """The numbers that are drawn, one row for each point"""
     panels: Sequence[Panel]
+    rows: Sequence[Row] = ()
+    """The numbers that are drawn, one row for each point; the page tells them"""
     legend: Sequence[str] = ()
     """Names of looks 0, 1, ..."""
     columns: int = 2
