@@ -177,10 +177,13 @@ def _plane_panel(model: Drawn, pairs: Pairs) -> Panel:
     places, shares = projected(np.concatenate([model.first, model.second]))
     levels = np.minimum(np.tile(pairs.gold, 2).astype(int), len(GROUPS) - 1)
     marks = [Mark("vertical", [0], [], "pale"), Mark("horizontal", [], [0], "pale")]
-    marks += [_mark("points", *places[levels == look].T, look) for look in range(len(GROUPS))]
+    for look in range(len(GROUPS)):
+        x, y = places[levels == look].T
+        marks.append(_mark("points", x, y, look))
     for pair, letter in example_pairs(pairs).items():
-        x, y = places[[pair, pair + len(pairs)]].T.tolist()
-        marks += [Mark("line", x, y, "best"), Mark("text", x[:1], y[:1], texts=[letter])]
+        x, y = places[[pair, pair + len(pairs)]].T
+        marks.append(_mark("line", x, y, "best"))
+        marks.append(Mark("text", [float(x[0])], [float(y[0])], texts=[letter]))
     across, up = (100 * share for share in shares)
     return Panel(
         axis(f"first component ({across:.0f} % of the variance)", places[:, 0].tolist()),
