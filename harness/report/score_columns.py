@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import DISPLAY, Metric, SuiteCard
@@ -138,15 +138,6 @@ def _suites(groups: Sequence[Group]) -> dict[str, dict[str, SuiteCard]]:
         for metric in (*part.tasks, *part.test):
             cards[metric].setdefault(str(part.suite), part.card)
     return cards
-
-
-def with_decimals(column: Column, groups: Sequence[Group]) -> Column:
-    """The column with the digits that its scores of these groups need."""
-    if column.card is None:
-        return column
-    parts = [part for group in groups if (part := group.measured(column.card.name))]
-    measured = [part for part in parts if column.metric in part.test]
-    return replace(column, decimals=decimals_of(measured, column.metric)) if measured else column
 
 
 def store_cell(groups: Sequence[Group], row: int, metric: str) -> tuple[Group, str, Score]:

@@ -10,15 +10,18 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.fields import RELEASED, described_fields
 from harness.report.answers import Answers
+from harness.report.groups import comparable_groups
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
+from harness.report.score_columns import store_cell
 from harness.report.store_tables import store_tables
 from harness.report.tables import address_name, paper_cell
 from harness.report.terminal import address_note
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
+TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc", "transfer-avg")
 
 
 @pytest.fixture
@@ -260,3 +263,29 @@ def test_a_default_that_depends_on_another_field_is_shown(
     text = " ".join(" ".join(shown(method)).split())
     own = text[text.index(f" {field} (") :]
     assert words in own[: own.index(" (", len(field) + 5) + 400]
+
+
+@pytest.fixture
+def two_suites(store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str]) -> Store:
+    """SimCSE as measured by two suites with the same metrics, and D2CSE by one of them."""
+    for seed in (0, 1):
+        key = add_trial(score=75.0, seed=seed)
+        add_evaluation("transfer", dict.fromkeys(TRANSFER, 90.5), of=key, seed=seed)
+        add_evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), of=key, seed=seed)
+        other = add_trial(score=70.0, seed=seed, method="d2cse")
+        given = {"of": other, "seed": seed, "method": "d2cse"}
+        add_evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), **given)
+    return store
+
+
+def test_an_address_leads_to_the_suite_of_its_table(two_suites: Store) -> None:
+    groups = comparable_groups(two_suites.read().table)
+    for sheet in store_tables(two_suites.read(), two_suites.folder):
+        for row in sheet.rows:
+            for metric, shown in zip(sheet.metrics, row.cells, strict=True):
+                if shown.ours:
+                    _, _, cell = store_cell(groups, int(row.address), address_name(metric))
+                    assert cell.mean == shown.ours.mean
+    assert store_cell(groups, 1, "mr")[2].mean == 80.5, "d2cse has it of one suite"
+    with pytest.raises(UserError, match='row 2 has no score "mr"; several suites have it'):
+        store_cell(groups, 2, "mr")
