@@ -4,11 +4,9 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import DISPLAY, Metric, SuiteCard
 from harness.report.cells import Cell
 from harness.report.groups import Group, Score
-from harness.report.tables import named_as_typed
 
 DEV, DEV_BEFORE = "dev", "dev-before"
 """The score by which trials were selected, and that score before training"""
@@ -52,17 +50,6 @@ class Column:
         # Only a training has a score before training.
         expected = self.metric != DEV_BEFORE
         return Cell(self.score(group), self.decimals, metric, group, expected=expected)
-
-
-def columns_of(groups: Sequence[Group]) -> dict[str, Column]:
-    """Name -> column, of all scores that groups have."""
-    names = (DEV, DEV_BEFORE, *(name for group in groups for name in group.dev))
-    columns = {name: Column(name, name.replace("-before", " before"), name) for name in names}
-    for metric, cards in _suites(groups).items():
-        for suite, card in cards.items():
-            name = metric if len(cards) == 1 else f"{suite}:{metric}"
-            columns.setdefault(name, Column(name, _heading(card, metric), metric, card))
-    return columns
 
 
 def suite_columns(groups: Sequence[Group], shared: Collection[str]) -> list[Column]:
@@ -118,44 +105,12 @@ def decimals_of(groups: Sequence[Group], name: str) -> int:
 
 def shared_metrics(groups: Sequence[Group]) -> set[str]:
     """The metrics that more than one suite has measured."""
-    return {metric for metric, cards in _suites(groups).items() if len(cards) > 1}
-
-
-def meant(name: str, known: Collection[str]) -> str:
-    """The end of a message about a name that is not among the `known` ones: what may be meant."""
-    several = sorted(each for each in known if each.endswith(f":{name}")) if name else []
-    return f"; several suites have it: {', '.join(several)}" if several else suggest(name, known)
+    suites: dict[str, set[str]] = defaultdict(set)
+    for part in (part for group in groups for part in group.parts):
+        for metric in (*part.tasks, *part.test):
+            suites[metric].add(str(part.suite))
+    return {metric for metric, own in suites.items() if len(own) > 1}
 
 
 def _heading(card: SuiteCard, metric: str) -> str:
     return card.headings.get(metric) or DISPLAY.get(metric, metric)
-
-
-def _suites(groups: Sequence[Group]) -> dict[str, dict[str, SuiteCard]]:
-    """Metric -> suite -> its card, of the tests that were measured."""
-    cards: dict[str, dict[str, SuiteCard]] = defaultdict(dict)
-    for part in (part for group in groups for part in group.parts):
-        for metric in (*part.tasks, *part.test):
-            cards[metric].setdefault(str(part.suite), part.card)
-    return cards
-
-
-def store_cell(groups: Sequence[Group], row: int, metric: str) -> tuple[Group, str, Score]:
-    """The group of a row of the store's table, the metric that is meant, and its score.
-
-    Raises UserError where there is no such row, no such metric, or no score.
-    """
-    if not 1 <= row <= len(groups):
-        raise UserError(
-            f"there is no row {row}: the rows of `harness table` are 1 to {len(groups)}"
-        )
-    group = groups[row - 1]
-    # What is unique in its row needs no name of a suite, and has one where the table needs one.
-    columns = columns_of(groups) | columns_of([group])
-    name = named_as_typed(metric, {name: DISPLAY.get(name, name) for name in columns})
-    if name is None:
-        raise UserError(f'row {row} has no score "{metric}"{meant(metric, columns)}')
-    score = columns[name].score(group)
-    if score is None:
-        raise UserError(f"row {row} has no score {name}: not all of its trials have it")
-    return group, name, score

@@ -10,11 +10,10 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.fields import RELEASED, described_fields
 from harness.report.answers import Answers
-from harness.report.groups import comparable_groups
+from harness.report.cell_facts import store_cell
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
-from harness.report.score_columns import store_cell
 from harness.report.store_tables import store_tables
 from harness.report.tables import address_name, paper_cell
 from harness.report.terminal import address_note
@@ -279,13 +278,13 @@ def two_suites(store: Store, add_trial: AddTrial, add_evaluation: Callable[..., 
 
 
 def test_an_address_leads_to_the_suite_of_its_table(two_suites: Store) -> None:
-    groups = comparable_groups(two_suites.read().table)
-    for sheet in store_tables(two_suites.read(), two_suites.folder):
+    tables = store_tables(two_suites.read(), two_suites.folder)
+    for sheet in tables:
         for row in sheet.rows:
             for metric, shown in zip(sheet.metrics, row.cells, strict=True):
                 if shown.ours:
-                    _, _, cell = store_cell(groups, int(row.address), address_name(metric))
-                    assert cell.mean == shown.ours.mean
-    assert store_cell(groups, 1, "mr")[2].mean == 80.5, "d2cse has it of one suite"
+                    _, cell = store_cell(tables, int(row.address), address_name(metric))
+                    assert cell.ours == shown.ours
+    assert store_cell(tables, 1, "mr")[1].ours.mean == 80.5, "d2cse has it of one suite"
     with pytest.raises(UserError, match='row 2 has no score "mr"; several suites have it'):
-        store_cell(groups, 2, "mr")
+        store_cell(tables, 2, "mr")
