@@ -86,7 +86,8 @@ def _fraction(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         value = 1 + even / (1 + odd / value)
-    return 1 / (1 - (a + b) * x / (a + 1) / value)
+    fraction: np.ndarray = 1 / (1 - (a + b) * x / (a + 1) / value)
+    return fraction
 
 
 @dataclass(frozen=True)
