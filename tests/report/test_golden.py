@@ -104,20 +104,6 @@ def test_every_golden_file_is_of_a_table() -> None:
     assert {path.name for path in GOLDEN.iterdir()} == {*FILES}
 
 
-def test_what_is_best_has_a_sign_in_every_format(known: Tables) -> None:
-    """Bold in a terminal; a sign with its explanation in a pipe; a column in CSV; a LaTeX note."""
-    signed = [line for line in printed("store.txt", known).decode().splitlines() if "★" in line]
-    assert any(
-        line.startswith("★: the best of its column") or "★: the best" in line for line in signed
-    )
-    assert any("76.00±1.00★" in line for line in signed)
-    assert "★" not in printed("store-bold.txt", known).decode()
-    heading, *rows = printed("store.csv", known).decode().splitlines()
-    best = heading.split(",").index("best")
-    assert {row.split(",")[best] for row in rows} <= {"True", "False", ""}
-    assert r"\par\footnotesize Bold: the best of its column" in printed("store.tex", known).decode()
-
-
 def main() -> None:
     """Write all files anew."""
     GOLDEN.mkdir(exist_ok=True)
