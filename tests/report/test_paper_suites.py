@@ -5,15 +5,12 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
-from harness.report.matching import wanted_for
 from harness.report.measured_trials import TABLE_COLUMNS
 from harness.report.paper_cells import Comparer
 from harness.report.papers import load_paper
 from harness.report.quantities import PAPER_COLUMNS
-from harness.report.systems import load_systems
 from harness.trials.record_files import no_rows
 from harness.trials.store import Store
 from harness.trials.store_folders import DEFAULT_STORE
@@ -100,18 +97,6 @@ def test_columns_of_two_suites_have_two_n(
     _, ours, delta = paper_table("diffcse", 11).row("SimCSE-BERT base")
     assert ours[2:] == ["1, 3", "0.200", "", "76.00±1.00"]
     assert delta[3:] == ["+0.023", "", "-0.16≈"]
-
-
-def test_a_variant_needs_a_value_for_the_encoder() -> None:
-    row = (
-        load_paper("diffcse")
-        .tables["table2"]
-        .groups[0]
-        .rows[7]
-        .model_copy(update={"encoder": "bert-large-uncased"})
-    )
-    with pytest.raises(UserError, match="diffcse has no learning_rate for bert-large-uncased"):
-        wanted_for(row, load_systems().systems["diffcse"])
 
 
 def test_scores_of_other_dev_sets_do_not_decide(paper_table: Paper, add_trial: Add) -> None:
