@@ -5,7 +5,6 @@ alone choose the winner. Test scores say by how much it is better, and nothing e
 """
 
 import math
-import shlex
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from harness.evaluation.catalogue import DISPLAY
 from harness.report.cells import score_text
 from harness.report.comparison import Compared, System, main_metric, stored_systems
 from harness.report.groups import Group, comparable_groups
-from harness.report.matching import best_on_dev
+from harness.report.matching import best_on_dev, command
 from harness.report.measured_trials import rows_of
 from harness.report.paper_cells import Comparer
 from harness.report.papers import load_paper, papers
@@ -26,7 +25,6 @@ from harness.report.records import store_records
 from harness.report.row_names import short_names
 from harness.report.significance import SIGNIFICANT, holm
 from harness.report.store_tables import group_numbers
-from harness.trials.store_folders import store_option
 
 RESAMPLES = 300
 """Resamples of the test pairs, which are 19,000 in the STS tests, for dozens of models"""
@@ -84,10 +82,7 @@ def next_commands(
         last = "whether two rows differ by more than chance, test by test", two
     else:
         last = "all trials, with the keys that `harness show` takes", ["list", "trials"]
-    return [
-        NextCommand(purpose, shlex.join(["harness", *words, *store_option(store)]))
-        for purpose, words in (table, one, last)
-    ]
+    return [NextCommand(purpose, command(store, *words)) for purpose, words in (table, one, last)]
 
 
 def _place_in_papers(groups: list[Group], trials: pa.Table) -> list[str]:

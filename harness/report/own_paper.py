@@ -96,18 +96,17 @@ def own_paper(name: str, file: Path) -> OwnPaper:
 
 def _with_paths(paper: OwnPaper, document: Document) -> OwnPaper:
     """The paper with an absolute path in the place of each path of a plugin."""
-    systems = {
-        name: run and _with_path(run, document, ("systems", name))
-        for name, run in paper.systems.items()
-    }
+
+    def located_run(run: ReportedRun | None, *where: str) -> ReportedRun | None:
+        return run and _with_path(run, document, where)
+
+    systems = {name: located_run(run, "systems", name) for name, run in paper.systems.items()}
     facts = {}
     for table, each in paper.facts.items():
         columns = {
             name: column.model_copy(
-                update={"run": _with_path(column.run, document, ("facts", table, "columns", name))}
+                update={"run": located_run(column.run, "facts", table, "columns", name)}
             )
-            if column.run
-            else column
             for name, column in each.columns.items()
         }
         facts[table] = each.model_copy(update={"columns": columns})

@@ -1,7 +1,6 @@
 """Curves of scores along a hyperparameter, beside what a paper says of its own."""
 
 import functools
-import shlex
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,12 +23,11 @@ from harness.report.figures.specification import (
     value_axis,
 )
 from harness.report.groups import Group
-from harness.report.matching import Found, Wanted
+from harness.report.matching import Found, Wanted, command
 from harness.report.published import folder
 from harness.report.systems import load_systems
 from harness.trials.record import Record
 from harness.trials.store import Store
-from harness.trials.store_folders import store_option
 
 ON_BERT = "bert-base-uncased"
 """The encoder of all figures in the papers"""
@@ -203,7 +201,7 @@ def records_of(store: Store, keys: Collection[str]) -> list[Record]:
 def sweep_command(space: str, encoder: str, store: Store) -> str:
     """The command that runs what a figure lacks."""
     other = [] if encoder == ON_BERT else ["--encoder", encoder]
-    return shlex.join(["harness", "sweep", space, *other, *store_option(store.place)])
+    return command(store.place, "sweep", space, *other)
 
 
 def file_of(name: str, encoder: str) -> str:

@@ -110,24 +110,17 @@ class Figure:
 
 
 def _page_panel(panel: Panel, numbers: Mapping[int, int]) -> dict[str, Any]:
-    """The values that are no defaults, in short numbers: histories are most of a page.
-
-    Rows that follow each other are the number of the first one.
-    """
-    marks = []
-    for mark in panel.marks:
-        rows = [numbers[id(row)] for row in mark.rows]
-        parts = {
+    """The values of a panel in short numbers: histories are most of a page."""
+    marks = [
+        {
             **vars(mark),
             "x": _short(mark.x),
             "y": _short(mark.y),
             "spread": _short(mark.spread),
-            "rows": rows[0] if rows and rows == [*range(rows[0], rows[0] + len(rows))] else rows,
+            "rows": [numbers[id(row)] for row in mark.rows],
         }
-        defaults = {"rows": [], "spread": [], "texts": (), "hollow": False, "base": 0.0}
-        marks.append(
-            {name: part for name, part in parts.items() if part != defaults.get(name, math.nan)}
-        )
+        for mark in panel.marks
+    ]
     return {**vars(panel), "x": vars(panel.x), "y": vars(panel.y), "marks": marks}
 
 

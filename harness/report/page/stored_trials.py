@@ -60,11 +60,6 @@ class StoredTrials:
             own = self.records[start : start + IN_A_FILE]
             yield f"trials-{start // IN_A_FILE}", [self._details(each) for each in own]
 
-    @property
-    def number_of_files(self) -> int:
-        """The number of files of details."""
-        return len(range(0, len(self.records), IN_A_FILE))
-
     def _details(self, record: Record) -> dict[str, Any]:
         facts = ((name, getattr(record, name)) for name in _FACTS)
         return {

@@ -14,7 +14,7 @@ from harness.errors import UserError
 from harness.report.coverage import Gap
 from harness.report.figures.specification import Figure
 from harness.report.page.grids import Grid, record_grids, table_grid
-from harness.report.page.stored_trials import StoredTrials
+from harness.report.page.stored_trials import IN_A_FILE, StoredTrials
 from harness.report.tables import Table
 from harness.steps import Steps, unheard
 
@@ -70,7 +70,8 @@ def write_report(page: ReportPage, folder: Path, steps: Steps = unheard) -> Path
     others = record_grids(page.trials.records)
     figures = [(f"figure-{number}", figure) for number, figure in enumerate(page.figures, 1)]
     grids = [*results, *(grid for _, grid in others)]
-    total, done = len(grids) + len(figures) + page.trials.number_of_files, 0
+    details = -(-len(page.trials.records) // IN_A_FILE)
+    total, done = len(grids) + len(figures) + details, 0
     for name, content in _data(page, grids, figures):
         (folder / DATA / f"{name}.js").write_text(_script(name, content), encoding="utf-8")
         steps("writing files", done := done + 1, total)

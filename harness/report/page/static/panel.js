@@ -59,10 +59,8 @@ function drawPanel(panel, ends, width) {
   const points = [];
   for (const mark of panel.marks.slice(-MOST_DRAWN)) {
     inside.append(...drawMark(mark, x, y, frame));
-    if (mark.rows === undefined) continue;
-    mark.x.slice(0, MOST_DRAWN).forEach((value, at) => {
-      const row = Array.isArray(mark.rows) ? mark.rows[at] : mark.rows + at;
-      points.push({ row, x: x.place(value), y: y.place(mark.y[at]) });
+    mark.rows.slice(0, MOST_DRAWN).forEach((row, at) => {
+      points.push({ row, x: x.place(mark.x[at]), y: y.place(mark.y[at]) });
     });
   }
   // The numbers are in the table below, so a screen reader needs no more than the name of the plot.
@@ -90,7 +88,7 @@ function drawMark(mark, x, y, frame) {
     case "horizontal":
       return up.map((at) => svgElement("line", { class: `line thin ${look}`, x1: frame.x, x2: right, y1: at, y2: at }));
     default:
-      return across.slice(0, MOST_DRAWN).flatMap((at, row) => drawPoint(mark, look, at, up[row], y.place, mark.y[row], mark.spread?.[row]));
+      return across.slice(0, MOST_DRAWN).flatMap((at, row) => drawPoint(mark, look, at, up[row], y.place, mark.y[row], mark.spread[row]));
   }
 }
 
