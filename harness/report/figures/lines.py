@@ -3,7 +3,7 @@
 import functools
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow.compute as pc
@@ -38,30 +38,22 @@ DrawnAndLacking = tuple[list[Figure], list[str]]
 """The figures, and sentences about what the store lacks"""
 
 
-@dataclass(frozen=True)
-class PublishedPoint:
-    """A point of a published figure."""
-
-    at: float
-    """The place on the horizontal axis"""
-    value: float | None
-    """None: the text says something about the place alone"""
-    note: str
-    """The words of the text, or the source of the value"""
-
-
 @functools.cache
-def published_points(paper: str, figure: str) -> tuple[PublishedPoint, ...]:
-    """The points of a figure, `figure5` or `figure3a`; none where the text has none."""
+def published_points(paper: str, figure: str) -> tuple[Row, ...]:
+    """The points of a figure, `figure5` or `figure3a`; none where the text has none.
+
+    Of each: `at`, its place on the horizontal axis; `value`, None where the text says something of
+    the place alone; `note`, the words of the text, or the source of the value.
+    """
     content = yaml.safe_load((folder() / f"{paper}.yaml").read_text(encoding="utf-8"))
     points = content["figures"][figure].get("points") or ()
     own = {"value", "note", "source"}
     return tuple(
-        PublishedPoint(
-            at=next(float(value) for name, value in point.items() if name not in own),
-            value=point.get("value"),
-            note=point.get("note") or point.get("source") or "",
-        )
+        {
+            "at": next(float(value) for name, value in point.items() if name not in own),
+            "value": point.get("value"),
+            "note": point.get("note") or point.get("source") or "",
+        }
         for point in points
     )
 
@@ -92,7 +84,7 @@ def line_figure(
     if not ours:
         return [], notes  # an empty axis says less than the note
     notes += drawn_all_the_same(groups.values())
-    words = "; ".join(f"at {point.at:g}: {point.note}" for point in points)
+    words = "; ".join(f"at {point['at']:g}: {point['note']}" for point in points)
     counts = sorted({row["n"] for row in rows if row["n"] is not None})
     figure = Figure(
         name=file_of(name, wanted.encoder),
@@ -146,7 +138,7 @@ def _point(
 
 
 def score_line(
-    metric: str, groups: Mapping[float, Group], points: Iterable[PublishedPoint]
+    metric: str, groups: Mapping[float, Group], points: Iterable[Row]
 ) -> list[dict[str, Any]]:
     """The line of our trials, and the points of the paper.
 
@@ -159,7 +151,7 @@ def score_line(
         for at, group in groups.items()
         if (score := {**group.test, **group.dev}.get(metric))
     ]
-    rows += [{"source": "paper", "std": None, "n": None, **vars(point)} for point in points]
+    rows += [{"source": "paper", "std": None, "n": None, **point} for point in points]
     return [{"metric": metric, **row} for row in rows]
 
 
@@ -167,22 +159,20 @@ def cross_entropies(groups: Mapping[float, Group], store: Store) -> list[dict[st
     """The cross entropy of the last evaluated batch of stage 1, as rows of `score_line`."""
     rows: list[dict[str, Any]] = []
     for at, group in groups.items():
-        found = [_stage_one_end(record) for record in records_of(store, group.keys)]
-        ends = [end for end in found if end is not None]
+        losses = (
+            [
+                point["value"]
+                for point in record.history
+                if point["stage"] == "augmentation" and point["metric"] == "loss"
+            ]
+            for record in records_of(store, group.keys)
+        )
+        ends = [own[-1] for own in losses if own]
         if ends:
             std = statistics.stdev(ends) if len(ends) > 1 else None
             point = _point(at, statistics.fmean(ends), std, len(ends), group.keys)
             rows.append({"metric": CROSS_ENTROPY, **point})
     return rows
-
-
-def _stage_one_end(record: Record) -> float | None:
-    losses = [
-        point["value"]
-        for point in record.history
-        if point["stage"] == "augmentation" and point["metric"] == "loss"
-    ]
-    return losses[-1] if losses else None
 
 
 def drawn_all_the_same(groups: Iterable[Group]) -> list[str]:
