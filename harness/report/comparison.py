@@ -175,11 +175,6 @@ class Compared:
         """The items of the test: pairs or queries."""
         return self.first.scored[self.metric].items
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the difference is more than chance explains."""
-        return self.headline is not None and self.headline.p_value <= SIGNIFICANT
-
     def lines(self) -> list[str]:
         """A line for each kind of uncertainty, which says what it is of."""
         seeds, pairs, both = self.seeds, self.pairs, self.both
@@ -207,7 +202,9 @@ class Compared:
                 f"{better} scores {by} against {worse} on {self.heading}; whether that is more "
                 f"than chance is not known."
             )
-        if self.is_settled if settled is None else settled:
+        if settled is None:
+            settled = self.headline is not None and self.headline.p_value <= SIGNIFICANT
+        if settled:
             return f"{better} is better than {worse} on {self.heading}: {by}; {moved}."
         return (
             f"{better} and {worse} cannot be told apart on {self.heading}: {by} for {better}, "
