@@ -12,6 +12,11 @@ Batching = Literal["shuffled", "grouped"]
 """Items that meet in a batch: any, as in the papers, or those of about one length"""
 Pooling = Literal["cls", "mean", "first-last", "first-last-embeddings", "last-two"]
 """The vector of a sentence in a plain encoder (plain_encoders.md, section 1)"""
+ReleasedPooling = Literal["pooler", "mask", "prompts", "prompts-pooler"]
+"""The vector of a sentence in a checkpoint that has further parts, or reads a sentence in a prompt
+(plain_encoders.md, section 3)"""
+EncoderPooling = Literal[Pooling, ReleasedPooling]
+"""All of them"""
 DecoderPooling = Literal["last-token", "mean", "weighted-mean"]
 """The vector of a sentence in a decoder: the state of its last token, or a mean over tokens.
 

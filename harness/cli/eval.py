@@ -35,11 +35,16 @@ ModelArgument = Annotated[
         show_default=False,
     ),
 ]
+_Pooling = Literal[
+    "cls", "mean", "first-last", "first-last-embeddings", "last-two",
+    "pooler", "mask", "prompts", "prompts-pooler",
+]  # fmt: skip
 PoolingOption = Annotated[
-    Literal["cls", "mean", "first-last", "first-last-embeddings", "last-two"] | None,
+    _Pooling | None,
     typer.Option(
         "--pooling",
-        help="The pooling of a plain encoder. Default: that of a sentence-transformers folder, "
+        help="The pooling of a plain encoder. The last four are for the checkpoints of supervised "
+        "SimCSE, PromptBERT and PromCSE. Default: that of a sentence-transformers folder, "
         "else mean.",
     ),
 ]

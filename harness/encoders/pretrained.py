@@ -6,7 +6,8 @@ from typing import Any, TypedDict, Unpack
 
 import torch
 import transformers
-from torch import nn
+from safetensors import safe_open
+from torch import Tensor, nn
 
 from harness.choices import Decoding
 from harness.data.hub import model_folder, model_shape
@@ -186,3 +187,23 @@ def _compare(name: str, model: nn.Module, shapes: dict[str, list[int]]) -> None:
             )
     if not matching:  # what is missing of a few, the loader says; names differ between versions
         raise UserError(f'model "{name}": its weights are not those of a {type(model).__name__}')
+
+
+def checkpoint_tensor(name: str, ending: str) -> Tensor:
+    """The tensor of a checkpoint whose name has an ending, in float32.
+
+    It is of a part that the encoder itself does not have. ending: such as `pooler.dense.weight`.
+    Raises UserError when not exactly one tensor has it.
+    """
+    found = [key for key, _, _ in tensors(name) if f".{key}".endswith(f".{ending}")]
+    if len(found) != 1:
+        raise UserError(
+            f'model "{name}": {len(found) or "none"} of its tensors are called {ending}, and one '
+            f"is needed"
+        )
+    for path in sorted(model_folder(name).glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            if found[0] in set(file.keys()):
+                tensor: Tensor = file.get_tensor(found[0])
+                return tensor.float()
+    raise AssertionError(f"{found[0]} was there before")

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from harness.choices import Pooling
+from harness.choices import EncoderPooling
 from harness.errors import suggest
 from harness.evaluation.catalogue import CARDS
 from harness.report.published import SYSTEMS_FILE, ReportedPart, ReportedRow, folder, load_yaml
@@ -71,7 +71,7 @@ class FigureRuns(ReportedPart):
 
 
 class Released(ReportedPart):
-    """A checkpoint that the authors of a system released, and that pooling alone evaluates."""
+    """A checkpoint that the authors of a system released, as `harness eval` measures it."""
 
     system: str
     setting: str
@@ -79,7 +79,7 @@ class Released(ReportedPart):
     """The pretrained model that it was trained from, as the rows of its system name it"""
     checkpoint: str
     """Its name as `harness eval` takes it: on the Hub, or a folder"""
-    pooling: Pooling | None = None
+    pooling: EncoderPooling | None = None
     """None: that of a folder of sentence-transformers"""
     suites: list[str] = Field(default=[*CARDS])
     """The suites that its authors released it for"""

@@ -1,22 +1,55 @@
 """A pretrained encoder as it is: [CLS], mean, first-last or last-two pooling; evaluation only.
 
-plain_encoders.md, section 1.
+plain_encoders.md, section 1. Section 3 has the poolings of released checkpoints.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from harness import plugin
-from harness.choices import Pooling
+from harness.choices import EncoderPooling
+from harness.plugin import Artefact
+
+HEADS = {"pooler": "pooler.dense", "prompts-pooler": "mlp.dense"}
+"""Pooling -> the layer of the checkpoint behind the state of [CLS]"""
+PROMPTS = dict.fromkeys(("prompts", "prompts-pooler"), "prefix_encoder.embedding.weight")
+"""Pooling -> the prompts of the checkpoint, (length, 2 * layers * H)"""
+PARTS = "parts"
+"""Name of the artefact with what the checkpoint has beside its encoder"""
 
 
 class Config(plugin.MethodConfig):
-    """plain_encoders.md, section 1, has the poolings."""
+    """plain_encoders.md, sections 1 and 3, has the poolings."""
 
     setting: Literal["unsup"] = "unsup"
-    pooling: Pooling = Field("cls", description="which hidden states are averaged")
+    pooling: EncoderPooling = Field(
+        "cls",
+        description="which hidden states are averaged; pooler, mask, prompts and prompts-pooler "
+        "are those of released checkpoints",
+    )
 
 
 class Declaration(plugin.Declaration[Config]):
-    """Nothing to declare but the encoder: nothing trains."""
+    """The parts of a released checkpoint; nothing trains."""
+
+    @classmethod
+    def artefacts(cls, config: Config) -> list[Artefact]:
+        endings = {}
+        if config.pooling in HEADS:
+            for part in ("weight", "bias"):
+                endings[part] = f"{HEADS[config.pooling]}.{part}"
+        if config.pooling in PROMPTS:
+            endings["prompts"] = PROMPTS[config.pooling]
+
+        def build(kit: Any) -> Mapping[str, np.ndarray]:
+            from harness.encoders.pretrained import checkpoint_tensor  # with torch
+
+            return {
+                part: checkpoint_tensor(kit.config.encoder, ending).numpy()
+                for part, ending in endings.items()
+            }
+
+        return [Artefact(PARTS, ("pooling",), build)] if endings else []

@@ -49,6 +49,7 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("diffaug", {"augmentation": "adapter", "combination": "sum"}), ("clsr", {}),
     ("flow", {"vector_dropout": False}), ("whitening", {"dimensions": 7}),
     ("pooling", {"pooling": "cls"}), ("pooling", {"pooling": "first-last"}),
+    ("pooling", {"pooling": "mask"}),
 ]  # fmt: skip
 PLAIN = {
     "angle", "arccse", "simcse", "esimcse", "consert", "sbert", "scored_pairs", "ct", "rankcse",

@@ -19,6 +19,8 @@ from harness.trials.store import Store
 from tests.report.conftest import METHODS, TASKS
 
 SIMCSE = "princeton-nlp/unsup-simcse-bert-base-uncased"
+SUPERVISED = "princeton-nlp/sup-simcse-bert-base-uncased"
+PROMPTBERT = "royokong/unsup-PromptBERT"
 DIFFCSE, TRANSFER = (
     "voidism/diffcse-bert-base-uncased-sts",
     "voidism/diffcse-bert-base-uncased-trans",
@@ -68,11 +70,12 @@ def test_an_evaluated_checkpoint_stands_beside_the_published_row(
     evaluate(SIMCSE, "sts", dict.fromkeys(TASKS, 76.25))
     sheet = sheet_of(store, "diffaug", 1)
     assert released(sheet)["[7]"].lines == [["SimCSE [7]", "theirs", "–", *["76.25"] * 8]]
-    assert released(sheet)["[8]"].lines == [["DiffCSE [8]", "theirs", "0", *[""] * 8]]
-    assert notes(sheet) == {
-        "[7]": f"{SIMCSE}, cls pooling",
-        "[8]": f"{DIFFCSE}, cls pooling; to evaluate it: harness eval {DIFFCSE} --pooling cls "
-        "--suite sts",
+    assert released(sheet)["[10]"].lines == [["DiffCSE [10]", "theirs", "0", *[""] * 8]]
+    lacking = {"[8]": (SUPERVISED, "pooler"), "[9]": (PROMPTBERT, "mask"), "[10]": (DIFFCSE, "cls")}
+    assert notes(sheet) == {"[7]": f"{SIMCSE}, cls pooling"} | {
+        mark: f"{name}, {pooling} pooling; to evaluate it: harness eval {name} --pooling {pooling} "
+        "--suite sts"
+        for mark, (name, pooling) in lacking.items()
     }
     ours = next(row for row in sheet.rows if row.names[0].startswith("SimCSE ["))
     assert [line[1] for line in ours.lines] == ["published", "ours", "Δ"]
@@ -109,8 +112,9 @@ def test_only_the_suites_that_lack_are_named(store: Store, evaluate: Evaluate) -
     """D2CSE's Table 4 printed numbers of this very checkpoint."""
     evaluate(DIFFCSE, "retrieval", {"recall@1": 89.69, "recall@3": 97.42, "recall@5": 98.97})
     sheet = sheet_of(store, "d2cse", 4)
-    assert released(sheet)["[4]"].lines[0][2:] == ["–", "89.69", "97.42", "98.97", ""]
-    assert notes(sheet)["[4]"].endswith(f"harness eval {DIFFCSE} --pooling cls --suite sts")
+    mark = next(mark for mark, note in notes(sheet).items() if note.startswith(DIFFCSE))
+    assert released(sheet)[mark].lines[0][2:] == ["–", "89.69", "97.42", "98.97", ""]
+    assert notes(sheet)[mark].endswith(f"harness eval {DIFFCSE} --pooling cls --suite sts")
 
 
 @pytest.mark.parametrize("paper", ["clsr", "d2cse", "dcpcse", "diffaug", "diffcse"])
@@ -147,9 +151,9 @@ def test_the_formats_have_the_checkpoints(store: Store, evaluate: Evaluate) -> N
     evaluate(SIMCSE, "sts", dict.fromkeys(TASKS, 76.25))
     sheets = [sheet_of(store, "diffaug", 1)]
     (made,) = json.loads(rendered(sheets, "json", 140))
-    rows = {row["label"]: row for row in made["records"] if row["group"] == HEADING}
-    assert set(rows) == {"SimCSE", "DiffCSE"}
-    there, missing = rows["SimCSE"], rows["DiffCSE"]
+    rows = {row["origin"]: row for row in made["records"] if row["group"] == HEADING}
+    assert [*rows] == [SIMCSE, SUPERVISED, PROMPTBERT, DIFFCSE]
+    there, missing = rows[SIMCSE], rows[DIFFCSE]
     assert (there["encoder"], there["origin"], there["mean"]) == (SIMCSE, SIMCSE, 76.25)
     assert (there["published"], there["delta"], there["best"]) == (None, None, None)
     assert missing["command"] == f"harness eval {DIFFCSE} --pooling cls --suite sts"
@@ -160,7 +164,7 @@ def test_the_formats_have_the_checkpoints(store: Store, evaluate: Evaluate) -> N
 def test_a_cell_of_a_checkpoint_is_shown_with_its_command(store: Store, evaluate: Evaluate) -> None:
     evaluate(SIMCSE, "sts", dict.fromkeys(TASKS, 76.25))
     sheet = sheet_of(store, "diffaug", 1)
-    there, missing = (row.address for row in released(sheet).values())
+    there, *_, missing = (row.address for row in released(sheet).values())
     lines = "\n".join(cell_facts(f"{there}.avg", None, store))
     assert "theirs: 76.25 (1 trial)" in lines
     assert f"again: harness eval {SIMCSE} --pooling cls --suite sts" in lines
