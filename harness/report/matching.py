@@ -225,11 +225,10 @@ def _fits(group: Group, target: Wanted) -> bool:
         {**dict(target.defaults), **values}
         for values in (group.configuration, dict(target.configuration))
     )
-    return all(name in has and _is(has[name], value) for name, value in needs.items())
-
-
-def _is(value: Any, wanted: Any) -> bool:
-    return value is not None if wanted == ANY else bool(value == wanted)
+    return all(
+        name in has and (has[name] is not None if value == ANY else has[name] == value)
+        for name, value in needs.items()
+    )
 
 
 def command(store: Path | str, *words: str) -> str:
@@ -285,10 +284,6 @@ class Commands:
         if target.method in _methods_of_space(target.setting) and not target.path:
             return self.sweep(target)
         return command(self.store, "sweep", target.locator, "--paper", paper, "--table", number)
-
-    def space(self, space: str) -> str:
-        """The command that runs what a search space lacks. `space`: its name or file."""
-        return command(self.store, "sweep", space)
 
     def table(self, paper: str, number: str, encoder: str | None = None) -> str:
         """The command that fills what a published table lacks."""

@@ -1,7 +1,7 @@
 """The tables of what a store holds: one for each suite."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,15 +90,20 @@ def _suite_table(
     shown = ranked(rows, [column.direction for column in columns], store)
     selected = any(column.heading == DEV for column in dev)
     by = f"; selected on dev ({DISPLAY.get(selects, selects)}), test never selects"
+    units = f"{card.units}, mean±sample std over n seeds{by if selected else ''}. {card.protocol}"
+    alone = f"{NO_SEED}: nothing is trained, so there is no seed."
+    caption = [
+        units.strip(),
+        alone if any(group.n == NO_SEED for group in groups) else "",
+        OVER_SUBSETS if any(group.subsets > 1 for group in groups) else "",
+        made_on(trial for group in groups for trial in group.trials),
+    ]
     return Table(
         title="" if own else f"suite {groups[0].suite}",
         columns=[*names, "n", *(column.heading for column in columns)],
         text_columns=len(names),
         sections=[Section("", shown)],
-        caption=_caption(
-            f"{card.units}, mean±sample std over n seeds{by if selected else ''}. {card.protocol}",
-            groups,
-        ),
+        caption=" ".join(filter(None, caption)),
         notes=leak_notes(rows),
         make_records=lambda: store_records(groups, best_of(shown)),
         metrics=[column.name for column in columns],
@@ -106,15 +111,3 @@ def _suite_table(
         averages=[*(column.name for column in columns if column.is_average), DEV],
         show_options=store_option(store),
     )
-
-
-def _caption(beginning: str, groups: Sequence[Group]) -> str:
-    parts = [
-        beginning.strip(),
-        f"{NO_SEED}: nothing is trained, so there is no seed."
-        if any(group.n == NO_SEED for group in groups)
-        else "",
-        OVER_SUBSETS if any(group.subsets > 1 for group in groups) else "",
-        made_on(trial for group in groups for trial in group.trials),
-    ]
-    return " ".join(filter(None, parts))

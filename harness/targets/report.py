@@ -10,7 +10,7 @@ from harness.report.figures.specification import Figure
 from harness.report.figures.sweep_figures import sweep_figures
 from harness.report.figures.sweeps import figured, sweep_searches, with_histories
 from harness.report.groups import comparable_groups
-from harness.report.matching import Commands
+from harness.report.matching import Commands, command
 from harness.report.page.stored_trials import (
     REPORT_COLUMNS,
     STORED_COLUMNS,
@@ -39,8 +39,8 @@ def page_of(paper: str | None, encoder: str | None, sweep: str | None, store: St
     if sweep:
         searches = searches_of_sweep(sweep, searches, store.place)
         keys = keys_of_searches(reading.table, {search.id for search in searches})
-    command = commands_of_store(store.place)
-    trials = StoredTrials(stored_records(reading.table, keys), command)
+    again = commands_of_store(store.place)
+    trials = StoredTrials(stored_records(reading.table, keys), again)
     drawn, others = figured(searches)
     figures, notes = sweep_figures(with_histories(drawn, store), space_name(sweep or "store"))
     own, lacking = _paper_figures(paper, encoder, store) if paper else ([], [])
@@ -56,14 +56,14 @@ def page_of(paper: str | None, encoder: str | None, sweep: str | None, store: St
         gaps += store_gaps(shown, commands)
     if sweep and (is_file(Path(sweep)) or sweep in shipped_spaces()):  # not a search alone
         what = f"Trials of {sweep} that the store has not; `harness plan {sweep}` counts them"
-        gaps.append(Gap(what, commands.space(sweep)))
+        gaps.append(Gap(what, command(store.place, "sweep", sweep)))
     return ReportPage(
         title=_title(paper, encoder, sweep),
         store=store.place,
         trials=trials,
         tables=sheets,
         figures=[*own, *figures],
-        missing=[*gaps, *failed_trials(trials.records, command)],
+        missing=[*gaps, *failed_trials(trials.records, again)],
         notes=[*lacking, *others, *(notes if searches else [])],
     )
 
