@@ -16,8 +16,7 @@ from harness.report.measured_trials import TABLE_COLUMNS
 from harness.report.paper_tables import paper_tables, table_names
 from harness.report.papers import cell_address, load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS
-from harness.report.score_columns import DEV
-from harness.report.store_tables import store_tables
+from harness.report.store_tables import DEV, store_tables
 from harness.report.tables import Row, Table, named_as_typed, paper_cell
 from harness.trials.record import WITHOUT_LARGE
 from harness.trials.run_again import again

@@ -1,12 +1,12 @@
 """The tables of what a store holds: one for each suite."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.evaluation.catalogue import DISPLAY, rank
-from harness.report.cells import percent_text
+from harness.evaluation.catalogue import DISPLAY, Metric, SuiteCard, rank
+from harness.report.cells import Cell, percent_text
 from harness.report.groups import NO_SEED, Group, comparable_groups
 from harness.report.measured_trials import Identity, rows_of
 from harness.report.notes import (
@@ -20,19 +20,14 @@ from harness.report.notes import (
 from harness.report.ranking import ranked
 from harness.report.records import STORE_SCHEMA, best_of, store_records
 from harness.report.row_names import Searched, names_of, searched_by
-from harness.report.score_columns import (
-    DEV,
-    dev_columns,
-    shared_metrics,
-    suite_columns,
-    tasks_of,
-)
 from harness.report.tables import OVER_SUBSETS, Row, Section, Table
 from harness.trials.record_files import Reading
 from harness.trials.store_folders import store_option
 
 GroupNumbers = Mapping[Identity, int]
 """The number of each group among those of the store, by which `harness show` finds it"""
+DEV, DEV_BEFORE = "dev", "dev-before"
+"""The score by which trials were selected, and that score before training"""
 
 
 def store_tables(reading: Reading, store: Path | str, keys: Set[str] | None = None) -> list[Table]:
@@ -108,6 +103,99 @@ def _suite_table(
         make_records=lambda: store_records(groups, best_of(shown)),
         metrics=[column.name for column in columns],
         # The columns that stand first where a terminal is narrow.
-        averages=[*(column.name for column in columns if column.is_average), DEV],
+        averages=[
+            *(each.name for each in columns if each.card and each.metric == card.average),
+            DEV,
+        ],
         show_options=store_option(store),
     )
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of scores of groups."""
+
+    name: str
+    """In options and in addresses; where two suites share a metric, `SUITE:METRIC`"""
+    heading: str
+    metric: str
+    """Its name in the records, or DEV_BEFORE"""
+    card: SuiteCard | None = None
+    """The card of the suite that measures it; None: a dev score"""
+    decimals: int = 2
+
+    @property
+    def direction(self) -> int:
+        """1 where higher is better, -1 where lower is, and 0 where the column is not ranked."""
+        return self.card.directions.get(self.metric, 1) if self.card else 0
+
+    def cell(self, group: Group) -> Cell:
+        """The cell of a group, as its suite measured it."""
+        if self.card:
+            metric = Metric(self.card.name, self.metric)
+            score = group.test.get(self.metric)
+            return Cell(score, self.decimals, metric, group, expected=True)
+        before = self.metric == DEV_BEFORE
+        score = group.dev_before if before else group.dev.get(self.metric)
+        # Only a training has a score before training.
+        return Cell(score, self.decimals, None, group, expected=not before)
+
+
+def suite_columns(groups: Sequence[Group], shared: Collection[str]) -> list[Column]:
+    """The columns of the tests of one suite, with their average last.
+
+    groups: the parts that it measured. shared: the metrics that other suites have, too.
+    """
+    card, names = groups[0].card, list(tasks_of(groups))
+    printed = card.average in card.headings or any(card.average in group.test for group in groups)
+    if card.average and printed:
+        names.append(card.average)
+    return [
+        Column(
+            f"{card.name}:{name}" if name in shared else name,
+            card.headings.get(name) or DISPLAY.get(name, name),
+            name,
+            card,
+            decimals_of(groups, name),
+        )
+        for name in names
+    ]
+
+
+def dev_columns(groups: Sequence[Group], *, own: bool) -> list[Column]:
+    """The columns of the dev scores: of the metric that selected, and of the suite's own dev task.
+
+    `own`: whether the suite is the one in the trials' own rows; then the first column is the score
+    before training.
+    """
+    selects, dev = groups[0].selects, groups[0].card.dev
+    column = Column(DEV, DEV, selects)
+    if own:
+        return [Column(DEV_BEFORE, "dev before", DEV_BEFORE), column]
+    further = [Column(dev, DISPLAY.get(dev, dev), dev)] if dev and dev != selects else []
+    return [
+        each for each in (column, *further) if any(each.metric in group.dev for group in groups)
+    ]
+
+
+def tasks_of(groups: Sequence[Group]) -> tuple[str, ...]:
+    """The tests of the suite that measured the groups, in the order of its card."""
+    return groups[0].card.tasks(name for group in groups for name in group.tasks)
+
+
+def decimals_of(groups: Sequence[Group], name: str) -> int:
+    """Digits after the point of a test metric."""
+    decimals = groups[0].card.decimals
+    if decimals is not None:
+        return decimals
+    means = [group.test[name].mean for group in groups if name in group.test]
+    return 4 if all(abs(mean) <= 1 for mean in means) else 2
+
+
+def shared_metrics(groups: Sequence[Group]) -> set[str]:
+    """The metrics that more than one suite has measured."""
+    suites: dict[str, set[str]] = defaultdict(set)
+    for part in (part for group in groups for part in group.parts):
+        for metric in (*part.tasks, *part.test):
+            suites[metric].add(str(part.suite))
+    return {metric for metric, own in suites.items() if len(own) > 1}

@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 
-from harness.report.figures.curves import AVERAGED, curves_figure, smoothed, training_curves
 from harness.report.figures.printing import draw
 from harness.report.figures.specification import score_axis
-from harness.report.figures.sweep_figures import costs, sweep_figures
+from harness.report.figures.sweep_figures import (
+    AVERAGED,
+    costs,
+    curves_figure,
+    smoothed,
+    sweep_figures,
+    training_curves,
+)
 from harness.report.figures.sweeps import (
     FIGURE_COLUMNS,
     SweepSearch,
