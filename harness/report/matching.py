@@ -115,29 +115,17 @@ def wanted_for(
         for name, value in run.defaults.items()
         if not isinstance(value, Mapping) or model in value
     }
+    values = sorted(configuration.items())
     return Wanted(
         plain_name(run.method),
         setting,
         chosen,
-        *_searched_apart(configuration),
+        tuple((name, value) for name, value in values if not isinstance(value, list)),
+        tuple((name, tuple(value)) for name, value in values if isinstance(value, list)),
         tuple({**ALL_LABELS, **defaults}.items()),
         None if model == published else published,
         run.needs.get(row.variant or "", ""),
         run.method if is_path(run.method) else "",
-    )
-
-
-def _searched_apart(
-    configuration: Mapping[str, Any],
-) -> tuple[tuple[tuple[str, Any], ...], tuple[tuple[str, tuple[Any, ...]], ...]]:
-    """The values that trials must have, and apart from them the lists among which a sweep chooses.
-
-    Both are sorted by their names.
-    """
-    values = sorted(configuration.items())
-    return (
-        tuple((name, value) for name, value in values if not isinstance(value, list)),
-        tuple((name, tuple(value)) for name, value in values if isinstance(value, list)),
     )
 
 

@@ -71,7 +71,9 @@ class StoredTrials:
             "device": record.device or "",
             "reason": record.reason or "",
             "command": self.command(record),
-            "configuration": _texts(record.configuration),
+            "configuration": [
+                [name, text_of(value)] for name, value in sorted(record.configuration.items())
+            ],
             "scores": [
                 [split, DISPLAY.get(name, name), round(value, 4)]
                 for split in ("dev", "test")
@@ -96,10 +98,6 @@ def stored_records(table: pa.Table, keys: Set[str] | None) -> list[Record]:
     """The records of a store, sorted by key. `keys`: only these trials, and evaluations of them."""
     kept = rows_of(table.select(STORED_COLUMNS), keys)
     return [record_of(row) for row in kept.sort_by("key").to_pylist()]
-
-
-def _texts(values: Mapping[str, Any]) -> list[list[str]]:
-    return [[name, text_of(value)] for name, value in sorted(values.items())]
 
 
 def _fact(value: Any) -> str:
