@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from harness.sweeps.spaces.search import Search
     from harness.training.progress import Progress
     from harness.trials.record import Record
-    from harness.trials.store import Store
     from harness.trials.trial import Trial
 
 T = TypeVar("T")
@@ -209,8 +208,6 @@ def run(
 def table(
     store: Path | str | None = None,
     *,
-    rows: Sequence[str] = (),
-    columns: Sequence[str] = (),
     paper: str | None = None,
     number: int | None = None,
     encoder: str | None = None,
@@ -220,12 +217,10 @@ def table(
 ) -> Table:
     """The results of a store, alone or beside the published numbers of a paper.
 
-    rows: methods, settings, encoders or hyperparameters, of which each value gets a row; columns:
-    metrics. `number`: that of a table of the paper; None: all of them.
-    `encoder`: the one on which our trials ran in the place of the paper's. values: hyperparameters
-    that all of these have. ask: whether the models of the store are also asked for the examples of
-    all tables of a paper, as they are for a single one; `status` hears of it. Raises UserError for
-    what is wrong.
+    `number`: that of a table of the paper; None: all of them. `encoder`: the one on which our
+    trials ran in the place of the paper's. values: hyperparameters that all of these have. ask:
+    whether the models of the store are also asked for the examples of all tables of a paper, as
+    they are for a single one; `status` hears of it. Raises UserError for what is wrong.
 
     Example:
         >>> print(harness.table(folder))  # doctest: +ELLIPSIS
@@ -235,12 +230,14 @@ def table(
         if number is not None:
             raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
         check_ours_on(encoder, paper)
-        return Table(_own_sheets(opened(store), rows, columns))
+        results = opened(store)
+        from harness.report.measured_trials import TABLE_COLUMNS
+        from harness.report.store_tables import store_tables
+
+        return Table(store_tables(results.read(TABLE_COLUMNS), results.place))
     from harness.report.papers import load_paper
 
     load_paper(paper)  # a wrong name is answered before what follows is imported
-    if rows or columns:
-        raise UserError("--rows and --columns make a table of your own; leave --paper out")
     results = opened(store)
     from harness.plugin.registry import names
     from harness.report.answers import Answers
@@ -259,22 +256,6 @@ def table(
             values=values,
         )
     )
-
-
-def _own_sheets(
-    store: "Store", rows: Sequence[str], columns: Sequence[str]
-) -> "Sequence[tables.Table]":
-    """The tables of the store, or the one that the user describes."""
-    from harness.report.measured_trials import TABLE_COLUMNS
-
-    reading = store.read(TABLE_COLUMNS)
-    if rows or columns:
-        from harness.report.store_tables import own_table
-
-        return [own_table(reading, store.place, rows, columns)]
-    from harness.report.store_tables import store_tables
-
-    return store_tables(reading, store.place)
 
 
 def check_ours_on(encoder: str | None, paper: str | None) -> None:

@@ -112,7 +112,6 @@ def test_a_table_beside_a_paper(tmp_path: Path) -> None:
         (lambda: harness.table(paper="difaug"), 'did you mean "diffaug"'),
         (lambda: harness.table(number=3), "needs the name of its paper"),
         (lambda: harness.table(encoder="tiny-bert"), "needs the name of a paper"),
-        (lambda: harness.table(paper="diffaug", rows=["method"]), "leave --paper out"),
     ],
 )
 def test_mistakes_are_the_sentences_of_the_command_line(call: object, sentence: str) -> None:

@@ -28,17 +28,6 @@ def table(
         int | None, typer.Option("--table", min=1, help="With --paper: only the table N.")
     ] = None,
     encoder: options.OursOnOption = None,
-    rows: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,...",
-            help="A row for each value of these: method, setting, encoder or any hyperparameter.",
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="METRIC,...", help="A column for each of these: avg, stsb, dev, ..."),
-    ] = None,
     store: options.StoreOption = None,
     format: Annotated[
         TableFormat,
@@ -67,8 +56,7 @@ def table(
 ) -> None:
     """Print the results as mean±std over seeds and label subsets, with n.
 
-    The table has our results alone, or beside the numbers of a paper, or the rows and columns that
-    you name.
+    The table has our results alone, or beside the numbers of a paper.
 
     Example: harness table --paper diffaug --table 1 --format latex --output table1.tex
     """
@@ -92,8 +80,6 @@ def table(
         paper=paper,
         number=number,
         encoder=encoder,
-        rows=rows.split(",") if rows is not None else (),
-        columns=columns.split(",") if columns is not None else (),
         ask=strict,
     )
     if output is None:

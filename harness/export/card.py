@@ -14,7 +14,7 @@ from harness.export.folder import library_model
 from harness.report.cells import score_text
 from harness.report.formats import escaped
 from harness.report.groups import Group
-from harness.report.score_columns import decimals_of
+from harness.report.store_tables import decimals_of
 from harness.trials.publishing import without_folder, without_folders
 from harness.trials.record import Record
 

@@ -1,21 +1,23 @@
 """From a cell of a table to its trials, and to the command that runs them again."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import pyarrow.compute as pc
 
 from harness.errors import UserError, suggest
+from harness.evaluation.catalogue import DISPLAY
 from harness.plugin.registry import names
 from harness.report.answers import Answers
 from harness.report.cells import Cell, score_text
-from harness.report.groups import Score, comparable_groups
+from harness.report.groups import Score
 from harness.report.matching import Commands
 from harness.report.measured_trials import TABLE_COLUMNS
 from harness.report.paper_tables import paper_tables, table_names
 from harness.report.papers import cell_address, load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS
-from harness.report.score_columns import decimals_of, store_cell
-from harness.report.tables import Row, paper_cell
+from harness.report.store_tables import DEV, store_tables
+from harness.report.tables import Row, Table, named_as_typed, paper_cell
 from harness.trials.record import WITHOUT_LARGE
 from harness.trials.run_again import again
 from harness.trials.store import Store
@@ -34,12 +36,43 @@ def cell_facts(address: str, encoder: str | None, store: Store) -> Iterator[str]
 
 
 def _own(row: int, metric: str, store: Store) -> Iterator[str]:
-    groups = comparable_groups(store.read(TABLE_COLUMNS).table)
-    group, name, cell = store_cell(groups, row, metric)
+    tables = store_tables(store.read(TABLE_COLUMNS), store.place)
+    name, cell = store_cell(tables, row, metric)
+    group, score = cell.group, cell.ours
+    if score is None or group is None:
+        raise UserError(f"row {row} has no score {name}: not all of its trials have it")
     yield f"{name} of {group.method} {group.setting} {group.encoder}"
-    part = group.measured(cell.suite) if cell.suite else None
-    decimals = decimals_of([part], name.rpartition(":")[2]) if part else 2
-    yield from _score(cell, decimals, store)
+    yield from _score(score, cell.decimals, store)
+
+
+def store_cell(tables: Iterable[Table], row: int, metric: str) -> tuple[str, Cell]:
+    """The name of the metric that is meant, and the cell of a row of a store's tables.
+
+    What only one suite of the row has needs no name of a suite. Raises UserError where there is no
+    such row or metric.
+    """
+    rows = [(table, each) for table in tables for each in table.rows]
+    numbers = {each.address for _, each in rows}
+    if str(row) not in numbers:
+        last = len(numbers)
+        raise UserError(f"there is no row {row}: the rows of `harness table` are 1 to {last}")
+    own = [(table, each) for table, each in rows if each.address == str(row)]
+    cells = {
+        name: cell
+        for table, each in reversed(own)
+        for name, cell in zip(table.metrics, each.cells, strict=True)
+    }
+    suites = Counter(name.rpartition(":")[2] for name in cells)
+    bare = {name.rpartition(":")[2]: cell for name, cell in cells.items()}
+    cells |= {name: cell for name, cell in bare.items() if suites[name] == 1}
+    if (dev := cells.get(DEV)) and dev.group:
+        cells.setdefault(dev.group.selects, dev)
+    found = named_as_typed(metric, {name: DISPLAY.get(name, name) for name in cells})
+    if found is None:
+        several = sorted(name for name in cells if metric and name.endswith(f":{metric}"))
+        meant = f"; several suites have it: {', '.join(several)}" if several else ""
+        raise UserError(f'row {row} has no score "{metric}"{meant or suggest(metric, cells)}')
+    return found, cells[found]
 
 
 def _compared(address: str, encoder: str | None, store: Store) -> Iterator[str]:
@@ -97,9 +130,7 @@ def _score(cell: Score, decimals: int, store: Store, whose: str = "ours") -> Ite
     if not cell.trials:
         yield "asked of the model with the best dev score whose weights are kept"
         return
-    if cell.components:
-        between, within = cell.components.between, cell.components.within
-        yield f"std between subsets {between:.{decimals}f}, within subsets {within:.{decimals}f}"
+
     if cell.uncertainty:
         low, high = cell.uncertainty.low, cell.uncertainty.high
         interval = f"{low:.{decimals}f} to {high:.{decimals}f}"

@@ -83,8 +83,6 @@ class Cell:
     """Whether trials of ours can fill it; else the published number is only quoted"""
     best: bool = False
     """Whether it is the best of its column, or not significantly worse"""
-    rank: int | None = None
-    """The group of rows that cannot be told apart in this column, 1 for the best; None: no group"""
 
     @property
     def wanted(self) -> Wanted | None:
@@ -186,8 +184,7 @@ class Cell:
         if self.ours is None:
             return ""
         marks = FOREIGN * self.is_foreign + LEAK * bool(self.leaks)
-        rank = "" if self.rank is None else f" ({self.rank})"
-        shown = score_text(self.ours, self.decimals) + marks + rank
+        shown = score_text(self.ours, self.decimals) + marks
         return Bold(shown) if self.best else shown
 
     @property

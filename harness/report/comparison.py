@@ -175,11 +175,6 @@ class Compared:
         """The items of the test: pairs or queries."""
         return self.first.scored[self.metric].items
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the difference is more than chance explains."""
-        return self.headline is not None and self.headline.p_value <= SIGNIFICANT
-
     def lines(self) -> list[str]:
         """A line for each kind of uncertainty, which says what it is of."""
         seeds, pairs, both = self.seeds, self.pairs, self.both
@@ -194,18 +189,22 @@ class Compared:
 
         settled: whether the difference is significant among others; None: as it is alone.
         """
-        ahead = self._is_ahead()
+        upwards = self.first.card.directions.get(self.metric) != -1
+        ahead = self.value >= 0 if upwards else self.value <= 0
         better, worse = (self.first.name, self.second.name)[:: 1 if ahead else -1]
         if not self.value:
             return f"{better} and {worse} have the same score on {self.heading}."
-        by = self._amount(abs(self.value), "+" if self._direction() > 0 else "-")
+        unit = " points" if "x100" in self.first.card.unit else ""
+        by = f"{'+' if upwards else '-'}{self._amount(abs(self.value))}{unit}"
         moved = self._moved()
         if not moved:
             return (
                 f"{better} scores {by} against {worse} on {self.heading}; whether that is more "
                 f"than chance is not known."
             )
-        if self.is_settled if settled is None else settled:
+        if settled is None:
+            settled = self.headline is not None and self.headline.p_value <= SIGNIFICANT
+        if settled:
             return f"{better} is better than {worse} on {self.heading}: {by}; {moved}."
         return (
             f"{better} and {worse} cannot be told apart on {self.heading}: {by} for {better}, "
@@ -219,25 +218,17 @@ class Compared:
         reaches = [(noun, over.reach) for noun, over in named if over]
         if not reaches:
             return ""
-        parts = [f"{noun} by up to {self._amount(reach, '', '')}" for noun, reach in reaches]
+        parts = [f"{noun} by up to {self._amount(reach)}" for noun, reach in reaches]
         text = f"other {', other '.join(parts)} (95 %)".replace("by up", "would move it by up", 1)
         trained = any(each.scored[self.metric].trained for each in (self.first, self.second))
         unknown = [noun for noun, over in named if over is None and (trained or noun != "seeds")]
         return f"{text}; what other {unknown[0]} would do is not known" if unknown else text
 
-    def _amount(self, value: float, sign: str, unit: str | None = None) -> str:
+    def _amount(self, value: float) -> str:
         """An amount as people say it: with one digit less than in a table, unless that is 0."""
         places = max(1, self.decimals - 1)
         shown = f"{value:.{places}f}"
-        if not float(shown):
-            shown = f"{value:.{places + 1}f}"
-        return f"{sign}{shown}{self._unit() if unit is None else unit}"
-
-    def _direction(self) -> int:
-        return self.first.card.directions.get(self.metric) or 1
-
-    def _is_ahead(self) -> bool:
-        return self.value * self._direction() >= 0
+        return shown if float(shown) else f"{value:.{places + 1}f}"
 
     @property
     def heading(self) -> str:
@@ -246,9 +237,6 @@ class Compared:
         named = headings.get(self.metric) or DISPLAY.get(self.metric, self.metric)
         average = self.metric == self.first.card.average
         return f"the average of {self.first.card.name}" if average else named
-
-    def _unit(self) -> str:
-        return " points" if "x100" in self.first.card.unit else ""
 
     def _shown(self, over: Difference) -> str:
         places = f"+.{self.decimals}f"

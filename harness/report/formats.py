@@ -87,10 +87,17 @@ def latex_text(table: Table) -> str:
     """A `table` environment with its caption above; only comments when the table has no columns."""
     if not table.columns:
         return "".join(f"% {' '.join(note.split())}\n" for note in table.notes)
-    columns = "l" * table.text_columns + "r" * (len(table.columns) - table.text_columns)
-    caption = " ".join(
-        part for part in (f"{table.title}." if table.title else "", table.caption) if part
-    )
+    width = len(table.columns)
+    columns = "l" * table.text_columns + "r" * (width - table.text_columns)
+    title = f"{table.title}." if table.title else ""
+    caption = " ".join(filter(None, [title, table.caption]))
+    rows = []
+    for section in table.sections:
+        name = f"\\emph{{{escape_latex(section.name)}}}"
+        heading = f"\\multicolumn{{{width}}}{{l}}{{{name}}} \\\\"
+        rows += [r"\midrule", *([heading] if section.name else [])]
+        rows += map(_latex_line, section.lines)
+    notes = filter(None, [table.legend(), *table.notes])
     return "\n".join(
         [
             "% needs \\usepackage{booktabs}",
@@ -100,39 +107,22 @@ def latex_text(table: Table) -> str:
             f"\\begin{{tabular}}{{{columns}}}",
             r"\toprule",
             _latex_line(table.columns),
-            *(
-                line
-                for section in table.sections
-                for line in _latex_section(section, len(table.columns))
-            ),
+            *rows,
             r"\bottomrule",
             r"\end{tabular}",
-            *(
-                f"\\par\\footnotesize {escape_latex(note)}"
-                for note in (table.legend(), *table.notes)
-                if note
-            ),
+            *(f"\\par\\footnotesize {escape_latex(note)}" for note in notes),
             r"\end{table}",
             "",
         ]
     )
 
 
-def _latex_section(section: Section, width: int) -> list[str]:
-    heading = []
-    if section.name:
-        name = f"\\emph{{{escape_latex(section.name)}}}"
-        heading = [f"\\multicolumn{{{width}}}{{l}}{{{name}}} \\\\"]
-    return [r"\midrule", *heading, *map(_latex_line, section.lines)]
-
-
-def _latex_line(cells: Iterable[str] | Line) -> str:
-    return " & ".join(map(_latex_cell, cells)) + r" \\"
-
-
-def _latex_cell(text: str) -> str:
-    escaped = escape_latex(text)
-    return f"\\textbf{{{escaped}}}" if isinstance(text, Bold) else escaped
+def _latex_line(cells: Iterable[str]) -> str:
+    shown = (
+        f"\\textbf{{{escape_latex(cell)}}}" if isinstance(cell, Bold) else escape_latex(cell)
+        for cell in cells
+    )
+    return " & ".join(shown) + r" \\"
 
 
 def html_table(table: Table) -> str:
@@ -221,36 +211,21 @@ def markdown_text(table: Table) -> str:
     """A table in the Markdown of GitHub; the headings of sections are rows."""
     blocks = [f"**{escaped(table.title)}**"] if table.title else []
     if table.columns:
-        alignment = [
-            ":--" if index < table.text_columns else "--:" for index in range(len(table.columns))
-        ]
-        rows = [
-            line
-            for section in table.sections
-            for line in _with_heading(section, len(table.columns))
-        ]
-        lines = [
-            _markdown_line(table.columns),
-            _markdown_row(alignment),
-            *map(_markdown_line, rows),
-        ]
+        numbers = len(table.columns) - table.text_columns
+        alignment = " | ".join([":--"] * table.text_columns + ["--:"] * numbers)
+        lines = [_markdown_line(table.columns), f"| {alignment} |"]
+        for section in table.sections:
+            heading = [section.name, *[""] * (len(table.columns) - 1)]
+            shown = [*([heading] if section.name else []), *section.lines]
+            lines += map(_markdown_line, shown)
         blocks.append("\n".join(lines))
     blocks += [escaped(text) for text in (table.caption, table.legend(), *table.notes) if text]
     return "\n\n".join(blocks) + "\n"
 
 
-def _with_heading(section: Section, width: int) -> list[Line]:
-    return [*([[section.name] + [""] * (width - 1)] if section.name else []), *section.lines]
-
-
 def _markdown_line(cells: Sequence[str]) -> str:
-    return _markdown_row(
-        [f"**{escaped(cell)}**" if isinstance(cell, Bold) else escaped(cell) for cell in cells]
-    )
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    shown = (f"**{escaped(cell)}**" if isinstance(cell, Bold) else escaped(cell) for cell in cells)
+    return f"| {' | '.join(shown)} |"
 
 
 def escaped(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,46 +19,6 @@ from harness.report.measured_trials import (
     MeasuredTrial,
     trials_of,
 )
-
-
-@dataclass(frozen=True)
-class Components:
-    """The two standard deviations of a one-way random effects model."""
-
-    between: float
-    """Standard deviation between the label subsets"""
-    within: float
-    """Standard deviation within a label subset, between seeds"""
-
-
-def variance_components(values: Sequence[float], draws: Sequence[Draw]) -> Components | None:
-    """The components of the variance of the values; None where they cannot be told apart.
-
-    They cannot be told apart for a single label subset, and where no subset has two seeds. Within
-    is the pooled sample variance. Between is the sample variance of the means of the subsets, minus
-    the share of the seeds in it, and at least 0. That share is within / seeds; for subsets with
-    different numbers of seeds, it is within times the mean of 1 / seeds.
-    """
-    subsets: dict[int, list[float]] = defaultdict(list)
-    for value, (subset, _) in zip(values, draws, strict=True):
-        subsets[subset].append(value)
-    freedom = len(values) - len(subsets)
-    if len(subsets) < 2 or not freedom:
-        return None
-    within = math.fsum(squares(scores) for scores in subsets.values()) / freedom
-    means = [math.fsum(scores) / len(scores) for scores in subsets.values()]
-    by_seeds = within * math.fsum(1 / len(scores) for scores in subsets.values()) / len(subsets)
-    between = squares(means) / (len(subsets) - 1) - by_seeds
-    return Components(math.sqrt(max(0.0, between)), math.sqrt(within))
-
-
-def squares(values: Sequence[float]) -> float:
-    """The sum of squared deviations from the mean.
-
-    With fsum the order of the trials does not change it.
-    """
-    mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values)
 
 
 def design(draws: Sequence[Draw]) -> str:
@@ -85,8 +44,6 @@ class Score:
     std: float | None
     """The sample standard deviation (ddof 1); None for one trial"""
     n: int
-    components: Components | None = None
-    """The components of the variance; None for a single label subset"""
     uncertainty: Uncertainty | None = None
     """The uncertainty of the score of a single trial, where it was computed"""
     trials: tuple[MeasuredTrial, ...] = field(default=(), repr=False)
@@ -316,9 +273,7 @@ def cell_of(
     suite: str | None = None,
 ) -> Score:
     """The cell of the values. With fsum it does not depend on the order of the trials."""
-    n = len(values)
-    std = math.sqrt(squares(values) / (n - 1)) if n > 1 else None
-    components = variance_components(values, [trial.draw for trial in trials])
-    return Score(
-        math.fsum(values) / n, std, n, components, uncertainty, trials, tuple(values), suite
-    )
+    n, mean = len(values), math.fsum(values) / len(values)
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    std = math.sqrt(squares / (n - 1)) if n > 1 else None
+    return Score(mean, std, n, uncertainty, trials, tuple(values), suite)

@@ -115,29 +115,17 @@ def wanted_for(
         for name, value in run.defaults.items()
         if not isinstance(value, Mapping) or model in value
     }
+    values = sorted(configuration.items())
     return Wanted(
         plain_name(run.method),
         setting,
         chosen,
-        *_searched_apart(configuration),
+        tuple((name, value) for name, value in values if not isinstance(value, list)),
+        tuple((name, tuple(value)) for name, value in values if isinstance(value, list)),
         tuple({**ALL_LABELS, **defaults}.items()),
         None if model == published else published,
         run.needs.get(row.variant or "", ""),
         run.method if is_path(run.method) else "",
-    )
-
-
-def _searched_apart(
-    configuration: Mapping[str, Any],
-) -> tuple[tuple[tuple[str, Any], ...], tuple[tuple[str, tuple[Any, ...]], ...]]:
-    """The values that trials must have, and apart from them the lists among which a sweep chooses.
-
-    Both are sorted by their names.
-    """
-    values = sorted(configuration.items())
-    return (
-        tuple((name, value) for name, value in values if not isinstance(value, list)),
-        tuple((name, tuple(value)) for name, value in values if isinstance(value, list)),
     )
 
 
@@ -225,11 +213,15 @@ def _fits(group: Group, target: Wanted) -> bool:
         {**dict(target.defaults), **values}
         for values in (group.configuration, dict(target.configuration))
     )
-    return all(name in has and _is(has[name], value) for name, value in needs.items())
+    return all(
+        name in has and (has[name] is not None if value == ANY else has[name] == value)
+        for name, value in needs.items()
+    )
 
 
-def _is(value: Any, wanted: Any) -> bool:
-    return value is not None if wanted == ANY else bool(value == wanted)
+def command(store: Path | str, *words: str) -> str:
+    """A command of harness with these words, for a store."""
+    return shlex.join(["harness", *words, *store_option(store)])
 
 
 @cache
@@ -265,13 +257,12 @@ class Commands:
     def sweep(self, target: Wanted) -> str:
         """The sweep whose final trials can stand beside a reported number."""
         space = f"search_spaces/{target.setting}.yaml"
-        words = ["harness", "sweep", target.path or f"methods/{target.method}", space]
-        words += ["--encoder", target.encoder]
+        words = [target.path or f"methods/{target.method}", space, "--encoder", target.encoder]
         for name, value in target.configuration:
             words += ["--set", f"{name}={yaml_text(value)}"]
             if name == "label_fraction":
                 words += ["--subsets", SUBSETS]
-        return shlex.join([*words, *store_option(self.store)])
+        return command(self.store, "sweep", *words)
 
     def cell(self, target: Wanted, paper: str, number: str) -> str:
         """The command that runs the trials for a number of a published table.
@@ -280,23 +271,16 @@ class Commands:
         """
         if target.method in _methods_of_space(target.setting) and not target.path:
             return self.sweep(target)
-        words = ["harness", "sweep", target.locator, "--paper", paper, "--table", number]
-        return shlex.join([*words, *store_option(self.store)])
-
-    def space(self, space: str) -> str:
-        """The command that runs what a search space lacks. `space`: its name or file."""
-        return shlex.join(["harness", "sweep", space, *store_option(self.store)])
+        return command(self.store, "sweep", target.locator, "--paper", paper, "--table", number)
 
     def table(self, paper: str, number: str, encoder: str | None = None) -> str:
         """The command that fills what a published table lacks."""
-        words = ["harness", "sweep", "--paper", paper, "--table", number]
-        words += ["--encoder", encoder] if encoder else []
-        return shlex.join([*words, *store_option(self.store)])
+        other = ["--encoder", encoder] if encoder else []
+        return command(self.store, "sweep", "--paper", paper, "--table", number, *other)
 
     def evaluation(self, model: Sequence[str], suite: str) -> str:
         """The command that measures a model with a suite. `model`: the words that name it."""
-        words = ["harness", "eval", *model, "--suite", suite]
-        return shlex.join([*words, *store_option(self.store)])
+        return command(self.store, "eval", *model, "--suite", suite)
 
     def obstacle(self, target: Wanted) -> str:
         """The reason why the sweep cannot be run yet; "" when it can be run."""

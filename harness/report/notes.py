@@ -1,6 +1,5 @@
 """The notes under a table: about records that are not in the table, or that are incomplete."""
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ import pyarrow.compute as pc
 from harness.errors import headline
 from harness.report.cells import FOREIGN, LEAK, LEAKED
 from harness.report.groups import Group
+from harness.report.matching import command
 from harness.report.measured_trials import MeasuredTrial
 from harness.report.tables import Row
 from harness.trials.record import trial_label
 from harness.trials.record_files import Reading, is_text
-from harness.trials.store_folders import store_option
 
 SHOWN = 5
 """The number of records or rows that one note names"""
@@ -98,8 +97,7 @@ def nothing_yet(trials: pa.Table, store: Path | str) -> str:
     there = ""
     if trials.num_rows:
         there = f" (of {counted(trials.num_rows, 'trial')} none is final and finished)"
-    command = shlex.join(["harness", "sweep", "quickstart", *store_option(store)])
-    return f"nothing to show in {store} yet{there}; run: {command}"
+    return f"nothing to show in {store} yet{there}; run: {command(store, 'sweep', 'quickstart')}"
 
 
 def counted(number: int, noun: str) -> str:

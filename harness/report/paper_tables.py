@@ -1,6 +1,5 @@
 """The tables of a paper: each published value with ours below it, in a table of its kind."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, headed
 from harness.report.answers import Answers
 from harness.report.cells import Cell, Published, value_text
-from harness.report.matching import Commands, published_values
+from harness.report.matching import Commands, command, published_values
 from harness.report.notes import leak_notes, made_on, unreadable
 from harness.report.paper import Paper
 from harness.report.paper_cells import RELEASED, Comparer, PaperTable
@@ -95,13 +94,11 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
     directions = [
         CARDS[metric.suite].directions.get(metric.name, 1) if metric else 0 for metric in metrics
     ]
-    average = columns.index("Avg.") if "Avg." in columns else None
-    if average is not None and not directions[average]:
-        average = None
+
     sections = [
         Section(
             heading,
-            ranked([_filled(row, commands) for row in rows], directions, average, commands.store),
+            ranked([_filled(row, commands) for row in rows], directions, commands.store),
         )
         for heading, rows in compared.sections
     ]
@@ -317,18 +314,17 @@ def _asking(
     """Notes: why a model of the store was not asked, and the command that asks it."""
     groups = [(cell.group, cell.published) for cell in compared.cells if cell.group]
     if answers is None:
-        command = ["harness", "table", "--paper", compared.paper.paper]
-        command += ["--table", compared.number, *(["--encoder", encoder] if encoder else [])]
-        ask = shlex.join([*command, *store_option(commands.store)])
+        words = ["--paper", compared.paper.paper, "--table", compared.number]
+        words += ["--encoder", encoder] if encoder else []
+        ask = command(commands.store, "table", *words)
         return [f"To ask the store's models: {ask}"] if groups else []
     notes: dict[str, None] = {}  # a set in the order of the table
     for group, published in groups:
         best = group.best_trial(group.trials)
         if best is None or published is None or answers.can_ask(group):
             continue
-        words = ["harness", "retrieve", best.key[:10], _query(compared, published.heading)]
-        words += ["--count", str(len(compared.table.columns)), *store_option(commands.store)]
+        query, count = _query(compared, published.heading), str(len(compared.table.columns))
+        train = command(commands.store, "retrieve", best.key[:10], query, "--count", count)
         why = answers.problems.get(best.key, "its weights are not kept")
-        train = shlex.join(words)
         notes[f"{published.row.label}: {why}; to train and ask it again: {train}"] = None
     return list(notes)

@@ -194,21 +194,20 @@ class Column:
 
 def columns_of(table: ReportedTable, systems: Systems, full_name: str) -> list[Column]:
     """The columns of the table `<paper>.<table>`."""
-    columns, unlike = [], systems.table_runs.get(full_name, TableRuns()).unlike
-    for index, name in enumerate(table.columns):
-        run = systems.column(full_name, str(name))
-        columns.append(
-            Column(
-                full_name,
-                index,
-                str(name),
-                run,
-                measure_of(table, index, run),
-                table.printed_decimals(index),
-                table.fractions[index] if table.fractions else 1,
-                unlike,
-                str(table.query),
-                systems,
-            )
+    unlike = systems.table_runs.get(full_name, TableRuns()).unlike
+    runs = [systems.column(full_name, str(name)) for name in table.columns]
+    return [
+        Column(
+            full_name,
+            index,
+            str(table.columns[index]),
+            run,
+            measure_of(table, index, run),
+            table.printed_decimals(index),
+            table.fractions[index] if table.fractions else 1,
+            unlike,
+            str(table.query),
+            systems,
         )
-    return columns
+        for index, run in enumerate(runs)
+    ]

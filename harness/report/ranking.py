@@ -1,4 +1,4 @@
-"""Ranks the rows of a table: which cells are in bold, and which rows cannot be told apart."""
+"""Ranks the rows of a table: which cells are in bold."""
 
 import math
 from collections import defaultdict
@@ -10,22 +10,16 @@ import numpy as np
 
 from harness.report.cells import Cell
 from harness.report.difference import paired_p_value
-from harness.report.significance import Samples, best_cells, groups
+from harness.report.significance import Samples, best_cells
 from harness.report.tables import Row
 
-MANY = 5
-"""From so many rows on, a table shows groups of rows that cannot be told apart"""
 
-
-def ranked(
-    rows: Sequence[Row], directions: Sequence[int], average: int | None, store: Path | str
-) -> list[Row]:
-    """The rows with their best cells marked, and with their groups where they are many.
+def ranked(rows: Sequence[Row], directions: Sequence[int], store: Path | str) -> list[Row]:
+    """The rows with their best cells marked.
 
     directions: for each column 1 where higher is better, -1 where lower is, 0 where it is not
-    ranked. average: the column by which rows are grouped; None: they are not. Two models of one
-    seed each are compared where `store` keeps their cosines. Incomplete rows and scores of another
-    protocol are left out.
+    ranked. Two models of one seed each are compared where `store` keeps their cosines. Incomplete
+    rows and scores of another protocol are left out.
     """
     blocks: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
@@ -41,18 +35,11 @@ def ranked(
         def paired(first: int, second: int, at: int, own: Sequence[Row] = own) -> float:
             return _paired_p_value(own[first].cells[at], own[second].cells[at], store)
 
-        best = best_cells(columns, directions, paired)
-        ranks = {} if average is None else _ranks(columns[average], directions[average])
-        for at_row, (index, row) in enumerate(zip(block, own, strict=True)):
-            cells = [
-                replace(
-                    cell,
-                    best=bool(best[at_row, at]),
-                    rank=ranks.get(at_row) if at == average else None,
-                )
-                for at, cell in enumerate(row.cells)
-            ]
-            done[index] = replace(row, cells=tuple(cells))
+        best = best_cells(columns, directions, paired).tolist()
+        for index, row, marks in zip(block, own, best, strict=True):
+            cells = zip(row.cells, marks, strict=True)
+            marked = tuple(replace(cell, best=is_best) for cell, is_best in cells)
+            done[index] = replace(row, cells=marked)
     return done
 
 
@@ -76,11 +63,3 @@ def _samples(cells: Sequence[Cell]) -> Samples:
         np.array(std, float),
         np.array([score.n if score else 0 for score in scores], float),
     )
-
-
-def _ranks(column: Samples, direction: int) -> dict[int, int]:
-    """Place of a row -> its group. Rows of a single seed are left out, as nothing is tested."""
-    places = np.flatnonzero(~np.isnan(column.mean) & ~np.isnan(column.std))
-    if len(places) < MANY or not direction:
-        return {}
-    return dict(zip(places.tolist(), groups(column[places], direction).tolist(), strict=True))

@@ -23,9 +23,6 @@ TRIALS = pa.list_(
 SCORE_COLUMNS = (
     ("mean", pa.float64()),  # in the units of its suite: Spearman x100, accuracy x100, percent, ...
     ("std", pa.float64()),  # sample standard deviation over the trials; null for one
-    # The components of the standard deviation, where there are several label subsets.
-    ("std_between_subsets", pa.float64()),
-    ("std_within_subsets", pa.float64()),
     ("n", pa.int64()),
     # The uncertainty of the score of one model, by bootstrap over the items; null for n > 1.
     ("standard_error", pa.float64()),
@@ -108,12 +105,10 @@ def best_of(rows: Iterable[Row]) -> set[int]:
 
 def score_record(score: Score | None, best: bool | None) -> dict[str, Any]:
     """The values of SCORE_COLUMNS. best: None where nothing was ranked."""
-    components, spread = (score.components, score.uncertainty) if score else (None, None)
+    spread = score.uncertainty if score else None
     return {
         "mean": score.mean if score else None,
         "std": score.std if score else None,
-        "std_between_subsets": components.between if components else None,
-        "std_within_subsets": components.within if components else None,
         "n": score.n if score else 0,
         "standard_error": spread.standard_error if spread else None,
         "low": spread.low if spread else None,

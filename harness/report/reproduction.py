@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,10 +15,10 @@ from harness.report.notes import counted
 from harness.report.paper_cells import PaperTable, trials_text
 from harness.report.paper_notes import Matched, mark_notes, matched_trials, set_ups
 from harness.report.quantities import PAPER_COLUMNS
-from harness.report.significance import SIGNIFICANT, prediction
+from harness.report.significance import prediction
 from harness.report.tables import Line, Row, Section, Table
 
-_FACTS = ("device", "versions", "commit", "threads", "started")
+_FACTS = ("device", "versions", "commit")
 SETUP_COLUMNS = tuple(dict.fromkeys([*PAPER_COLUMNS, *_FACTS]))
 """The columns of the store that a reproduction report needs"""
 VERDICT_COLUMNS = (
@@ -110,24 +110,28 @@ def verdict(cell: Cell) -> str:
         return f"on {wanted.encoder}"
     if cell.difference is None:
         return "counted differently"
-    if not cell.ours.trained:
-        return "agrees" if not round(cell.difference, cell.decimals) else "differs"
-    predicted = prediction(cell.ours)
-    if predicted is None:
-        return "one run"
-    likely = predicted.p_value(cell.number or 0.0) >= SIGNIFICANT
-    return "agrees" if likely else "differs"
+    return {True: "agrees", False: "differs", None: "one run"}[cell.agrees]
 
 
 def _setup_notes(matched: Matched, trials: pa.Table) -> list[str]:
     """Sentences: devices, versions, protocol, and what differs from the paper in each row."""
-    groups = [group for _, group in matched.values()]
-    return [*_machines(groups, trials), *_rows(matched)] if matched else []
+    if not matched:
+        return []
+    rows = set_ups(matched)
+    return [
+        *_machines([group for _, group in matched.values()], trials),
+        *(
+            f"Set-up of {'every row' if len(rows) == 1 else labels}: {text or 'as published'}"
+            for text, labels in rows.items()
+        ),
+    ]
 
 
 def _machines(groups: Sequence[Group], trials: pa.Table) -> list[str]:
     """The machines that the trials ran on; of several, each with the number of its trials."""
-    rows = _facts(trials, {key for group in groups for key in group.keys})
+    keys = pa.array(sorted({key for group in groups for key in group.keys}), pa.string())
+    wanted = trials.filter(pc.is_in(trials["key"], keys))
+    rows = wanted.select(_FACTS).to_pylist()
     lines = {
         "Device": _listed(row["device"] for row in rows),
         "Versions": _listed(_versions(row["versions"]) for row in rows),
@@ -136,21 +140,6 @@ def _machines(groups: Sequence[Group], trials: pa.Table) -> list[str]:
         "Precision": _listed((group.provenance["precision"] for group in groups), "group"),
     }
     return [f"{name}: {text}" for name, text in lines.items() if text]
-
-
-def _facts(trials: pa.Table, keys: Collection[str]) -> list[dict[str, Any]]:
-    """The rows of these trials, sorted by key."""
-    wanted = pc.is_in(trials["key"], pa.array(sorted(keys), pa.string()))
-    return list(trials.select(["key", *_FACTS]).filter(wanted).sort_by("key").to_pylist())
-
-
-def _rows(matched: Matched) -> list[str]:
-    """The differences from the paper's set-up, with the rows that differ in them."""
-    rows = set_ups(matched)
-    return [
-        f"Set-up of {'every row' if len(rows) == 1 else labels}: {text or 'as published'}"
-        for text, labels in rows.items()
-    ]
 
 
 def _versions(text: str | None) -> str:

@@ -26,9 +26,6 @@ LEVEL = 0.95
 """The share of the distribution that lies inside an interval"""
 _NORMAL = 1.959963984540054
 """The quantile for infinitely many degrees of freedom"""
-_STEPS = 1000
-"""Most steps of the continued fraction; it takes about the root of the degrees of freedom"""
-_TINY = 1e-300
 PairTest = Callable[[int, int, int], float]
 """The p-value for no difference between two rows in a column; NaN where it is unknown"""
 
@@ -57,7 +54,7 @@ def quantile(freedom: float | np.ndarray) -> np.ndarray:
     value = np.full_like(freedom, _NORMAL)
     # Newton's steps: the probability is convex, and the quantile is above that of the normal
     # distribution, so each of them comes nearer from below.
-    for _ in range(_STEPS):
+    for _ in range(100):
         density = front * (1 + value**2 / freedom) ** (-(freedom + 1) / 2)
         step = (two_sided(value, freedom) - (1 - LEVEL)) / density
         value = value + step
@@ -80,27 +77,17 @@ def _incomplete_beta(a: np.ndarray, b: float, x: np.ndarray, rest: np.ndarray) -
 
 
 def _fraction(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The continued fraction of the incomplete beta function (NIST's DLMF 8.17.22), after Lentz."""
-    above = np.ones_like(x)
-    below = 1 / _away_from_zero(1 - (a + b) * x / (a + 1))
-    value = below.copy()
-    for m in range(1, _STEPS):
+    """The continued fraction of the incomplete beta function (NIST's DLMF 8.17.22), from its end.
+
+    It takes about as many steps as the root of the larger of `a` and `b`.
+    """
+    value = np.ones_like(x)
+    for m in range(50 + 3 * int(np.sqrt(np.max([a, b], initial=0.0))), 0, -1):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        change = np.ones_like(x)
-        for term in (even, odd):
-            below = 1 / _away_from_zero(1 + term * below)
-            above = _away_from_zero(1 + term / above)
-            change = above * below
-            value *= change
-        if np.all(np.abs(change - 1) < 1e-15):
-            break
-    return value
-
-
-def _away_from_zero(values: np.ndarray) -> np.ndarray:
-    moved: np.ndarray = np.where(np.abs(values) < _TINY, _TINY, values)
-    return moved
+        value = 1 + even / (1 + odd / value)
+    fraction: np.ndarray = 1 / (1 - (a + b) * x / (a + 1) / value)
+    return fraction
 
 
 @dataclass(frozen=True)
@@ -187,23 +174,6 @@ def best_cells(
             values[row, at] = of_single_seeds(int(row), best[at], int(at))
     shown: np.ndarray = (top | (holm(values) > SIGNIFICANT)) & ranked & ~np.isnan(scores)
     return shown
-
-
-def groups(samples: Samples, direction: int) -> np.ndarray:
-    """The group of each row, 1 for the best: groups of rows that cannot be told apart.
-
-    Between two groups, every row of the one differs significantly from every row of the other
-    (Holm over all pairs). These are the clusters of the WMT shared tasks.
-    """
-    order = np.argsort(-direction * samples.mean, kind="stable")
-    ordered, rows = samples[order], len(samples.mean)
-    upper = np.triu_indices(rows, 1)
-    differs = np.ones((rows, rows), bool)
-    differs[upper] = holm(p_values(ordered[upper[0]], ordered[upper[1]])) <= SIGNIFICANT
-    borders = [differs[:end, end:].all() for end in range(1, rows)]
-    numbers = np.empty(rows, int)
-    numbers[order] = 1 + np.cumsum([False, *borders])
-    return numbers
 
 
 @dataclass(frozen=True)

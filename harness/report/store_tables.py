@@ -1,22 +1,15 @@
-"""The tables of what a store holds: one for each suite, or one's own rows and columns."""
+"""The tables of what a store holds: one for each suite."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-
-from harness.errors import UserError
-from harness.evaluation.catalogue import DISPLAY, rank
-from harness.inputs import names_in
-from harness.report.cells import percent_text
+from harness.evaluation.catalogue import DISPLAY, Metric, SuiteCard, rank
+from harness.report.cells import Cell, percent_text
 from harness.report.groups import NO_SEED, Group, comparable_groups
-from harness.report.matching import best_on_dev
-from harness.report.measured_trials import IDENTITY_COLUMNS, Identity, rows_of
+from harness.report.measured_trials import Identity, rows_of
 from harness.report.notes import (
-    first_of,
     foreign,
     leak_notes,
     made_on,
@@ -24,29 +17,17 @@ from harness.report.notes import (
     shortcomings,
     unreadable,
 )
+from harness.report.ranking import ranked
 from harness.report.records import STORE_SCHEMA, best_of, store_records
-from harness.report.row_names import Searched, names_of, searched_by, short_names, text_of
-from harness.report.score_columns import (
-    DEV,
-    DEV_BEFORE,
-    Column,
-    columns_of,
-    dev_columns,
-    meant,
-    rank_rows,
-    shared_metrics,
-    suite_columns,
-    tasks_of,
-    with_decimals,
-)
-from harness.report.tables import OVER_SUBSETS, Row, Section, Table, n_text
+from harness.report.row_names import Searched, names_of, searched_by
+from harness.report.tables import OVER_SUBSETS, Row, Section, Table
 from harness.trials.record_files import Reading
 from harness.trials.store_folders import store_option
 
 GroupNumbers = Mapping[Identity, int]
 """The number of each group among those of the store, by which `harness show` finds it"""
-DEFAULT_ROWS = ("method", "setting", "encoder")
-"""The rows of one's own table where a user names none"""
+DEV, DEV_BEFORE = "dev", "dev-before"
+"""The score by which trials were selected, and that score before training"""
 
 
 def store_tables(reading: Reading, store: Path | str, keys: Set[str] | None = None) -> list[Table]:
@@ -59,7 +40,8 @@ def store_tables(reading: Reading, store: Path | str, keys: Set[str] | None = No
     shown = [group for group in groups if keys is None or not keys.isdisjoint(group.keys)]
     notes = [*foreign(shown), *shortcomings(rows_of(reading.table, keys)), *unreadable(reading)]
     if not shown:
-        return [_empty([nothing_yet(reading.table, store), *notes])]
+        first = nothing_yet(reading.table, store)
+        return [Table(notes=[first, *notes], make_records=STORE_SCHEMA.empty_table)]
     parts: dict[tuple[str, str], list[Group]] = defaultdict(list)
     for part in (part for group in shown for part in group.parts):
         parts[part.selects, str(part.suite)].append(part)
@@ -73,10 +55,6 @@ def store_tables(reading: Reading, store: Path | str, keys: Set[str] | None = No
 def group_numbers(groups: Iterable[Group]) -> GroupNumbers:
     """The numbers of all groups of a store, from 1 on."""
     return {group.identity: number for number, group in enumerate(groups, 1)}
-
-
-def _empty(notes: Sequence[str]) -> Table:
-    return Table(notes=notes, make_records=STORE_SCHEMA.empty_table)
 
 
 def _suite_table(
@@ -104,185 +82,120 @@ def _suite_table(
         )
         for row_names, group in zip(zip(*names.values(), strict=True), groups, strict=True)
     ]
-    ranked = rank_rows(rows, columns, store)
+    shown = ranked(rows, [column.direction for column in columns], store)
     selected = any(column.heading == DEV for column in dev)
     by = f"; selected on dev ({DISPLAY.get(selects, selects)}), test never selects"
+    units = f"{card.units}, mean±sample std over n seeds{by if selected else ''}. {card.protocol}"
+    alone = f"{NO_SEED}: nothing is trained, so there is no seed."
+    caption = [
+        units.strip(),
+        alone if any(group.n == NO_SEED for group in groups) else "",
+        OVER_SUBSETS if any(group.subsets > 1 for group in groups) else "",
+        made_on(trial for group in groups for trial in group.trials),
+    ]
     return Table(
         title="" if own else f"suite {groups[0].suite}",
         columns=[*names, "n", *(column.heading for column in columns)],
         text_columns=len(names),
-        sections=[Section("", ranked)],
-        caption=_caption(
-            f"{card.units}, mean±sample std over n seeds{by if selected else ''}. {card.protocol}",
-            groups,
-        ),
+        sections=[Section("", shown)],
+        caption=" ".join(filter(None, caption)),
         notes=leak_notes(rows),
-        make_records=lambda: store_records(groups, best_of(ranked)),
+        make_records=lambda: store_records(groups, best_of(shown)),
         metrics=[column.name for column in columns],
-        averages=_averages(columns),
-        show_options=store_option(store),
-    )
-
-
-def own_table(
-    reading: Reading, store: Path | str, rows: Sequence[str], columns: Sequence[str]
-) -> Table:
-    """A table with a row for each value of `rows`, and a column for each metric of `columns`.
-
-    A name with commas may be given in its parts. Of several groups in a row, the one with the best
-    dev score is shown. Without `columns` the table has the dev score and the averages. Raises
-    UserError for a name that no trial has.
-    """
-    groups = comparable_groups(reading.table)
-    if not groups:
-        return _empty([nothing_yet(reading.table, store), *unreadable(reading)])
-    measured = columns_of(groups)
-    rows = _named("--rows", rows, {name for group in groups for name in _traits(group)})
-    columns = _named("--columns", columns, measured)
-    names = columns or [DEV, *(name for name, column in measured.items() if column.is_average)]
-    alike = _by_row(groups, rows or DEFAULT_ROWS)
-    chosen = {name: best_on_dev(candidates) for name, candidates in alike.items()}
-    numbers = group_numbers(groups)
-    own = _distinct([with_decimals(measured[name], list(chosen.values())) for name in names])
-    ranked = rank_rows(
-        [_own_row(name, group, own, numbers) for name, group in chosen.items()], own, store
-    )
-    return Table(
-        columns=[*(rows or DEFAULT_ROWS), "n", *(column.heading for column in own)],
-        text_columns=len(rows or DEFAULT_ROWS),
-        sections=[Section("", ranked)],
-        caption=_caption(_units(own), list(chosen.values())),
-        notes=[
-            *leak_notes(ranked),
-            *foreign(chosen.values()),
-            *_choices(alike, chosen, numbers),
-            *unreadable(reading),
+        # The columns that stand first where a terminal is narrow.
+        averages=[
+            *(each.name for each in columns if each.card and each.metric == card.average),
+            DEV,
         ],
-        make_records=lambda: _records(list(chosen.values()), own, best_of(ranked)),
-        metrics=names,
-        averages=_averages(own),
         show_options=store_option(store),
     )
 
 
-def _named(option: str, parts: Sequence[str], known: Collection[str]) -> list[str]:
-    names = names_in(parts, known.__contains__)
-    for name in names:
-        if not name:
-            typed = ",".join(parts)
-            raise UserError(f"{option} {typed}: write names with commas between them, without gaps")
-        if name not in known:
-            raise UserError(f'{option}: no trial of the store has "{name}"{meant(name, known)}')
-    return names
+@dataclass(frozen=True)
+class Column:
+    """A column of scores of groups."""
+
+    name: str
+    """In options and in addresses; where two suites share a metric, `SUITE:METRIC`"""
+    heading: str
+    metric: str
+    """Its name in the records, or DEV_BEFORE"""
+    card: SuiteCard | None = None
+    """The card of the suite that measures it; None: a dev score"""
+    decimals: int = 2
+
+    @property
+    def direction(self) -> int:
+        """1 where higher is better, -1 where lower is, and 0 where the column is not ranked."""
+        return self.card.directions.get(self.metric, 1) if self.card else 0
+
+    def cell(self, group: Group) -> Cell:
+        """The cell of a group, as its suite measured it."""
+        if self.card:
+            metric = Metric(self.card.name, self.metric)
+            score = group.test.get(self.metric)
+            return Cell(score, self.decimals, metric, group, expected=True)
+        before = self.metric == DEV_BEFORE
+        score = group.dev_before if before else group.dev.get(self.metric)
+        # Only a training has a score before training.
+        return Cell(score, self.decimals, None, group, expected=not before)
 
 
-def _by_row(groups: Sequence[Group], rows: Sequence[str]) -> dict[tuple[str, ...], list[Group]]:
-    """The names of a row -> the groups that it may show, in the order of the table."""
-    alike: dict[tuple[str, ...], list[Group]] = defaultdict(list)
-    for group in groups:
-        own = _traits(group)
-        values = [own.get(name) for name in rows]
-        alike[tuple("" if value is None else text_of(value) for value in values)].append(group)
-    return {names: alike[names] for names in sorted(alike, key=lambda row: [*map(_order, row)])}
+def suite_columns(groups: Sequence[Group], shared: Collection[str]) -> list[Column]:
+    """The columns of the tests of one suite, with their average last.
 
-
-def _traits(group: Group) -> dict[str, Any]:
-    """The hyperparameters of a group, and what else makes its trials comparable, by name."""
-    identity = dict(zip(IDENTITY_COLUMNS, group.identity, strict=True))
-    del identity["configuration"]
-    return {**group.configuration, **identity, "n": len(group.trials)}
-
-
-def _order(text: str) -> tuple[bool, float, str]:
-    """Numbers come first, in their own order."""
-    try:
-        return False, float(text), ""
-    except ValueError:
-        return True, 0.0, text
-
-
-def _distinct(columns: Sequence[Column]) -> list[Column]:
-    """The columns; those of tests that share a heading have their names in its place."""
-    headings = [column.heading for column in columns]
+    groups: the parts that it measured. shared: the metrics that other suites have, too.
+    """
+    card, names = groups[0].card, list(tasks_of(groups))
+    printed = card.average in card.headings or any(card.average in group.test for group in groups)
+    if card.average and printed:
+        names.append(card.average)
     return [
-        replace(column, heading=column.name)
-        if column.card and headings.count(column.heading) > 1
-        else column
-        for column in columns
+        Column(
+            f"{card.name}:{name}" if name in shared else name,
+            card.headings.get(name) or DISPLAY.get(name, name),
+            name,
+            card,
+            decimals_of(groups, name),
+        )
+        for name in names
     ]
 
 
-def _own_row(
-    names: tuple[str, ...], group: Group, columns: Sequence[Column], numbers: GroupNumbers
-) -> Row:
-    cells = tuple(column.cell(group) for column in columns)
-    sizes = [cell.ours.n if cell.ours else 0 for cell in cells]
-    whole = {size for size in sizes if size} <= {len(group.trials)}
-    return Row(
-        names,
-        group.n if whole else n_text([*map(str, sizes)]),
-        cells,
-        address=str(numbers[group.identity]),
-        complete=all(sizes),
-    )
+def dev_columns(groups: Sequence[Group], *, own: bool) -> list[Column]:
+    """The columns of the dev scores: of the metric that selected, and of the suite's own dev task.
 
-
-def _units(columns: Sequence[Column]) -> str:
-    """The beginning of the caption of one's own table."""
-    cards = {column.card.name: column.card for column in columns if column.card}
-    units = [
-        f"{card.name}: {card.units}" if len(cards) > 1 else card.units for card in cards.values()
-    ]
-    text = "mean±sample std over n seeds; selected on dev, test never selects."
-    return "; ".join(filter(None, ["; ".join(units), text]))
-
-
-def _caption(beginning: str, groups: Sequence[Group]) -> str:
-    parts = [
-        beginning.strip(),
-        f"{NO_SEED}: nothing is trained, so there is no seed."
-        if any(group.n == NO_SEED for group in groups)
-        else "",
-        OVER_SUBSETS if any(group.subsets > 1 for group in groups) else "",
-        made_on(trial for group in groups for trial in group.trials),
-    ]
-    return " ".join(filter(None, parts))
-
-
-def _averages(columns: Iterable[Column]) -> list[str]:
-    """The columns that stand first where a terminal is narrow."""
-    return [*(column.name for column in columns if column.is_average), DEV]
-
-
-def _choices(
-    alike: Mapping[tuple[str, ...], list[Group]],
-    chosen: Mapping[tuple[str, ...], Group],
-    numbers: GroupNumbers,
-) -> list[str]:
-    """A note about the rows for which there were several groups of comparable trials."""
-    several = [
-        f"row {numbers[group.identity]} ({short_names(groups)[groups.index(group)]}, one of "
-        f"{len(groups)})"
-        for names, group in chosen.items()
-        if len(groups := alike[names]) > 1
-    ]
-    if not several:
-        return []
+    `own`: whether the suite is the one in the trials' own rows; then the first column is the score
+    before training.
+    """
+    selects, dev = groups[0].selects, groups[0].card.dev
+    column = Column(DEV, DEV, selects)
+    if own:
+        return [Column(DEV_BEFORE, "dev before", DEV_BEFORE), column]
+    further = [Column(dev, DISPLAY.get(dev, dev), dev)] if dev and dev != selects else []
     return [
-        "of several groups of comparable trials, the one with the best mean dev score is shown: "
-        f"{', '.join(first_of(several))}"
+        each for each in (column, *further) if any(each.metric in group.dev for group in groups)
     ]
 
 
-def _records(groups: Sequence[Group], columns: Sequence[Column], best: Collection[int]) -> pa.Table:
-    """The scores of the columns as data."""
-    table = store_records((part for group in groups for part in group.parts), best)
-    tests = {(column.card.name, column.metric) for column in columns if column.card}
-    dev = {column.metric for column in columns if column.card is None}
-    keep = [
-        ((row["suite"], row["metric"]) in tests if row["split"] == "test" else row["metric"] in dev)
-        or (DEV in dev and row["split"] == "dev")
-        or (DEV_BEFORE in dev and row["split"] == "dev_before")
-        for row in table.select(["suite", "metric", "split"]).to_pylist()
-    ]
-    return table.filter(pa.array(keep, pa.bool_()))
+def tasks_of(groups: Sequence[Group]) -> tuple[str, ...]:
+    """The tests of the suite that measured the groups, in the order of its card."""
+    return groups[0].card.tasks(name for group in groups for name in group.tasks)
+
+
+def decimals_of(groups: Sequence[Group], name: str) -> int:
+    """Digits after the point of a test metric."""
+    decimals = groups[0].card.decimals
+    if decimals is not None:
+        return decimals
+    means = [group.test[name].mean for group in groups if name in group.test]
+    return 4 if all(abs(mean) <= 1 for mean in means) else 2
+
+
+def shared_metrics(groups: Sequence[Group]) -> set[str]:
+    """The metrics that more than one suite has measured."""
+    suites: dict[str, set[str]] = defaultdict(set)
+    for part in (part for group in groups for part in group.parts):
+        for metric in (*part.tasks, *part.test):
+            suites[metric].add(str(part.suite))
+    return {metric for metric, own in suites.items() if len(own) > 1}

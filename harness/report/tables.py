@@ -24,10 +24,6 @@ BEST_NOTE = (
     "the best of its column among the rows that it is compared with, and what is not "
     "significantly worse (Welch over seeds, Holm over columns, 5 %)."
 )
-GROUP_NOTE = (
-    "(1), (2): groups that differ significantly (Welch over seeds, Holm over pairs, 5 %); rows of "
-    "one group cannot be told apart."
-)
 AGREES_NOTE = (
     "≈: the published number lies in the 95 % prediction interval of our seeds; ≠: it does not."
 )
@@ -73,28 +69,21 @@ class Row:
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The scores and the parts of their spread; beside a paper, between published and Δ."""
-        has_scores = any(cell.ours for cell in self.cells)
-        scores = [cell.text for cell in self.cells] if has_scores else [""] * len(self.cells)
+        """The scores; beside a paper, between the published values and the differences."""
+        scores = [cell.text for cell in self.cells]
         if not self.compared:
-            # The first column has the name of a part; the other text columns and n are empty.
-            blank = [""] * len(self.names)
-            parts = [[name, *blank, *numbers] for name, numbers in component_lines(self.cells)]
-            return [[*self.names, self.n, *scores], *parts]
+            return [[*self.names, self.n, *scores]]
         if self.alone:
-            parts = [["", name, "", *numbers] for name, numbers in component_lines(self.cells)]
-            return [[*self.names, self.without or self.whose, self.n, *scores], *parts]
+            return [[*self.names, self.without or self.whose, self.n, *scores]]
         published = [cell.published_text for cell in self.cells]
         lines = [[*self.names, "published", self.published_n, *published]]
-        if has_scores:
-            differences = [cell.difference_text for cell in self.cells]
-            lines += [
-                ["", "ours", self.n, *scores],
-                *(["", name, "", *numbers] for name, numbers in component_lines(self.cells)),
-                *([["", "Δ", "", *differences]] if any(differences) else []),
-            ]
+        differences = [cell.difference_text for cell in self.cells]
+        if any(scores):
+            lines.append(["", "ours", self.n, *scores])
         elif self.without:
             lines.append(["", self.without, "", *scores])
+        if any(differences):
+            lines.append(["", "Δ", "", *differences])
         return lines
 
 
@@ -156,7 +145,6 @@ class Table:
         scores = [cell for cell in self.cells if cell.ours]
         shown = [
             (any(cell.best for cell in scores), f"{'Bold' if bold else BEST}: {BEST_NOTE}"),
-            (any(cell.rank for cell in scores), GROUP_NOTE),
             (any(cell.agrees is not None for cell in scores), AGREES_NOTE),
         ]
         return " ".join(note for is_shown, note in shown if is_shown)
@@ -239,20 +227,3 @@ def _plain(text: str) -> str:
 def n_text(numbers: Sequence[str]) -> str:
     """The numbers of trials of several columns, each once: `3, 5x3`."""
     return ", ".join(n for n in dict.fromkeys(numbers) if n != "0") or "0"
-
-
-def component_lines(cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
-    """The lines of the components of the variance, which stand under a line of scores.
-
-    Each line is its name and its numbers. There are none when no cell has components.
-    """
-    parts = [(cell.ours.components if cell.ours else None, cell.decimals) for cell in cells]
-    if not any(components for components, _ in parts):
-        return []
-    return [
-        (
-            f"std {name} subsets",
-            [f"{getattr(each, name):.{n}f}" if each else "" for each, n in parts],
-        )
-        for name in ("between", "within")
-    ]

@@ -10,7 +10,7 @@ from harness.report.figures.specification import Figure
 from harness.report.figures.sweep_figures import sweep_figures
 from harness.report.figures.sweeps import figured, sweep_searches, with_histories
 from harness.report.groups import comparable_groups
-from harness.report.matching import Commands
+from harness.report.matching import Commands, command
 from harness.report.page.stored_trials import (
     REPORT_COLUMNS,
     STORED_COLUMNS,
@@ -25,7 +25,7 @@ from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
 from harness.report.store_tables import store_tables
 from harness.sweeps.spaces.named_spaces import shipped_spaces, space_name
-from harness.targets.figures import own_figure, searches_of_sweep
+from harness.targets.figures import searches_of_sweep
 from harness.trials.run_again import commands_of_store
 from harness.trials.store import Store
 
@@ -39,8 +39,8 @@ def page_of(paper: str | None, encoder: str | None, sweep: str | None, store: St
     if sweep:
         searches = searches_of_sweep(sweep, searches, store.place)
         keys = keys_of_searches(reading.table, {search.id for search in searches})
-    command = commands_of_store(store.place)
-    trials = StoredTrials(stored_records(reading.table, keys), command)
+    again = commands_of_store(store.place)
+    trials = StoredTrials(stored_records(reading.table, keys), again)
     drawn, others = figured(searches)
     figures, notes = sweep_figures(with_histories(drawn, store), space_name(sweep or "store"))
     own, lacking = _paper_figures(paper, encoder, store) if paper else ([], [])
@@ -56,14 +56,14 @@ def page_of(paper: str | None, encoder: str | None, sweep: str | None, store: St
         gaps += store_gaps(shown, commands)
     if sweep and (is_file(Path(sweep)) or sweep in shipped_spaces()):  # not a search alone
         what = f"Trials of {sweep} that the store has not; `harness plan {sweep}` counts them"
-        gaps.append(Gap(what, commands.space(sweep)))
+        gaps.append(Gap(what, command(store.place, "sweep", sweep)))
     return ReportPage(
         title=_title(paper, encoder, sweep),
         store=store.place,
         trials=trials,
         tables=sheets,
         figures=[*own, *figures],
-        missing=[*gaps, *failed_trials(trials.records, command)],
+        missing=[*gaps, *failed_trials(trials.records, again)],
         notes=[*lacking, *others, *(notes if searches else [])],
     )
 
@@ -78,11 +78,7 @@ def _title(paper: str | None, encoder: str | None, sweep: str | None) -> str:
 def _paper_figures(paper: str, encoder: str | None, store: Store) -> tuple[list[Figure], list[str]]:
     """The figures of a paper that the records are enough for, and what the store lacks of them."""
 
-    own = load_paper(paper)
-    shipped = [name for name in STORE_FIGURES if name.startswith(f"{paper}-")]
-    drawn = [
-        *(store_figure(name, store, encoder) for name in shipped),
-        *(own_figure(own, name, encoder, store) for name in own.table_figures),
-    ]
+    own = [name for name in STORE_FIGURES if name.startswith(f"{paper}-")]
+    drawn = [store_figure(name, store, encoder) for name in own]
     figures = [figure for made, _ in drawn for figure in made]
     return figures, [note for _, notes in drawn for note in notes]

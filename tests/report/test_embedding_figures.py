@@ -11,9 +11,7 @@ from harness.report.figures.embeddings import (
     densities_figure,
     density,
     example_pairs,
-    gold_densities,
     gold_figure,
-    plane,
     plane_figure,
     projected,
 )
@@ -63,22 +61,25 @@ def test_equal_cosines_have_no_density() -> None:
 def test_the_axes_of_cosines_end_at_one(model: Drawn, pairs: Pairs) -> None:
     axis, *_ = draw(densities_figure([model], pairs)).axes
     assert axis.get_xlim()[1] == 1.0
-    by_gold = gold_densities([model], pairs)
-    groups = dict.fromkeys(row["gold"] for row in by_gold)
-    assert list(groups) == ["0-1", "1-2", "2-3", "3-4", "4-5"]
-    assert {row["pairs"] for row in by_gold} == {COUNT // 5}
-    for panel in draw(gold_figure([model], pairs)).axes:
-        assert panel.get_xlim()[1] <= 1.0
+    figure = gold_figure([model], pairs)
+    [panel] = figure.panels
+    assert panel.y.ticks == [*enumerate(["0-1", "1-2", "2-3", "3-4", "4-5"])]
+    assert [mark.texts for mark in panel.marks if mark.texts] == [[str(COUNT // 5)]] * 5
+    for axes in draw(figure).axes:
+        assert axes.get_xlim()[1] <= 1.0
 
 
 def test_the_plane_has_every_sentence_with_the_gold_of_its_pair(model: Drawn, pairs: Pairs) -> None:
-    rows = plane([model], pairs)
-    assert len(rows) == 2 * COUNT
-    assert rows[COUNT + 3]["sentence"] == "other 3"
-    assert (rows[COUNT + 3]["pair"], rows[COUNT + 3]["side"]) == (3, "second")
-    assert rows[COUNT + 3]["gold"] == rows[3]["gold"] == pairs.gold[3]
-    assert [row["example"] for row in rows[:6]] == ["A", "B", "C", "D", "E", None]
-    assert "A (0.5): sentence 0 / other 0" in plane_figure([model], pairs).caption
+    figure = plane_figure([model], pairs)
+    places, _ = projected(np.concatenate([model.first, model.second]))
+    marks = figure.panels[0].marks
+    for look, points in enumerate(mark for mark in marks if mark.kind == "points"):
+        own = [place for place in range(2 * COUNT) if place % 5 == look]  # as `pairs` has its gold
+        assert np.array_equal(np.array([points.x, points.y]).T, places[own])
+    assert [text for mark in marks for text in mark.texts] == ["A", "B", "C", "D", "E"]
+    joined = [mark.x for mark in marks if mark.kind == "line"]
+    assert joined == [places[[pair, pair + COUNT], 0].tolist() for pair in range(5)]
+    assert "A (0.5): sentence 0 / other 0" in figure.caption
 
 
 def test_the_components_are_those_of_a_singular_value_decomposition() -> None:

@@ -70,12 +70,7 @@ def test_of_several_evaluations_the_newest_stands(
     "different",
     [
         {"encoder": "roberta-base"},
-        {"configuration": {"learning_rate": 1e-5}},
-        {"source_digest": "source-2"},
-        {"data_digest": "data-2"},
-        {"model_digest": "model-2"},
         {"precision": "bf16"},
-        {"protocol": 2},
     ],
     ids=lambda different: next(iter(different)),
 )

@@ -40,6 +40,7 @@ def test_mean_and_sample_std_are_numpys(store: Store, add_trial: AddTrial) -> No
         {"source_digest": "source-2"},
         {"data_digest": "data-2"},
         {"model_digest": "model-2"},
+        {"precision": "bf16"},
         {"protocol": 2},
     ],
     ids=lambda different: next(iter(different)),

@@ -10,6 +10,7 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.fields import RELEASED, described_fields
 from harness.report.answers import Answers
+from harness.report.cell_facts import store_cell
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
@@ -19,6 +20,7 @@ from harness.report.terminal import address_note
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
+TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc", "transfer-avg")
 
 
 @pytest.fixture
@@ -79,11 +81,10 @@ def test_label_subsets_are_named(add_trial: AddTrial, shown: Shown) -> None:
             values = {"label_fraction": 0.01, "subset": subset}
             add_trial(values, 70.0 + subset, seed=seed, setting="sup")
     lines = shown("1.avg")
-    assert lines[2] == "std between subsets 0.71, within subsets 0.00"
-    assert [line.split()[1:5] for line in lines[3:7]] == [
+    assert [line.split()[1:5] for line in lines[2:6]] == [
         ["subset", subset, "seed", seed] for subset in "01" for seed in "01"
     ]
-    assert lines[7].startswith("again (the first; the others differ in the seed and the subset)")
+    assert lines[6].startswith("again (the first; the others differ in the seed and the subset)")
 
 
 def test_a_score_of_another_suite_is_measured_again(
@@ -261,3 +262,29 @@ def test_a_default_that_depends_on_another_field_is_shown(
     text = " ".join(" ".join(shown(method)).split())
     own = text[text.index(f" {field} (") :]
     assert words in own[: own.index(" (", len(field) + 5) + 400]
+
+
+@pytest.fixture
+def two_suites(store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str]) -> Store:
+    """SimCSE as measured by two suites with the same metrics, and D2CSE by one of them."""
+    for seed in (0, 1):
+        key = add_trial(score=75.0, seed=seed)
+        add_evaluation("transfer", dict.fromkeys(TRANSFER, 90.5), of=key, seed=seed)
+        add_evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), of=key, seed=seed)
+        other = add_trial(score=70.0, seed=seed, method="d2cse")
+        given = {"of": other, "seed": seed, "method": "d2cse"}
+        add_evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), **given)
+    return store
+
+
+def test_an_address_leads_to_the_suite_of_its_table(two_suites: Store) -> None:
+    tables = store_tables(two_suites.read(), two_suites.folder)
+    for sheet in tables:
+        for row in sheet.rows:
+            for metric, shown in zip(sheet.metrics, row.cells, strict=True):
+                if shown.ours:
+                    _, cell = store_cell(tables, int(row.address), address_name(metric))
+                    assert cell.ours == shown.ours
+    assert store_cell(tables, 1, "mr")[1].ours.mean == 80.5, "d2cse has it of one suite"
+    with pytest.raises(UserError, match='row 2 has no score "mr"; several suites have it'):
+        store_cell(tables, 2, "mr")

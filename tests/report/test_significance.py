@@ -1,7 +1,6 @@
-"""Significance: against scipy, statsmodels, and groups that are computed by brute force."""
+"""Significance: against scipy and statsmodels."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from harness.report.significance import (
     Prediction,
     Samples,
     best_cells,
-    groups,
     holm,
     p_values,
     prediction,
@@ -126,36 +124,6 @@ def test_holm_over_the_columns_keeps_more_cells() -> None:
 def test_a_row_alone_is_not_the_best() -> None:
     column = Samples(np.array([75.0, np.nan]), np.array([1.0, np.nan]), np.array([3.0, 0.0]))
     assert not best_cells([column], [1]).any()
-
-
-def brute_groups(rows: Sequence[Sequence[float]]) -> list[int]:
-    """The groups by scipy and statsmodels: a border where all pairs across it differ."""
-    from statsmodels.stats.multitest import multipletests
-
-    order = sorted(range(len(rows)), key=lambda row: -float(np.mean(rows[row])))
-    pairs = [(a, b) for at, a in enumerate(order) for b in order[at + 1 :]]
-    values = [stats.ttest_ind(rows[a], rows[b], equal_var=False).pvalue for a, b in pairs]
-    differ = dict(zip(pairs, multipletests(values, method="holm")[0], strict=True))
-    found, group = {order[0]: 1}, 1
-    for end, (_, row) in enumerate(pairwise(order), 1):
-        group += all(differ[a, b] for a in order[:end] for b in order[end:])
-        found[row] = group
-    return [found[row] for row in range(len(rows))]
-
-
-@pytest.mark.slow
-def test_groups_are_those_of_brute_force() -> None:
-    for _ in range(2):
-        centres = RANDOM.choice([70.0, 72.0, 75.0, 75.2, 80.0], 8)
-        rows = [RANDOM.normal(centre, 0.2, 5) for centre in centres]
-        expected = brute_groups(rows)
-        assert groups(samples(*rows), 1).tolist() == expected
-        assert len(set(expected)) > 1
-
-
-def test_groups_where_lower_is_better() -> None:
-    rows = samples([0.1, 0.11, 0.1], [0.9, 0.91, 0.9])
-    assert groups(rows, -1).tolist() == [1, 2]
 
 
 # Student's t against scipy.

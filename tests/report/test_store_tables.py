@@ -131,20 +131,15 @@ def test_what_was_made_again_is_not_named(
 def test_a_users_suite_has_any_names(store: Store, add_trial: Add, add_evaluation: Add) -> None:
     card = SuiteCard("mine", {"mine-avg": "Mean"}, unit="Apples", average="mine-avg")
     measured = {"zeta": 0.8123, "count": 1234.5, "mine-avg": 0.5}
-    add_evaluation("mine", measured, of=add_trial(), suite_card=card.dumped())
+    key = add_trial()
+    add_evaluation("mine", measured, of=key, suite_card=card.dumped())
+    for suite in ("alpha", "geometry"):
+        add_evaluation(suite, {"x": 1.0}, of=key)
+    assert list(sheets(store)) == ["", "suite geometry", "suite mine", "suite alpha"]
     sheet = sheets(store)["suite mine"]
     assert sheet.columns[4:] == ["dev", "count", "zeta", "Mean"], "an average stands last"
     assert lines(sheet)[0][5:] == ["1234.50", "0.8123", "0.5000"]
     assert sheet.caption.startswith("Apples, mean±sample std")
-
-
-def test_users_suites_come_last_each_in_a_sheet(
-    store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
-    key = add_trial()
-    for suite in ("alpha", "geometry", "beta"):
-        add_evaluation(suite, {"x": 1.0}, of=key)
-    assert list(sheets(store)) == ["", "suite geometry", "suite alpha", "suite beta"]
 
 
 def test_trials_that_other_dev_scores_selected_stay_apart(
@@ -207,9 +202,11 @@ def test_only_what_differs_is_shown(store: Store, add_trial: Add) -> None:
     add_trial({"learning_rate": 3e-5})
     add_trial({"learning_rate": 3e-5}, source_digest="source-2-of-the-plugin")
     add_trial(method="d2cse")
+    add_trial(method="mixcse", searched="learning_rate")  # of one value
     (sheet,) = store_tables(store.read(), store.folder)
     assert [(line[0], line[3]) for line in sheet.sections[0].lines] == [
         ("d2cse", ""),
+        ("mixcse", "learning_rate=3e-05"),
         ("simcse", "learning_rate=1e-05, source_digest=source-1"),
         ("simcse", "learning_rate=3e-05, source_digest=source-1"),
         ("simcse", "learning_rate=3e-05, source_digest=source-2"),
@@ -220,21 +217,14 @@ def test_failures_and_damaged_files_are_named_and_the_rest_is_read(
     store: Store, add_trial: Add
 ) -> None:
     add_trial()
-    add_trial(status="failed", seed=1, reason="loss is\nnan", dev={}, test={})
+    for seed in range(8):
+        add_trial(status="failed", seed=seed, reason="loss is\nnan", dev={}, test={})
     (store.folder / "damaged.parquet").write_bytes(b"PAR1 and nothing more")
-    text = printed(store.read())
-    assert "1 failed trial: simcse unsup bert-base-uncased seed 1 (loss is nan)" in text
+    text = " ".join(printed(store.read()).split())
+    assert "8 failed trials: simcse unsup bert-base-uncased seed 0 (loss is nan); " in text
+    assert "seed 4 (loss is nan); and 3 more " in text
     assert "1 file of the store could not be read: damaged.parquet (" in text
     assert "75.00" in text
-
-
-def test_many_failures_are_counted_and_the_first_named(store: Store, add_trial: Add) -> None:
-    add_trial()
-    for seed in range(8):
-        add_trial(status="failed", seed=seed, reason="loss is nan", dev={}, test={})
-    text = printed(store.read())
-    assert "8 failed trials: " in text
-    assert "seed 4 (loss is nan); and 3 more " in f"{' '.join(text.split())} "
 
 
 def test_an_empty_store_says_what_to_run(store: Store, add_trial: Add) -> None:
@@ -258,10 +248,3 @@ def test_a_users_file_stands_in_a_table_by_its_name(store: Store, add_trial: Add
         "data_digest=3, sentences=/b/news.txt",
         "sentences=web.txt",
     ]
-
-
-def test_the_value_of_a_search_of_one_value_is_shown(store: Store, add_trial: Add) -> None:
-    add_trial(searched="learning_rate")
-    (sheet,) = store_tables(store.read(), store.folder)
-    assert sheet.sections[0].lines[0][3] == "learning_rate=3e-05"
-    assert list(sheet.columns)[3] == "configuration"

@@ -123,10 +123,16 @@ def test_defaults_must_be_the_published(
     table(**options)
     values = {"batch_size": 64, "learning_rate": 0.03}
     monkeypatch.setattr(hyperparameter_tables, "published_values", lambda _: values)
+    capsys.readouterr()
     with pytest.raises(typer.Exit):
-        table(**options)
-    said = capsys.readouterr().err
-    assert "dcpcse.3 Batch size, bert-base-uncased: the default is 64, not 256" in said
+        table(**options, format="json")
+    said = capsys.readouterr()
+    assert "dcpcse.3 Batch size, bert-base-uncased: the default is 64, not 256" in said.err
+    records = json.loads(said.out)[0]["records"]
+    assert [row["ours"] for row in records[:4]] == ["64"] * 4
+    table(**{**options, "strict": False})
+    [line, *_] = [each for each in capsys.readouterr().out.splitlines() if "≠" in each]
+    assert line.split() == ["ours", "64", "≠", "64", "≠", "64", "64"]
 
 
 def test_a_sentence_that_is_missing_fails(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,6 +193,8 @@ def row(sheet: Table, label: str) -> Row:
 def test_a_number_within_the_spread_agrees(store: Store, add_joint: AddTrial) -> None:
     for seed, score in enumerate([77.0, 77.5, 78.0]):
         add_joint(score, seed=seed)
+    records = verdict(store).records
+    assert (records.column_names, records.num_rows) == ([*VERDICT_COLUMNS], 9)
     found = row(verdict(store), "SimCSE joint")
     # t(2) = 4.3027; 4.3027 * 0.5 * sqrt(4/3) = 2.484; the published average is 77.73.
     # t = 0.23 / (0.5 * sqrt(4/3)) = 0.3984, and p of t(2) is 1 - t / sqrt(2 + t**2).
@@ -256,11 +264,3 @@ def test_the_set_up_and_what_differs_are_named(store: Store, add_joint: AddTrial
         "100 steps",
     ):
         assert note in notes
-
-
-def test_the_verdict_as_data(store: Store, add_joint: AddTrial) -> None:
-    add_joint(77.0)
-    records = verdict(store).records
-    assert records.column_names == list(VERDICT_COLUMNS)
-    assert records.num_rows == 9
-    assert json.dumps(records.to_pylist())

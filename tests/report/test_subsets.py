@@ -1,12 +1,11 @@
-"""Trials over label subsets: they are one group, and their variance has two components."""
+"""Trials over label subsets are one group."""
 
 from collections.abc import Callable, Sequence
-from math import sqrt
 from typing import Any
 
 import pytest
 
-from harness.report.groups import Draw, comparable_groups, design, variance_components
+from harness.report.groups import Draw, comparable_groups, design
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
 from harness.report.store_tables import store_tables
@@ -29,36 +28,6 @@ def add_design(add_trial: AddTrial, scores: Sequence[Sequence[float]], **differe
 def draws_of(sizes: Sequence[int]) -> list[Draw]:
     """The draws of subsets with these numbers of seeds."""
     return [(subset, seed) for subset, seeds in enumerate(sizes) for seed in range(seeds)]
-
-
-# Computed by hand: the means are 71 and 78, their variance is 24.5; squares within: 2 and 8.
-
-
-def test_components_of_a_full_design() -> None:
-    """Within is (2 + 8) / 2 = 5, and between is 24.5 - 5 / 2 = 22."""
-    found = variance_components([70, 72, 76, 80], draws_of([2, 2]))
-    assert found is not None
-    assert (found.between, found.within) == pytest.approx((sqrt(22), sqrt(5)))
-
-
-def test_components_with_a_trial_missing() -> None:
-    """Within is 2 / 1 = 2, and between is 24.5 - 2 * (1 / 2 + 1) / 2 = 23."""
-    found = variance_components([70, 72, 78], draws_of([2, 1]))
-    assert found is not None
-    assert (found.between, found.within) == pytest.approx((sqrt(23), sqrt(2)))
-
-
-def test_between_is_never_negative() -> None:
-    found = variance_components([70, 72, 72, 70], draws_of([2, 2]))
-    assert found is not None
-    assert (found.between, found.within) == pytest.approx((0, sqrt(2)))
-
-
-@pytest.mark.parametrize(
-    "sizes", [[1], [3], [1, 1, 1]], ids=["one trial", "one subset", "one seed a subset"]
-)
-def test_components_that_cannot_be_told_apart(sizes: list[int]) -> None:
-    assert variance_components([70.0] * sum(sizes), draws_of(sizes)) is None
 
 
 @pytest.mark.parametrize(
@@ -93,7 +62,7 @@ def test_the_same_run_with_all_labels_is_not_counted_twice(
     assert [group.n for group in comparable_groups(store.read().table)] == ["1", "1"]
 
 
-def test_one_subset_has_no_extra_lines(store: Store, add_trial: AddTrial) -> None:
+def test_one_subset_is_no_design(store: Store, add_trial: AddTrial) -> None:
     add_design(add_trial, [[70, 72]])
     (sheet,) = store_tables(store.read(), store.folder)
     assert [line[3:5] for line in sheet.sections[0].lines] == [["1 %", "2"]]
@@ -122,11 +91,9 @@ def test_a_share_of_the_labels_answers_its_own_column(store: Store, add_trial: A
     *sections, _ = paper(store)[1].sections  # the last one has the released checkpoints
     lines = [line for section in sections for line in section.lines]
     start = max(index for index, line in enumerate(lines) if line[0].startswith("SimCSE ["))
-    assert [line[1:] for line in lines[start : start + 5]] == [
+    assert [line[1:] for line in lines[start : start + 3]] == [
         ["published", "", "", "75.26±0.4", "79.04±0.2", "81.58±0.1"],
         ["ours", "2x2, 1", "", "74.50±4.43", "", "81.00"],
-        ["std between subsets", "", "", "4.69", "", ""],
-        ["std within subsets", "", "", "2.24", "", ""],
         ["Δ", "", "", "-0.76≈", "", "-0.58"],
     ]
 

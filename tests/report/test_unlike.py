@@ -56,15 +56,17 @@ def test_a_short_run_on_the_right_encoder_says_so_beside_its_difference(
 
 
 def test_another_encoder_is_named_with_what_else_differs(paper: Paper, add_trial: AddTrial) -> None:
+    add_trial(score=70.0)
+    assert unlike(paper("diffaug", 1).notes) == [], "it is as published"
     add_trial({"max_steps": 20}, score=70.0, encoder="mini-bert")
-    [note] = unlike(paper("diffaug", 1, encoder="mini-bert").notes)
+    sheet = paper("diffaug", 1, encoder="mini-bert")
+    assert [line[1] for line in lines_of(sheet, "SimCSE")] == ["published", "ours"], "no Δ"
+    assert any("on mini-bert in the place of bert-base-uncased" in note for note in sheet.notes)
+    fill = "To fill: harness sweep --paper diffaug --table 1 --encoder mini-bert"
+    assert any(note.startswith(fill) for note in sheet.notes)
+    [note] = unlike(sheet.notes)
     assert "encoder mini-bert (paper: bert-base-uncased)" in note
     assert "max_steps 20 (paper: none)" in note
-
-
-def test_a_trial_as_published_has_no_such_note(paper: Paper, add_trial: AddTrial) -> None:
-    add_trial(score=70.0)
-    assert unlike(paper("diffaug", 1).notes) == []
 
 
 @pytest.mark.parametrize(
@@ -82,13 +84,8 @@ def test_a_number_of_another_system_has_a_remark_and_no_difference(
     add_trial(score=70.0, **trial)
     sheet = paper(name, number)
     section = 1 if name == "dcpcse" and trial.get("setting") == "sup" else 0
-    found = next(
-        rows
-        for each in range(len(sheet.sections))
-        if any(line[0].startswith(label) for line in sheet.sections[each].lines)
-        and len(rows := lines_of(sheet, label, each)) > 1
-    )
-    assert found[0][0].endswith("§"), section
+    found = lines_of(sheet, label, section)
+    assert found[0][0].endswith("§")
     assert [line[1] for line in found] == ["published", "ours"], "no Δ"
     assert any(note.startswith("§ ") and words in note for note in sheet.notes)
 
@@ -106,11 +103,8 @@ def test_clsr_2_has_a_row_of_each_corpus(paper: Paper, add_trial: AddTrial) -> N
     assert any("76.74 at batch 512" in note for note in sheet.notes)
 
 
-def test_a_checkpoint_that_others_released_is_another_system() -> None:
-    assert "released" in load_systems().table_runs["d2cse.table4"].unlike["diffcse"]["unsup"]
-
-
 def test_every_remark_is_about_a_row_that_is_there() -> None:
+    assert "released" in load_systems().table_runs["d2cse.table4"].unlike["diffcse"]["unsup"]
     for place, runs in load_systems().table_runs.items():
         name, _, table = place.partition(".")
         rows = {(row.system, row.setting) for row in load_paper(name).tables[table].rows}

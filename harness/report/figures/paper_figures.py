@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from harness.errors import UserError, suggest
 from harness.report.figures.lines import (
     DrawnAndLacking,
-    PublishedPoint,
     drawn_all_the_same,
     file_of,
     line_figure,
@@ -109,7 +108,7 @@ def _stage_one_panel(metric: str, rows: Sequence[Row], seeds: list[int]) -> Pane
     )
 
 
-def stage_one_curves(records: Iterable[Record], points: Iterable[PublishedPoint]) -> list[Row]:
+def stage_one_curves(records: Iterable[Record], points: Iterable[Row]) -> list[Row]:
     """Both curves and the reference line of dropout, by seed; and the paper's points.
 
     `points`: those of panel a, which name a step.
@@ -126,7 +125,7 @@ def stage_one_curves(records: Iterable[Record], points: Iterable[PublishedPoint]
         if point["metric"] in (*TITLES, DROPOUT)
     ]
     paper = {"source": "paper", "key": "", "seed": None, "metric": "divergence"}
-    told = [{**paper, "step": int(point.at), "note": point.note} for point in points]
+    told = [{**paper, "step": int(point["at"]), "note": point["note"]} for point in points]
     return [*rows, *told]
 
 

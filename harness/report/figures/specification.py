@@ -53,8 +53,6 @@ class Mark:
     """Half the length of the error bar of each point"""
     texts: Sequence[str] = ()
     """Texts beside the points"""
-    side: Literal["left", "right"] = "right"
-    """The side of the point on which its text stands"""
     base: float = 0.0
     hollow: bool = False
 
@@ -82,9 +80,9 @@ class Figure:
     title: str
     caption: str
     """Its content: n, the rule of selection, and what error bars are"""
-    rows: Sequence[Row]
-    """The numbers that are drawn, one row for each point"""
     panels: Sequence[Panel]
+    rows: Sequence[Row] = ()
+    """The numbers that are drawn, one row for each point; the page tells them"""
     legend: Sequence[str] = ()
     """Names of looks 0, 1, ..."""
     columns: int = 2
@@ -104,7 +102,6 @@ class Figure:
         names = dict.fromkeys(name for row in flat for name in row if name not in ("key", "values"))
         return {
             "legend": self.legend,
-            "ordered": self.ordered,
             "panels": [_page_panel(panel, numbers) for panel in self.panels],
             "rows": len(flat),
             "columns": {name: _page_column([row.get(name) for row in flat]) for name in names},
@@ -113,24 +110,17 @@ class Figure:
 
 
 def _page_panel(panel: Panel, numbers: Mapping[int, int]) -> dict[str, Any]:
-    """The values that are no defaults, in short numbers: histories are most of a page.
-
-    Rows that follow each other are the number of the first one.
-    """
-    marks = []
-    for mark in panel.marks:
-        rows = [numbers[id(row)] for row in mark.rows]
-        parts = {
+    """The values of a panel in short numbers: histories are most of a page."""
+    marks = [
+        {
             **vars(mark),
             "x": _short(mark.x),
             "y": _short(mark.y),
             "spread": _short(mark.spread),
-            "rows": rows[0] if rows and rows == [*range(rows[0], rows[0] + len(rows))] else rows,
+            "rows": [numbers[id(row)] for row in mark.rows],
         }
-        defaults = {"rows": [], "spread": [], "texts": (), "hollow": False, "base": 0.0}
-        marks.append(
-            {name: part for name, part in parts.items() if part != defaults.get(name, math.nan)}
-        )
+        for mark in panel.marks
+    ]
     return {**vars(panel), "x": vars(panel.x), "y": vars(panel.y), "marks": marks}
 
 
@@ -202,7 +192,7 @@ def value_axis(label: str, values: Sequence[Any], width: float = 40) -> tuple[Ax
     The axis names the values where they are few and not too close. width: of the axis, in
     characters. What is no number has a place for each text.
     """
-    if not are_numbers(values):
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
         texts = sorted({number_text(value) for value in values})
         places = [float(texts.index(number_text(value))) for value in values]
         return Axis(label, -0.5, len(texts) - 0.5, ticks=list(enumerate(texts))), places
@@ -228,34 +218,11 @@ def number_text(value: Any) -> str:
     return text if len(text) <= 16 else f"{text[:13]}..."
 
 
-def are_numbers(values: Iterable[Any]) -> bool:
-    """Whether all are numbers, so that an axis has an order and distances."""
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
 def spans_decades(values: Iterable[float]) -> bool:
     """Whether a logarithmic axis shows numbers better: all are positive, the largest 8 times the
     smallest or more."""
     numbers = list(values)
     return bool(numbers) and min(numbers) > 0 and max(numbers) >= 8 * min(numbers)
-
-
-def round_values(low: float, high: float, *, log: bool = False) -> list[float]:
-    """Round numbers from low to high: multiples of 1, 2 or 5 times a power of ten.
-
-    log: powers of ten, with 2 and 5 times them where these are few.
-    """
-    if log:
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        factors = (1, 2, 5) if high < 40 * low else (1,)
-        values = [factor * 10.0**power for power in powers for factor in factors]
-        return [value for value in values if low <= value <= high]
-    if high <= low:
-        return [low]
-    rough = (high - low) / (TICKS - 1)
-    power = 10 ** math.floor(math.log10(rough))
-    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= 0.999 * rough)
-    return [step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def file_name(*words: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -97,27 +97,20 @@ def sweep_searches(table: pa.Table) -> list[SweepSearch]:
         family = (record.method, record.setting, record.encoder, record.search)
         families.setdefault(family, []).append(record)
     labels = [" ".join([*family[:2], Path(family[2]).name]) for family in families]
-    searches = [
-        _search(family[3], label, labels.count(label) > 1, named.get(family, []), records)
-        for (family, records), label in zip(families.items(), labels, strict=True)
-    ]
-    return sorted(searches, key=lambda search: search.label)
-
-
-def _search(
-    identifier: str, label: str, shared: bool, names: Iterable[str], records: Iterable[Record]
-) -> SweepSearch:
-    names = tuple(sorted(names))
-    made = [
-        SweepTrial(
-            each, {name: each.configuration[name] for name in names if name in each.configuration}
+    searches = []
+    for (family, records), label in zip(families.items(), labels, strict=True):
+        names = tuple(sorted(named.get(family, [])))
+        values = (
+            {name: each.configuration[name] for name in names if name in each.configuration}
+            for each in records
         )
-        for each in records
-    ]
-    made.sort(key=lambda trial: (-(trial.dev if trial.dev is not None else -1e9), trial.record.key))
-    return SweepSearch(
-        identifier, f"{label} {identifier[:6]}" if shared else label, names, tuple(made)
-    )
+        made = [SweepTrial(each, own) for each, own in zip(records, values, strict=True)]
+        made.sort(
+            key=lambda trial: (-(trial.dev if trial.dev is not None else -1e9), trial.record.key)
+        )
+        shared = f" {family[3][:6]}" if labels.count(label) > 1 else ""
+        searches.append(SweepSearch(family[3], f"{label}{shared}", names, tuple(made)))
+    return sorted(searches, key=lambda search: search.label)
 
 
 def figured(searches: Sequence[SweepSearch]) -> tuple[list[SweepSearch], list[str]]:
@@ -157,22 +150,18 @@ def configurations(search: SweepSearch) -> list[dict[str, Any]]:
     for trial in search.searched:
         if trial.dev is not None:
             trials.setdefault(json.dumps(dict(trial.values), sort_keys=True), []).append(trial)
-    rows = [(_configuration(own), values) for values, own in trials.items()]
+    rows = []
+    for values, own in trials.items():
+        scores = [trial.dev for trial in own if trial.dev is not None]
+        times = [trial.record.training_seconds for trial in own]
+        seconds = [each for each in times if each is not None]
+        row: dict[str, Any] = {
+            "values": own[0].values,
+            "n": len(scores),
+            "dev": statistics.fmean(scores),
+            "std": statistics.stdev(scores) if len(scores) > 1 else None,
+            "seconds": statistics.fmean(seconds) if seconds else None,
+            "pruned": any(trial.record.status == "pruned" for trial in own),
+        }
+        rows.append((row, values))
     return [row for row, _ in sorted(rows, key=lambda each: (-each[0]["dev"], each[1]))]
-
-
-def _configuration(trials: list[SweepTrial]) -> dict[str, Any]:
-    scores = [trial.dev for trial in trials if trial.dev is not None]
-    seconds = [
-        trial.record.training_seconds
-        for trial in trials
-        if trial.record.training_seconds is not None
-    ]
-    return {
-        "values": trials[0].values,
-        "n": len(scores),
-        "dev": statistics.fmean(scores),
-        "std": statistics.stdev(scores) if len(scores) > 1 else None,
-        "seconds": statistics.fmean(seconds) if seconds else None,
-        "pruned": any(trial.record.status == "pruned" for trial in trials),
-    }

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from harness.errors import headline
 from harness.evaluation.catalogue import DISPLAY
@@ -19,13 +19,6 @@ GridCell = str | Mapping[str, Any]
 `value`: the number by which it is sorted. `trial`: the trial that a click shows. `score`: what a
 click shows of a score.
 """
-
-
-class GridSection(TypedDict):
-    """The rows under a heading."""
-
-    name: str
-    rows: Sequence[Sequence[GridCell]]
 
 
 _VERDICTS = {
@@ -46,7 +39,8 @@ class Grid:
     columns: Sequence[str]
     text_columns: int
     """The leading columns that are text; the others are numbers"""
-    sections: Sequence[GridSection]
+    sections: Sequence[Mapping[str, Any]]
+    """`name`: the heading; `rows`: the cells of each row below it"""
     notes: Sequence[str] = ()
     compared: bool = False
     """Whether it has published numbers, which the reader may show and hide"""

@@ -60,11 +60,6 @@ class StoredTrials:
             own = self.records[start : start + IN_A_FILE]
             yield f"trials-{start // IN_A_FILE}", [self._details(each) for each in own]
 
-    @property
-    def number_of_files(self) -> int:
-        """The number of files of details."""
-        return len(range(0, len(self.records), IN_A_FILE))
-
     def _details(self, record: Record) -> dict[str, Any]:
         facts = ((name, getattr(record, name)) for name in _FACTS)
         return {
@@ -76,7 +71,9 @@ class StoredTrials:
             "device": record.device or "",
             "reason": record.reason or "",
             "command": self.command(record),
-            "configuration": _texts(record.configuration),
+            "configuration": [
+                [name, text_of(value)] for name, value in sorted(record.configuration.items())
+            ],
             "scores": [
                 [split, DISPLAY.get(name, name), round(value, 4)]
                 for split in ("dev", "test")
@@ -101,10 +98,6 @@ def stored_records(table: pa.Table, keys: Set[str] | None) -> list[Record]:
     """The records of a store, sorted by key. `keys`: only these trials, and evaluations of them."""
     kept = rows_of(table.select(STORED_COLUMNS), keys)
     return [record_of(row) for row in kept.sort_by("key").to_pylist()]
-
-
-def _texts(values: Mapping[str, Any]) -> list[list[str]]:
-    return [[name, text_of(value)] for name, value in sorted(values.items())]
 
 
 def _fact(value: Any) -> str:

@@ -2,8 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from pydantic_core import to_json
 from harness.errors import UserError
 from harness.report.coverage import Gap
 from harness.report.figures.specification import Figure
-from harness.report.page.grids import Grid, record_grids, table_grid
-from harness.report.page.stored_trials import StoredTrials
+from harness.report.page.grids import record_grids, table_grid
+from harness.report.page.stored_trials import IN_A_FILE, StoredTrials
 from harness.report.tables import Table
 from harness.steps import Steps, unheard
 
@@ -70,10 +71,18 @@ def write_report(page: ReportPage, folder: Path, steps: Steps = unheard) -> Path
     others = record_grids(page.trials.records)
     figures = [(f"figure-{number}", figure) for number, figure in enumerate(page.figures, 1)]
     grids = [*results, *(grid for _, grid in others)]
-    total, done = len(grids) + len(figures) + page.trials.number_of_files, 0
-    for name, content in _data(page, grids, figures):
-        (folder / DATA / f"{name}.js").write_text(_script(name, content), encoding="utf-8")
-        steps("writing files", done := done + 1, total)
+    total = len(grids) + len(figures) + -(-len(page.trials.records) // IN_A_FILE)
+    contents = chain(
+        ((grid.name, grid.data) for grid in grids),
+        ((name, figure.page_data(page.trials.numbers)) for name, figure in figures),
+        page.trials.files,
+    )
+    for done, (name, content) in enumerate(contents, 1):
+        # A page from disk may load scripts, and may not fetch JSON.
+        text = to_json(content, inf_nan_mode="null").decode()
+        script = f"harnessReport.receive({json.dumps(name)}, {text});\n"
+        (folder / DATA / f"{name}.js").write_text(script, encoding="utf-8")
+        steps("writing files", done, total)
     words = {"page": page, "results": results, "others": others, "figures": figures}
     (folder / START).write_text(_filled(words), encoding="utf-8")
     return folder / START
@@ -90,23 +99,6 @@ def _make_room(folder: Path) -> None:
         )
     shutil.rmtree(folder / DATA, ignore_errors=True)
     (folder / DATA).mkdir()
-
-
-def _data(
-    page: ReportPage, grids: list[Grid], figures: list[tuple[str, Figure]]
-) -> Iterator[tuple[str, Any]]:
-    """The files of data: their names and contents."""
-    for grid in grids:
-        yield grid.name, grid.data
-    for name, figure in figures:
-        yield name, figure.page_data(page.trials.numbers)
-    yield from page.trials.files
-
-
-def _script(name: str, content: Any) -> str:
-    """The content as a script: a page from disk may load scripts, and may not fetch JSON."""
-    text = to_json(content, inf_nan_mode="null").decode()
-    return f"harnessReport.receive({json.dumps(name)}, {text});\n"
 
 
 def _filled(words: Mapping[str, Any]) -> str:

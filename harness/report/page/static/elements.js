@@ -27,19 +27,6 @@ function button(text, attributes, onClick) {
   return made;
 }
 
-// A labelled control: the label stands in front of it.
-function labelled(text, control) {
-  return element("label", {}, `${text} `, control);
-}
-
-// A choice among texts, of which `onChange` gets the chosen one.
-function choice(texts, onChange, names = texts) {
-  const options = texts.map((text, place) => element("option", { value: text }, names[place]));
-  const made = element("select", {}, ...options);
-  made.addEventListener("change", () => onChange(made.value));
-  return made;
-}
-
 // A small table of texts. Its first column has the headers of the rows.
 function textTable(caption, headings, rows) {
   const head = headings.map((heading) => element("th", { scope: "col" }, heading));

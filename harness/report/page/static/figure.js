@@ -4,7 +4,6 @@
 // numbers behind it as a table.
 
 const NEAR = 24; // pixels within which the pointer chooses a point
-const LEAST_DRAG = 8; // pixels; a shorter drag is a click
 const ZOOM = 2;
 
 class Figure {
@@ -13,7 +12,6 @@ class Figure {
     const title = place.dataset.title;
     this.output = element("output", { class: "status" });
     const panels = element("div", { class: "panels" });
-    if (this.ordered) panels.classList.add("ordered");
     place.replaceChildren(panels, this.output, this.legendList(), this.numbers(place));
     if (this.panels.some(({ marks }) => Math.max(marks.length, ...marks.map((mark) => mark.x.length)) > MOST_DRAWN)) {
       this.output.textContent = `At most ${MOST_DRAWN} marks of a panel are drawn.`;
@@ -35,7 +33,7 @@ class Figure {
       }
       return element("li", {}, sample, ` ${name}`);
     });
-    return element("ul", { class: this.ordered ? "legend ordered" : "legend" }, ...items);
+    return element("ul", { class: "legend" }, ...items);
   }
 
   value(name, row) {
@@ -99,18 +97,15 @@ class Panel {
     const head = element("div", { class: "panel-head" }, element("span", {}, panel.title), ...zoom);
     this.place = element("div", { class: "panel" }, head, this.plot);
     this.mark = svgElement("circle", { class: "current", r: 8 });
-    this.reset();
+    this.ends = { x: [panel.x.low, panel.x.high], y: [panel.y.low, panel.y.high], zoomed: false };
+    this.level = 1;
     this.plot.addEventListener("keydown", (event) => this.key(event));
-    this.plot.addEventListener("pointerdown", (event) => this.begin(event));
-    this.plot.addEventListener("pointermove", (event) => this.move(event));
-    this.plot.addEventListener("pointerup", (event) => this.end(event));
+    this.plot.addEventListener("pointermove", (event) => this.choose(this.nearest(event)));
+    this.plot.addEventListener("click", (event) => {
+      this.choose(this.nearest(event));
+      this.showTrial();
+    });
     new ResizeObserver(() => this.draw()).observe(this.plot);
-  }
-
-  reset() {
-    const { x, y } = this.panel;
-    this.ends = { x: [x.low, x.high], y: [y.low, y.high], zoomed: false };
-    this.width = 0;
   }
 
   draw() {
@@ -122,31 +117,19 @@ class Panel {
     this.plot.replaceChildren(svg);
   }
 
-  // Shows a part of the panel: of each axis the values between two pixels.
-  show(pixels) {
-    const between = (axis) => pixels[axis].map(this.scales[axis].value).sort((one, other) => one - other);
-    this.ends = { x: between("x"), y: between("y"), zoomed: true };
-    this.width = 0;
-    this.draw();
-    this.choose(this.current);
-  }
-
   // Zooms about the chosen point, or the middle; beyond the ends of the axes there is nothing.
   zoom(factor) {
-    const part = (axis) => {
-      const ends = this.ends[axis].map(this.scales[axis].place);
-      const half = (ends[1] - ends[0]) / 2 / factor;
-      const middle = this.points[this.current]?.[axis] ?? (ends[0] + ends[1]) / 2;
-      return [middle - half, middle + half];
-    };
-    const before = this.scales;
-    this.show({ x: part("x"), y: part("y") });
-    const whole = ["x", "y"].every((axis) => {
-      const width = (ends) => Math.abs(before[axis].place(ends[1]) - before[axis].place(ends[0]));
-      return width(this.ends[axis]) >= 0.999 * width([this.panel[axis].low, this.panel[axis].high]);
-    });
-    if (!whole) return;
-    this.reset();
+    this.level = Math.max(1, this.level * factor);
+    this.ends.zoomed = this.level > 1;
+    for (const axis of ["x", "y"]) {
+      const { place, value } = this.scales[axis];
+      const [from, to] = this.ends[axis].map(place);
+      const middle = this.points[this.current]?.[axis] ?? (from + to) / 2;
+      const half = (to - from) / 2 / factor;
+      const { low, high } = this.panel[axis];
+      this.ends[axis] = this.ends.zoomed ? [middle - half, middle + half].map(value) : [low, high];
+    }
+    this.width = 0;
     this.draw();
     this.choose(this.current);
   }
@@ -159,49 +142,20 @@ class Panel {
       event.preventDefault();
     } else if (event.key === "+") this.zoom(ZOOM);
     else if (event.key === "-") this.zoom(1 / ZOOM);
-    else if (event.key === "Enter" && this.current >= 0) this.figure.showTrial(this.points[this.current].row);
+    else if (event.key === "Enter") this.showTrial();
   }
 
-  at(event) {
-    const box = this.svg.getBoundingClientRect();
-    return { x: event.clientX - box.left, y: event.clientY - box.top };
-  }
-
-  // A mouse that is drawn over a part of the panel shows this part; a finger scrolls the page.
-  begin(event) {
-    if (event.pointerType === "mouse") this.start = this.at(event);
-  }
-
-  move(event) {
-    const at = this.at(event);
-    if (this.start && event.buttons) {
-      this.frame ??= svgElement("rect", { class: "current" });
-      const [x, y] = [Math.min(at.x, this.start.x), Math.min(at.y, this.start.y)];
-      const size = { width: Math.abs(at.x - this.start.x), height: Math.abs(at.y - this.start.y) };
-      setAttributes(this.frame, { x, y, ...size });
-      this.svg.append(this.frame);
-    } else this.choose(this.nearest(at));
-  }
-
-  end(event) {
-    const at = this.at(event);
-    const start = this.start || at;
-    this.start = null;
-    this.frame?.remove();
-    if (Math.abs(at.x - start.x) > LEAST_DRAG && Math.abs(at.y - start.y) > LEAST_DRAG) {
-      this.current = -1;
-      this.show({ x: [start.x, at.x], y: [start.y, at.y] });
-      return;
-    }
-    this.choose(this.nearest(at));
+  showTrial() {
     if (this.current >= 0) this.figure.showTrial(this.points[this.current].row);
   }
 
-  // The point nearest to a place, if it is near.
-  nearest(at) {
+  // The point nearest to the pointer, if it is near.
+  nearest(event) {
+    const box = this.svg.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     let [best, least] = [-1, NEAR ** 2];
     this.points.forEach((point, number) => {
-      const distance = (point.x - at.x) ** 2 + (point.y - at.y) ** 2;
+      const distance = (point.x - x) ** 2 + (point.y - y) ** 2;
       if (distance < least) [best, least] = [number, distance];
     });
     return best;

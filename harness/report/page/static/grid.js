@@ -1,11 +1,10 @@
 "use strict";
 
-// A table with sorting, filters and pages. Only the rows of one page are in the document.
+// A table with sorting, a filter and pages. Only the rows of one page are in the document.
 
 const PAGE_ROWS = 50;
 const PRINTED_ROWS = 1000; // so many rows are on paper
 const SHORT = 20; // a text of so many characters stays on one line
-const MOST_CHOICES = 20; // a text column with so many values or fewer gets a list to choose from
 
 class Grid {
   constructor(place, name, data) {
@@ -13,13 +12,11 @@ class Grid {
     this.name = name;
     this.data = data;
     this.words = [];
-    this.chosen = new Map(); // column -> the text that its cells have
     this.sorted = { column: null, ascending: false };
     this.first = 0;
     this.pageRows = PAGE_ROWS;
     this.status = element("p", { class: "status", role: "status" });
     this.head = element("thead");
-    this.body = element("div"); // replaced when the rows are drawn
     this.pages = element("div", { class: "pages" });
     this.table = element("table", {}, element("caption", {}, data.caption), this.head);
     if (data.quoted) this.table.classList.add("with-published", "quoted");
@@ -52,7 +49,7 @@ class Grid {
     this.redraw();
   }
 
-  // The filters, and what else the reader may choose.
+  // The filter, and what else the reader may choose.
   controls() {
     const rows = this.data.sections.flatMap((section) => section.rows);
     const made = element("div", { class: "controls" });
@@ -62,18 +59,7 @@ class Grid {
         this.words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
         this.redraw();
       });
-      made.append(labelled("Filter", search));
-      for (let column = 0; column < this.data.text_columns; column += 1) {
-        const texts = [...new Set(rows.map((row) => textOf(row[column])))].sort();
-        const heading = this.data.columns[column];
-        if (!heading || texts.length < 2 || texts.length > MOST_CHOICES) continue;
-        const all = ["", ...texts.filter(Boolean)];
-        const list = choice(all, (text) => {
-          this.chosen.set(column, text);
-          this.redraw();
-        }, ["all", ...all.slice(1)]);
-        made.append(labelled(heading, list));
-      }
+      made.append(element("label", {}, "Filter ", search));
     }
     if (this.data.compared) {
       const box = element("input", { type: "checkbox" });
@@ -117,10 +103,6 @@ class Grid {
   }
 
   shown(row) {
-    for (const [column, text] of this.chosen) {
-      if (text && textOf(row[column]) !== text) return false;
-    }
-    if (!this.words.length) return true;
     const text = row.slice(0, this.data.text_columns).map(textOf).join(" ").toLowerCase();
     return this.words.every((word) => text.includes(word));
   }
