@@ -23,9 +23,11 @@ from harness.report.paper_cells import Comparer
 from harness.report.papers import load_paper, papers
 from harness.report.records import store_records
 from harness.report.row_names import short_names
-from harness.report.significance import SIGNIFICANT, holm
+from harness.report.significance import SIGNIFICANT, holm, quantile
 from harness.report.store_tables import group_numbers
 
+MOST_SEEDS = 100
+"""More seeds than these are not proposed"""
 RESAMPLES = 300
 """Resamples of the test pairs, which are 19,000 in the STS tests, for dozens of models"""
 SHOWN = 8
@@ -158,7 +160,7 @@ def _on_test(best: Group, winner: System, suite: str) -> str:
 
 
 def _against(winner: System, others: Sequence[System]) -> list[str]:
-    """A sentence for each other system."""
+    """A sentence for each other system, and what more seeds would resolve."""
     compared = [
         Compared(winner, other, metric)
         for other in others
@@ -166,5 +168,52 @@ def _against(winner: System, others: Sequence[System]) -> list[str]:
     ]
     heads = [each.headline for each in compared]
     p_values = holm(np.array([head.p_value if head else np.nan for head in heads]))
-    tested = zip(compared, p_values, strict=True)
-    return [each.verdict(settled=bool(p <= SIGNIFICANT)) for each, p in tested]
+    settled = [bool(p <= SIGNIFICANT) for p in p_values]
+    lines = [each.verdict(settled=sure) for each, sure in zip(compared, settled, strict=True)]
+    open_ones = [each for each, sure in zip(compared, settled, strict=True) if not sure]
+    return [*lines, *_more_seeds(open_ones)]
+
+
+def _more_seeds(compared: Sequence[Compared]) -> list[str]:
+    """Sentences about what more seeds would resolve among systems that cannot be told apart."""
+    needed = {each.second.name: seeds_needed(each) for each in compared if each.seeds}
+    lines = [
+        f"About {n} seeds of each would tell {compared[0].first.name} from {name}, if the "
+        f"difference stays as it is."
+        for name, n in needed.items()
+        if n is not None
+    ]
+    never = [name for name, n in needed.items() if n is None]
+    single = [
+        each.second.name
+        for each in compared
+        if each.seeds is None
+        and any(system.scored[each.metric].trained for system in (each.first, each.second))
+    ]
+    return [
+        *lines,
+        *([f"No likely number of seeds would tell it from {', '.join(never)}."] if never else []),
+        *([f"With one seed, its spread is not known: {', '.join(single)}."] if single else []),
+    ]
+
+
+def seeds_needed(compared: Compared) -> int | None:
+    """The number of seeds that would make the difference significant, if it stays as it is.
+
+    None where no number up to MOST_SEEDS does, since the test pairs alone leave more doubt.
+    """
+    systems = [system.scored[compared.metric] for system in (compared.first, compared.second)]
+    spreads = [
+        float(np.var(each.values, ddof=1))
+        for each in systems
+        if each.trained and len(each.values) > 1
+    ]
+    sides = sum(each.trained for each in systems)
+    if not spreads:
+        return None
+    variance = sides * sum(spreads) / len(spreads)
+    pairs = compared.pairs.reach if compared.pairs else 0.0
+    n = np.arange(2, MOST_SEEDS + 1)
+    reach = quantile(sides * (n - 1)) * np.sqrt(variance / n)
+    enough = n[np.hypot(reach, pairs) < abs(compared.value)]
+    return int(enough[0]) if len(enough) else None

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from harness import PROTOCOL
 from harness.evaluation.correlation import correlation
 from harness.evaluation.kept import keep_pairs
-from harness.report.finished_sweep import verdicts
+from harness.report.comparison import Compared, stored_systems
+from harness.report.finished_sweep import seeds_needed, verdicts
 from harness.report.groups import comparable_groups
 from harness.trials.record import Record
 from harness.trials.store import Store
@@ -179,10 +181,10 @@ def test_dev_alone_chooses_the_winner(store: Store, add: Add) -> None:
     lines = told(store)
     assert lines[0].startswith("simcse wins with the best dev score, 60.10±0.10 (graded-dev); ")
     assert lines[1].startswith("d2cse is better than simcse on graded: +")
-    assert len(lines) == 2
+    assert len(lines) == 2, "nothing is open that more seeds would resolve"
 
 
-def test_who_cannot_be_told_apart(store: Store, add: Add) -> None:
+def test_who_cannot_be_told_apart_and_what_more_seeds_would_resolve(store: Store, add: Add) -> None:
     add("simcse", 0.30, 3, dev=60.0)
     add("d2cse", 0.302, 3, dev=50.0)
     add("pooling", 5.0, 1, steps=0, setting="sup")
@@ -190,7 +192,7 @@ def test_who_cannot_be_told_apart(store: Store, add: Add) -> None:
     assert lines[0].startswith("simcse unsup wins")
     assert any("cannot be told apart on graded" in line for line in lines)
     assert any(line.startswith("simcse unsup is better than pooling sup") for line in lines)
-    assert len(lines) == 3
+    assert any("seeds" in line and "tell" in line for line in lines[3:])
 
 
 def test_a_sweep_of_one_configuration_has_nothing_to_compare(store: Store, add: Add) -> None:
@@ -205,6 +207,24 @@ def test_each_encoder_has_a_winner(store: Store, add: Add) -> None:
         add("d2cse", 0.5, 2, encoder=encoder)
     found = [line for line in told(store) if " wins with " in line]
     assert sorted(line.partition(":")[0] for line in found) == ["On mini-bert", "On tiny-bert"]
+
+
+def test_as_many_seeds_as_are_needed_settle_it(store: Store, add: Add) -> None:
+    """With the proposed number of seeds, the half interval is below the difference."""
+    add("simcse", 0.30, 3, dev=60.0)
+    add("d2cse", 0.33, 3, kept=False)
+    groups = [(group.method, group) for group in comparable_groups(store.read().table)]
+    each = Compared(*stored_systems(groups, "graded", store.kept_pairs), "graded")
+    n = seeds_needed(each)
+    assert n is not None
+    scored = [system.scored["graded"].values for system in (each.first, each.second)]
+    variance = np.mean([np.var(values, ddof=1) for values in scored])
+
+    def reach(n: int) -> float:
+        return float(stats.t.ppf(0.975, 2 * (n - 1)) * np.sqrt(2 * variance / n))
+
+    assert reach(n) < abs(each.value)
+    assert n == 2 or reach(n - 1) >= abs(each.value)
 
 
 def test_two_models_on_four_pairs_have_a_difference_without_an_interval(
