@@ -61,7 +61,7 @@ def test_every_format_is_written_with_the_same_bytes_twice(
         content.append({path.name: path.read_bytes() for path in paths})
     assert content[0] == content[1]
     assert [name.rpartition("-")[2] for name in content[0]] == [
-        f"{name}.{suffix}" for name in ("cost", "curves", "hyperparameters")
+        f"{name}.{suffix}" for name in ("cost", "curves", "hyperparameters", "parallel")
     ]
     for path in (tmp_path / "one").iterdir():
         if suffix == "png":
@@ -90,7 +90,7 @@ def test_the_sweep_of_a_space(shown: Shown, swept: Any, tmp_path: Path) -> None:
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert names == {
         "simcse-unsup-tiny-bert-curves.png", "simcse-unsup-tiny-bert-hyperparameters.png",
-        "space-cost.png",
+        "simcse-unsup-tiny-bert-parallel.png", "space-cost.png",
     }  # fmt: skip
 
 

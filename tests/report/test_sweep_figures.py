@@ -11,6 +11,7 @@ from harness.report.figures.sweep_figures import (
     AVERAGED,
     costs,
     curves_figure,
+    parallel_figure,
     smoothed,
     sweep_figures,
     training_curves,
@@ -101,11 +102,26 @@ def test_costs_and_their_front(searches: list[SweepSearch]) -> None:
     assert [row["search"].split()[0] for row in rows] == ["simcse", "diffcse", "simcse"]
 
 
+def test_parallel_lines_have_a_label_for_each_value(store: Store, add_trial: AddTrial) -> None:
+    for rate in (1e-5, 2e-5, 5e-5, 1e-4):
+        for pooling in ("cls", "mean"):
+            add_trial(
+                {"learning_rate": rate, "pooling": pooling}, role="search", search="aaaa",
+                dev={"stsb-dev": 70 + 1e5 * rate}, test={},
+            )  # fmt: skip
+    [search] = sweep_searches(store.read(FIGURE_COLUMNS).table)
+    [panel] = parallel_figure(search).panels
+    labels = {mark.x[0]: list(mark.texts) for mark in panel.marks if mark.texts}
+    assert labels[1] == ["1e-05", "2e-05", "5e-05", "0.0001"]
+    assert labels[2] == ["cls", "mean"]
+
+
 def test_what_cannot_be_drawn_is_said(searches: list[SweepSearch]) -> None:
     figures, notes = sweep_figures(searches, "my space")
     assert [figure.name for figure in figures] == [
         "simcse-unsup-bert-base-uncased-curves",
         "simcse-unsup-bert-base-uncased-hyperparameters",
+        "simcse-unsup-bert-base-uncased-parallel",
         "my-space-cost",
     ]
     assert notes == [
@@ -123,12 +139,11 @@ def test_a_search_of_which_only_pruned_trials_are_there(store: Store, add_trial:
             {"learning_rate": rate}, role="search", search="aaaa", status="pruned",
             dev={"stsb-dev": 40.0}, test={},
         )  # fmt: skip
-    [figure], notes = sweep_figures(sweep_searches(store.read(FIGURE_COLUMNS).table), "mine")
-    assert draw(figure).axes[0].get_xlabel() == "learning_rate"
-    assert [note.partition(",")[0].rpartition(": ")[2] for note in notes] == [
-        "no trial has a history",
-        "no trial has been trained",
-    ]
+    made, notes = sweep_figures(sweep_searches(store.read(FIGURE_COLUMNS).table), "mine")
+    for figure in made:
+        draw(figure)
+    assert [figure.name for figure in made if "parallel" in figure.name] == []
+    assert any("no configuration has finished, so" in note for note in notes)
 
 
 def test_a_curve_is_drawn_from_its_score_before_training(searches: list[SweepSearch]) -> None:
@@ -154,7 +169,7 @@ def test_a_store_that_has_nothing_to_draw_has_sentences(store: Store, add_trial:
     made, notes = sweep_figures(sweep_searches(store.read(FIGURE_COLUMNS).table), "mine")
     assert made == []
     assert [note.rpartition("-")[2] for note in notes] == [
-        f"{name} is not drawn" for name in ("curves", "hyperparameters", "cost")
+        f"{name} is not drawn" for name in ("curves", "hyperparameters", "parallel", "cost")
     ]
 
 

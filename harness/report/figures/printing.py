@@ -140,6 +140,7 @@ def _draw_panel(axes: Axes, panel: Panel, width: int, *, ordered: bool) -> None:
         axes.set(xlim=(panel.x.low, panel.x.high), ylim=(panel.y.low, panel.y.high))
     _draw_axis(axes.xaxis, panel.x)
     _draw_axis(axes.yaxis, panel.y)
+    axes.spines["left"].set_visible(panel.y.ticks is None or bool(panel.y.ticks))
     if sum(len(text) + 2 for _, text in panel.x.ticks or ()) > width:
         axes.tick_params("x", labelrotation=25)
 
@@ -156,9 +157,10 @@ def _draw_mark(axes: Axes, mark: Mark, style: dict[str, Any], layer: float) -> N
         for value in mark.y:
             axes.axhline(value, **{**style, "linewidth": 0.6}, zorder=layer)
     elif mark.kind == "text":
+        side = "right" if mark.side == "left" else "left"
         for x, y, text in zip(mark.x, mark.y, mark.texts, strict=True):
             axes.annotate(
-                text, (x, y), xytext=(4, 0), ha="left", va="center",
+                text, (x, y), xytext=(-4 if side == "right" else 4, 0), ha=side, va="center",
                 textcoords="offset points", fontsize=7.5, annotation_clip=False, zorder=layer,
                 bbox={"fc": "white", "ec": "none", "pad": 0.4, "alpha": 0.8},
             )  # fmt: skip

@@ -53,6 +53,8 @@ class Mark:
     """Half the length of the error bar of each point"""
     texts: Sequence[str] = ()
     """Texts beside the points"""
+    side: Literal["left", "right"] = "right"
+    """The side of the point on which its text stands"""
     base: float = 0.0
     hollow: bool = False
 
@@ -102,6 +104,7 @@ class Figure:
         names = dict.fromkeys(name for row in flat for name in row if name not in ("key", "values"))
         return {
             "legend": self.legend,
+            "ordered": self.ordered,
             "panels": [_page_panel(panel, numbers) for panel in self.panels],
             "rows": len(flat),
             "columns": {name: _page_column([row.get(name) for row in flat]) for name in names},
@@ -223,6 +226,24 @@ def spans_decades(values: Iterable[float]) -> bool:
     smallest or more."""
     numbers = list(values)
     return bool(numbers) and min(numbers) > 0 and max(numbers) >= 8 * min(numbers)
+
+
+def round_values(low: float, high: float, *, log: bool = False) -> list[float]:
+    """Round numbers from low to high: multiples of 1, 2 or 5 times a power of ten.
+
+    log: powers of ten, with 2 and 5 times them where these are few.
+    """
+    if log:
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        factors = (1, 2, 5) if high < 40 * low else (1,)
+        values = [factor * 10.0**power for power in powers for factor in factors]
+        return [value for value in values if low <= value <= high]
+    if high <= low:
+        return [low]
+    rough = (high - low) / (TICKS - 1)
+    power = 10 ** math.floor(math.log10(rough))
+    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= 0.999 * rough)
+    return [step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def file_name(*words: str) -> str:

@@ -1,4 +1,4 @@
-"""The figures of a sweep: curves, dev by hyperparameter, and cost; and why some are not drawn.
+"""The figures of a sweep: curves, dev by hyperparameter, parallel lines and cost.
 
 They are made of what the store has, so a grid has them as well as a sampler.
 """
@@ -7,18 +7,23 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from statistics import fmean
+from typing import Any
 
 from harness.report.figures.specification import (
     NAMED,
+    Axis,
     Figure,
     Look,
     Mark,
     Panel,
     Row,
+    are_numbers,
     axis,
     bar_ends,
     file_name,
     mark_of,
+    number_text,
+    round_values,
     score_axis,
     spans_decades,
     value_axis,
@@ -30,6 +35,9 @@ AVERAGED = 9
 """Kept steps of which a long curve shows the mean, because single batches differ much"""
 FEW_POINTS = 12
 """A curve with fewer points has a marker at each"""
+
+MOST_VALUES = 8
+"""An axis of parallel coordinates with so many values has a label for each, at equal distances"""
 
 
 def sweep_figures(searches: list[SweepSearch], sweep: str) -> tuple[list[Figure], list[str]]:
@@ -53,7 +61,7 @@ def sweep_figures(searches: list[SweepSearch], sweep: str) -> tuple[list[Figure]
             notes.append(f"{search.label}: its search varies nothing")
             continue
         keep(hyperparameters_figure(search), f"{search.label}: no trial has a dev score")
-
+        keep(parallel_figure(search), f"{search.label}: no configuration has finished")
     keep(cost_figure(searches, file_name(sweep)), "no trial has been trained")
     return made, notes
 
@@ -190,6 +198,78 @@ def _hyperparameter_panel(name: str, rows: Sequence[Row]) -> Panel:
     if own[0] is rows[0]:
         marks.append(Mark("points", places[:1], [own[0]["dev"]], "best"))
     return Panel(x, score_axis("dev", bar_ends(marks)), marks)
+
+
+def parallel_figure(search: SweepSearch) -> Figure:
+    """A search's configurations as lines through dev and their values, in parallel coordinates."""
+    rows = [row for row in configurations(search) if not row["pruned"]]
+    names = ["dev", *_varied(rows)]
+    lines: list[list[tuple[float, float]]] = [[] for _ in rows]
+    labels = []
+    for across, name in enumerate(names if rows else []):
+        own = [n for n, row in enumerate(rows) if not across or name in row["values"]]
+        values = [rows[n]["values"][name] if across else rows[n]["dev"] for n in own]
+        places, ticks = _parallel_axis(values, every=across > 0)
+        for number, height in zip(own, places, strict=True):
+            lines[number].append((across, height))
+        texts = [text for _, text in ticks]
+        at = [height for height, _ in ticks]
+        labels.append(Mark("text", [across] * len(at), at, texts=texts, side="left"))
+    marks = [Mark("vertical", list(range(len(names))), [], "pale")]
+    # The best ones are drawn last, on top of the others.
+    for number, line in reversed([*enumerate(lines)]):
+        look: Look = number if number < NAMED else "pale"
+        x, y = ([point[part] for point in line] for part in (0, 1))
+        marks.append(Mark("line", x, y, look, [rows[number]] * len(line)))
+    panel = Panel(
+        Axis("", -0.45, len(names) - 0.6, ticks=list(enumerate(names))),
+        Axis("", -0.05, 1.05, ticks=()),
+        [*marks, *labels],
+        height=3.4,
+    )
+    return Figure(
+        name=f"{search.file_name}-parallel",
+        title=f"{search.label}: parallel coordinates",
+        caption=f"Each line is one of {len(rows)} configurations, from its dev score on the "
+        f"left ({search.metric}) through its values; the best ones are named.",
+        rows=rows,
+        panels=[panel] if rows else [],
+        legend=[_configuration(row, names) for row in rows[:NAMED]],
+        columns=1,
+    )
+
+
+def _configuration(row: Row, names: Sequence[str]) -> str:
+    own = row["values"]
+    values = [f"{name}={number_text(own[name])}" for name in names if name in own]
+    return f"dev {row['dev']:.2f}: {' '.join(values)}"
+
+
+def _parallel_axis(
+    values: Sequence[Any], *, every: bool
+) -> tuple[list[float], list[tuple[float, str]]]:
+    """The place of each value, 0 to 1, and the places of labels.
+
+    every: with a label for each value, at equal distances, where they are texts or not too many.
+    """
+    if not are_numbers(values) or (every and len(set(values)) <= MOST_VALUES):
+        numbers = are_numbers(values)
+        texts = [number_text(value) for value in (sorted(set(values)) if numbers else values)]
+        labels = list(dict.fromkeys(texts if numbers else sorted(texts)))
+        at = {
+            text: n / (len(labels) - 1) if len(labels) > 1 else 0.5 for n, text in enumerate(labels)
+        }
+        return [at[number_text(value)] for value in values], [(at[text], text) for text in labels]
+    log = every and spans_decades(values)
+    scaled = math.log if log else float
+    ends = min(values), max(values)
+    low, high = map(scaled, ends)
+
+    def place(value: float) -> float:
+        return (scaled(value) - low) / (high - low) if high > low else 0.5
+
+    named = round_values(*ends, log=log) or ends
+    return [place(value) for value in values], [(place(each), f"{each:.5g}") for each in named]
 
 
 def costs(searches: list[SweepSearch]) -> Sequence[Row]:

@@ -12,6 +12,7 @@ class Figure {
     const title = place.dataset.title;
     this.output = element("output", { class: "status" });
     const panels = element("div", { class: "panels" });
+    if (this.ordered) panels.classList.add("ordered");
     place.replaceChildren(panels, this.output, this.legendList(), this.numbers(place));
     if (this.panels.some(({ marks }) => Math.max(marks.length, ...marks.map((mark) => mark.x.length)) > MOST_DRAWN)) {
       this.output.textContent = `At most ${MOST_DRAWN} marks of a panel are drawn.`;
@@ -33,7 +34,7 @@ class Figure {
       }
       return element("li", {}, sample, ` ${name}`);
     });
-    return element("ul", { class: "legend" }, ...items);
+    return element("ul", { class: this.ordered ? "legend ordered" : "legend" }, ...items);
   }
 
   value(name, row) {

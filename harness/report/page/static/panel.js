@@ -1,7 +1,6 @@
 "use strict";
 
-// Draws a panel of a figure as SVG: its axes, and its marks with the looks of page.css. The page has
-// no figures of embeddings, so it knows neither areas nor texts.
+// Draws a panel of a figure as SVG: its axes, and its marks with the looks of page.css.
 
 const LOOKS = 7; // colours and dashes in page.css, markers below
 const TICKS = 5;
@@ -29,13 +28,14 @@ function drawPanel(panel, ends, width) {
   const longest = Math.max(0, ...namedValues(panel.y, ends.y).map(([, text]) => text.length));
   const edge = {
     top: 8,
-    right: 14,
+    right: panel.marks.some((mark) => mark.texts && mark.side === "right") ? 36 : 14,
     bottom: rotated ? 64 : 44,
     left: Math.min(longest * LETTER + (panel.y.label ? 28 : 14), width * 0.45),
   };
   const height = Math.round(panel.height * INCH) + edge.bottom;
   const frame = { x: edge.left, y: edge.top, width: width - edge.left - edge.right, height: height - edge.top - edge.bottom };
   const bottom = frame.y + frame.height;
+  if (panel.equal && !ends.zoomed) ends = equalEnds(ends, frame);
   const x = scaleOf(panel.x, ends.x, frame.x, frame.x + frame.width);
   const y = scaleOf(panel.y, ends.y, bottom, frame.y);
   const parts = [];
@@ -68,6 +68,13 @@ function drawPanel(panel, ends, width) {
   return { svg: svgElement("svg", attributes, ...parts, inside), points, x, y };
 }
 
+// The ends of axes on which a unit is equally long.
+function equalEnds(ends, frame) {
+  const unit = Math.max((ends.x[1] - ends.x[0]) / frame.width, (ends.y[1] - ends.y[0]) / frame.height);
+  const around = ([low, high], pixels) => [-1, 1].map((sign) => (low + high + sign * unit * pixels) / 2);
+  return { x: around(ends.x, frame.width), y: around(ends.y, frame.height) };
+}
+
 function drawMark(mark, x, y, frame) {
   const look = lookClass(mark.look);
   const across = mark.x.map(x.place);
@@ -81,12 +88,23 @@ function drawMark(mark, x, y, frame) {
       const steps = across.map((value, at) => (at ? `H${value}V${up[at]}` : `M${value} ${up[at]}`));
       return [svgElement("path", { class: `line ${look}`, d: steps.join("") })];
     }
+    case "area": {
+      const base = y.place(mark.base || 0);
+      const outline = `${across[0]},${base} ${places.join(" ")} ${across.at(-1)},${base}`;
+      return [svgElement("polygon", { class: `area ${look}`, points: outline })];
+    }
     case "vertical":
       return across.map((at) =>
         svgElement("line", { class: `line dotted ${look}`, x1: at, x2: at, y1: frame.y, y2: frame.y + frame.height }),
       );
     case "horizontal":
       return up.map((at) => svgElement("line", { class: `line thin ${look}`, x1: frame.x, x2: right, y1: at, y2: at }));
+    case "text":
+      return across.map((at, row) => {
+        const shift = mark.side === "left" ? -5 : 5;
+        const kind = mark.side === "left" ? "halo end" : "halo";
+        return svgElement("text", { class: kind, x: at + shift, y: up[row] }, mark.texts[row]);
+      });
     default:
       return across.slice(0, MOST_DRAWN).flatMap((at, row) => drawPoint(mark, look, at, up[row], y.place, mark.y[row], mark.spread[row]));
   }
