@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.evaluation.catalogue import DISPLAY
 from harness.report.cells import Cell
@@ -47,7 +47,10 @@ def shares(paper: Paper, comparer: Comparer, methods: Collection[str]) -> Iterat
     """
     for name in paper.shown:
         yield table_share(comparer.table(paper, name), methods)
-
+    for name, of_table in paper.table_figures.items():
+        share = table_share(comparer.table(paper, of_table.table), methods)
+        title = f"Figure {name.removeprefix('figure')}"
+        yield replace(share, name=title, about=of_table.about, noun="points")
     for of_figure, figure in load_systems().figures.items():
         of, _, name = of_figure.partition(".")
         if of == paper.paper:

@@ -12,13 +12,13 @@ from pydantic import ConfigDict, Field
 
 from harness.document import Document, Location, read_document
 from harness.errors import UserError, suggest
-from harness.evaluation.catalogue import CARDS
+from harness.evaluation.catalogue import CARDS, Metric
 from harness.inputs import read_text
 from harness.plugin import registry
 from harness.plugin.located import is_path, located, plain_name
 from harness.plugin.resolution import resolve
 from harness.report.matching import ANY, Wanted, run_of, wanted_for
-from harness.report.paper import Paper
+from harness.report.paper import Paper, TableFigure
 from harness.report.published import (
     QUOTED,
     ReportedRow,
@@ -27,7 +27,7 @@ from harness.report.published import (
     content_of,
     printed_text,
 )
-from harness.report.quantities import TEXTS, Measure, measure_of
+from harness.report.quantities import TEXTS, Measure, columns_of, measure_of
 from harness.report.systems import (
     ColumnRun,
     Released,
@@ -49,6 +49,14 @@ class OwnPaper(Paper):
     """Table -> what its rows do not say, as `tables` of systems.yaml has it"""
     released: list[Released] = Field(default=[])
     """Released checkpoints of its systems, beside those that harness knows"""
+
+    figures: dict[str, TableFigure] = Field(default={})
+    """Its figures, such as `figure1`"""
+
+    @property
+    def table_figures(self) -> Mapping[str, TableFigure]:
+        """Its figures of tables by name, such as `figure1`."""
+        return self.figures
 
     @property
     def runs(self) -> Systems:
@@ -91,6 +99,8 @@ def own_paper(name: str, file: Path) -> OwnPaper:
     _check_released(paper, document)
     for table_name, table in paper.tables.items():
         _check_table(paper, table_name, table, document)
+    for figure_name in paper.figures:
+        _check_figure(paper, figure_name, document)
     return paper
 
 
@@ -178,6 +188,29 @@ def _check_released(paper: OwnPaper, document: Document) -> None:
         if not any(one.is_of(row) for row in rows):
             words = " ".join(one.place)
             raise document.error(where, f"no row of the paper has {words}, beside which it stands")
+
+
+def _check_figure(paper: OwnPaper, name: str, document: Document) -> None:
+    """Raise UserError for a figure whose table is not there, or has other columns."""
+    where: Location = ("figures", name)
+    if not re.fullmatch(r"figure[1-9]\d{0,3}", name):
+        raise document.error(where, "figures have the names figure1, figure2, ...")
+    figure = paper.figures[name]
+    _check_name(figure.table, paper.tables, "table", document, (*where, "table"))
+    table, full_name = paper.tables[figure.table], f"{paper.paper}.{figure.table}"
+    columns = columns_of(table, paper.runs, full_name)
+    for column in columns:
+        value = column.run.configuration.get(figure.axis)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise document.error(
+                where,
+                f'facts.{figure.table}.columns gives "{column.heading}" no {figure.axis} that is a '
+                f"number; every column of the table of a figure has one",
+            )
+    if len({column.measure for column in columns}) > 1 or not isinstance(
+        columns[0].measure, Metric
+    ):
+        raise document.error(where, "all columns of the table of a figure show one score")
 
 
 def _check_name(name: str, valid: Any, kind: str, document: Document, where: Location) -> None:

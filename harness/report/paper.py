@@ -1,12 +1,21 @@
-"""A paper: its tables, and what is run for their rows."""
+"""A paper: its tables, the figures of them, and what is run for their rows."""
 
 from collections.abc import Mapping
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from harness.report.published import ReportedTable
+from harness.report.published import ReportedPart, ReportedTable
 from harness.report.systems import Systems, load_systems
+
+
+class TableFigure(ReportedPart):
+    """A figure of a table whose columns are the values of a hyperparameter."""
+
+    about: str
+    table: str
+    axis: str
+    """The hyperparameter, of which each column has one value"""
 
 
 class Paper(BaseModel):
@@ -27,6 +36,20 @@ class Paper(BaseModel):
     def plugins(self) -> Mapping[str, str]:
         """The methods that it names by paths: name -> path."""
         return {}
+
+    @property
+    def table_figures(self) -> Mapping[str, TableFigure]:
+        """Its figures of tables by name, such as `figure1`."""
+        return {}
+
+    def places(self, figure: TableFigure) -> list[float]:
+        """The value of each column of the table of a figure, along its axis."""
+        full_name = f"{self.paper}.{figure.table}"
+        runs = [
+            self.runs.column(full_name, str(heading))
+            for heading in self.tables[figure.table].columns
+        ]
+        return [float(run.configuration[figure.axis]) for run in runs]
 
     @property
     def shown(self) -> dict[str, ReportedTable]:

@@ -15,6 +15,7 @@ from harness.report.figures.embeddings import (
     model_figures,
     plane_figure,
 )
+from harness.report.figures.lines import table_figure
 from harness.report.figures.paper_figures import (
     STORE_FIGURES,
     chosen_trials,
@@ -25,7 +26,9 @@ from harness.report.figures.specification import Figure
 from harness.report.figures.sweep_figures import sweep_figures
 from harness.report.figures.sweeps import FIGURE_COLUMNS, SweepSearch, sweep_searches
 from harness.report.matching import Commands
+from harness.report.paper import Paper
 from harness.report.paper_cells import Comparer
+from harness.report.papers import load_paper, paper_label, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.shared_cache import check_caches
 from harness.steps import Steps, prefixed
@@ -42,6 +45,8 @@ def paper_drawing(
 ) -> tuple[list[Figure], list[str]]:
     """A figure of a paper, and what the store lacks of it."""
 
+    if paper not in papers():
+        return own_figure(load_paper(paper), f"figure{number}", encoder, store)
     name = figure_name(paper, number)
     if name in STORE_FIGURES:
         return store_figure(name, store, encoder)
@@ -56,6 +61,25 @@ def paper_drawing(
     pairs = sts_pairs()
     models = _drawn_models([resolve() for resolve in resolved], pairs, store, steps)
     return model_figures(name, models, pairs), notes
+
+
+def own_figure(
+    paper: Paper, name: str, encoder: str | None, store: Store
+) -> tuple[list[Figure], list[str]]:
+    """A figure of a paper of one's own, and what the store lacks of it.
+
+    Raises UserError where there is none.
+    """
+    figures = paper.table_figures
+    if name not in figures:
+        here = f"it has {', '.join(figures)}" if figures else "`figures` of its file names them"
+        raise UserError(f"{paper.paper} has no {name}; {here}")
+    figure = figures[name]
+    comparer = Comparer(store.read(PAPER_COLUMNS).table, encoder, plugins=paper.plugins)
+    compared = comparer.table(paper, figure.table)
+    command = Commands(names(), store.place).table(paper.paper, compared.number, encoder)
+    other = f"-{encoder.replace('/', '-')}" if encoder else ""
+    return table_figure(f"{paper_label(paper.paper)}-{name}{other}", figure, compared, command)
 
 
 def sweep_drawing(sweep: str, store: Store) -> tuple[list[Figure], list[str]]:

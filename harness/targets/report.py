@@ -25,7 +25,7 @@ from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
 from harness.report.store_tables import store_tables
 from harness.sweeps.spaces.named_spaces import shipped_spaces, space_name
-from harness.targets.figures import searches_of_sweep
+from harness.targets.figures import own_figure, searches_of_sweep
 from harness.trials.run_again import commands_of_store
 from harness.trials.store import Store
 
@@ -78,7 +78,11 @@ def _title(paper: str | None, encoder: str | None, sweep: str | None) -> str:
 def _paper_figures(paper: str, encoder: str | None, store: Store) -> tuple[list[Figure], list[str]]:
     """The figures of a paper that the records are enough for, and what the store lacks of them."""
 
-    own = [name for name in STORE_FIGURES if name.startswith(f"{paper}-")]
-    drawn = [store_figure(name, store, encoder) for name in own]
+    own = load_paper(paper)
+    shipped = [name for name in STORE_FIGURES if name.startswith(f"{paper}-")]
+    drawn = [
+        *(store_figure(name, store, encoder) for name in shipped),
+        *(own_figure(own, name, encoder, store) for name in own.table_figures),
+    ]
     figures = [figure for made, _ in drawn for figure in made]
     return figures, [note for _, notes in drawn for note in notes]

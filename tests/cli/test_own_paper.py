@@ -89,7 +89,12 @@ def test_a_new_paper_works_at_once(
         assert plan.code == 0, plan.err
     assert "\\begin{tabular}" in harness(*commands[1]).out
     listed = harness("list", "papers", "papers/mine").out.splitlines()
-    assert [line.split()[:2] for line in listed[1:]] == [["Table", "1"], ["Table", "2"]]
+    assert [line.split()[:2] for line in listed[1:]] == [
+        ["Table", "1"], ["Table", "2"], ["Figure", "1"],
+    ]  # fmt: skip
+    figure = shown("figure", "--paper", "papers/mine", "--figure", "1")
+    lacking = "the store lacks temperature 0.02, 0.05, 0.1 of mine; run: "
+    assert figure == f"{lacking}harness sweep --paper papers/mine --table 2\n"
     assert harness("reproduce", "papers/mine", "--dry-run").code == 0
     assert harness("report", "--paper", "papers/mine", "--out", "page").code == 0
     assert harness("plan", "--paper", "papers/mine", "--table", "2").code == 0
@@ -308,6 +313,16 @@ def test_a_value_of_the_command_line_reaches_ones_own_method(
         (", origin: this paper", "", 'table1: "Ours" needs a setting, an encoder and an origin'),
         ("title: Mine", "title: [", "not valid YAML"),
         ("title: Mine", "title: &a [*a]", "not valid YAML"),
+        ("systems:", "figures: {figure1: {about: a, table: tabel1, axis: b}}\nsystems:",
+         'line 14: figures.figure1.table: there is no table "tabel1"; did you mean "table1"?'),
+        ("systems:", "figures: {figure1: {about: a, table: table1, axis: b}}\nsystems:",
+         'figures.figure1: facts.table1.columns gives "dev" no b that is a number'),
+        ("systems:", "figures: {figur1: {about: a, table: table1, axis: b}}\nsystems:",
+         "figures.figur1: figures have the names figure1, figure2, ..."),
+        ("{dev: {metric: graded-dev}}", "{dev: {metric: graded-dev, configuration: "
+         "{temperature: 1}}, graded: {configuration: {temperature: 2}}}\n"
+         "figures: {figure1: {about: a, table: table1, axis: temperature}}",
+         "figures.figure1: all columns of the table of a figure show one score"),
         ("learning_rate: 1.0e-3}}", "learning_rate: 1.0e-3}, variants: {hot: {temperature: 1}}}",
          "systems.ours.variants.hot.temperature: the rows of ours without a variant need a "
          "temperature, too; give it under configuration, or, where it is the default of the "
@@ -364,7 +379,10 @@ def test_a_plugin_cannot_have_the_name_of_a_shipped_method(harness: Any, paper: 
         (("report", "--out", "page", "--paper", "mien"), 'did you mean "mine"?'),
         (("table", "--paper", "mine", "--table", "2"), "mine has no Table 2"),
         (("sweep", "--paper", "mine", "--table", "2"), "nothing to run for Table 2 of mine"),
-        (("figure", "--paper", "mine", "--figure", "1"), 'no figure of a paper "mine"'),
+        (
+            ("figure", "--paper", "mine", "--figure", "1"),
+            "mine has no figure1; `figures` of its file",
+        ),
         (("list", "papers", "mien"), 'of a paper "mien"; did you mean "mine"?'),
         (("table", "--paper", "empty"), "empty is no paper: it has no paper.yaml"),
         (("table", "--paper", "no.yaml"), "there is no such file: no.yaml"),

@@ -1,8 +1,8 @@
-"""Curves of scores along a hyperparameter, beside what a paper says of its own."""
+"""Curves of scores along a hyperparameter: of the papers' figures, and of tables of one's own."""
 
 import functools
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,19 +11,25 @@ import yaml
 
 from harness import PROTOCOL
 from harness.evaluation.catalogue import DISPLAY
+from harness.report.cells import Cell
 from harness.report.figures.specification import (
+    NAMED,
     Figure,
+    Look,
     Mark,
     Panel,
     Row,
     axis,
     bar_ends,
     mark_of,
+    number_text,
     score_axis,
     value_axis,
 )
 from harness.report.groups import Group
 from harness.report.matching import Found, Wanted, command
+from harness.report.paper import TableFigure
+from harness.report.paper_cells import PaperTable
 from harness.report.published import folder
 from harness.report.systems import load_systems
 from harness.trials.record import Record
@@ -110,8 +116,7 @@ def _score_panel(metric: str, rows: Sequence[Row]) -> Panel:
     ours = sorted((row for row in own if row["source"] == "ours"), key=lambda row: row["at"])
     told = [row for row in own if row["source"] == "paper" and row["value"] is not None]
     places = [row["at"] for row in own if row["value"] is None]
-    line = mark_of("line", ours, "at", "value", 0)
-    means = Mark("points", line.x, line.y, 0, ours, [row["std"] for row in ours])
+    line, means = _curve(ours, 0)
     theirs = mark_of("points", told, "at", "value", 1)
     label, ends = DISPLAY.get(metric, metric), bar_ends([means, theirs])
     scores = score_axis(label, ends, 0.15)
@@ -121,12 +126,18 @@ def _score_panel(metric: str, rows: Sequence[Row]) -> Panel:
         [
             Mark("vertical", places, [], "pale"),
             Mark("horizontal", [], theirs.y, 1),
-            replace(line, rows=()),
+            line,
             means,
             theirs,
         ],
         height=2.6,
     )
+
+
+def _curve(ours: Sequence[Row], look: Look) -> tuple[Mark, Mark]:
+    """A line through our means, and points with their standard deviations."""
+    means = replace(mark_of("points", ours, "at", "value", look), spread=[r["std"] for r in ours])
+    return Mark("line", means.x, means.y, look), means
 
 
 def _point(
@@ -173,6 +184,78 @@ def cross_entropies(groups: Mapping[float, Group], store: Store) -> list[dict[st
             point = _point(at, statistics.fmean(ends), std, len(ends), group.keys)
             rows.append({"metric": CROSS_ENTROPY, **point})
     return rows
+
+
+def table_figure(
+    name: str, figure: TableFigure, compared: PaperTable, command: str
+) -> DrawnAndLacking:
+    """The figure of a table whose columns are the values of a hyperparameter: a curve for each row.
+
+    name: that of its file. compared: its table, which `command` fills. There is no figure where the
+    store has no trial of it.
+    """
+    places = compared.paper.places(figure)
+    rows = [row.cells for _, rows in compared.sections for row in rows]
+    labelled = list(zip([row.label for row in compared.table.rows], rows, strict=True))
+    notes = _lacking(figure, labelled, places, command)
+    cells = [cell for cell in compared.cells if cell.ours and cell.group]
+    if not cells:
+        return [], notes
+    curves = [list(_points(label, row, places)) for label, row in labelled]
+    counts = sorted({cell.ours.n for cell in cells if cell.ours})
+    metric = next(cell.metric.name for cell in cells if cell.metric)
+    shown = DISPLAY.get(metric, metric)
+    quoted = any(point["source"] == "paper" for points in curves for point in points)
+    marks: list[Mark] = []
+    for number, points in enumerate(curves):
+        look: Look = number if number < NAMED else "pale"
+        told = [point for point in points if point["source"] == "paper"]
+        theirs = replace(mark_of("points", told, "at", "value", look), hollow=True)
+        marks += [*_curve([point for point in points if point["source"] == "ours"], look), theirs]
+    panel = Panel(
+        value_axis(figure.axis, places, width=80)[0],
+        score_axis(shown, bar_ends(mark for mark in marks if mark.kind == "points"), 0.15),
+        marks,
+        height=2.6,
+    )
+    drawn = Figure(
+        name=name,
+        title=f"{compared.paper.title}: {figure.about}",
+        caption=f"{shown}, mean over the seeds; bars: sample standard deviation over the seeds (n "
+        f"= {', '.join(map(str, counts))}).{' Hollow: published numbers.' if quoted else ''}",
+        rows=[point for points in curves for point in points],
+        panels=[panel],
+        legend=[label for label, _ in labelled[:NAMED]],
+        columns=1,
+    )
+    return [drawn], [*notes, *drawn_all_the_same(cell.group for cell in cells if cell.group)]
+
+
+def _points(label: str, cells: Sequence[Cell], places: Sequence[float]) -> Iterator[dict[str, Any]]:
+    """The points of a row: ours, and those that somebody published."""
+    for cell, at in sorted(zip(cells, places, strict=True), key=lambda pair: pair[1]):
+        if ours := cell.ours:
+            yield {"row": label, **_point(at, ours.mean, ours.std, ours.n, ours.keys)}
+        if cell.number is not None and cell.published:
+            told = {"std": None, "n": None, "note": cell.published.source}
+            yield {"row": label, "source": "paper", "at": at, "value": cell.number, **told}
+
+
+def _lacking(
+    figure: TableFigure,
+    labelled: Sequence[tuple[str, Sequence[Cell]]],
+    places: Sequence[float],
+    command: str,
+) -> list[str]:
+    """A sentence about each row that has not all of its points, with the command."""
+    sentences = []
+    for label, row in labelled:
+        cells = zip(row, places, strict=True)
+        missing = [number_text(at) for cell, at in cells if cell.wanted and not cell.ours]
+        if missing:
+            of = f"{figure.axis} {', '.join(missing)} of {label}"
+            sentences.append(f"the store lacks {of}; run: {command}")
+    return sentences
 
 
 def drawn_all_the_same(groups: Iterable[Group]) -> list[str]:
