@@ -195,7 +195,7 @@ def value_axis(label: str, values: Sequence[Any], width: float = 40) -> tuple[Ax
     The axis names the values where they are few and not too close. width: of the axis, in
     characters. What is no number has a place for each text.
     """
-    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
+    if not are_numbers(values):
         texts = sorted({number_text(value) for value in values})
         places = [float(texts.index(number_text(value))) for value in values]
         return Axis(label, -0.5, len(texts) - 0.5, ticks=list(enumerate(texts))), places
@@ -219,6 +219,11 @@ def number_text(value: Any) -> str:
     if " " in text:
         return textwrap.shorten(text, 16, placeholder="...")
     return text if len(text) <= 16 else f"{text[:13]}..."
+
+
+def are_numbers(values: Iterable[Any]) -> bool:
+    """Whether all are numbers, so that an axis has an order and distances."""
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def spans_decades(values: Iterable[float]) -> bool:
