@@ -21,6 +21,8 @@ FOLLOWER = "harness.trials.follower"
 """The module of a rank"""
 MODULES = ("harness", "tests.faults.hasty", "ray.scripts.scripts")
 """What else is forked, when it is started with `-m`"""
+SCRIPTS = ("default_worker.py", "log_monitor.py", "monitor.py", "dashboard.py")
+"""What else of Ray is forked; its agents want to be children of the raylet"""
 LENGTH = 8
 """Bytes of the length of a message"""
 
@@ -28,11 +30,8 @@ LENGTH = 8
 def python(folder: Path) -> Path:
     """Write a program into the folder that is Python, but for what the server there forks."""
     path, real = folder / "python", sys.executable
-    forks = (
-        "*/setup_worker.py *",
-        f"*/processes.py {FOLLOWER}",
-        *(f"-m {each} *" for each in MODULES),
-    )
+    forks = [f"*/{each} *" for each in ("setup_worker.py", *SCRIPTS)]
+    forks += [f"*/processes.py {FOLLOWER}", *(f"-m {each} *" for each in MODULES)]
     patterns = "|".join(each.replace(" ", r"\ ") for each in forks)
     path.write_text(
         f'#!/bin/sh\ncase "$*" in {patterns})\n'
@@ -124,7 +123,10 @@ def _work(told: bytes, descriptors: list[int]) -> NoReturn:
         os.environ.update(request["environment"])
         tempfile.tempdir = None
         words = request["arguments"]
-        if words[0] == "-m":
+        if FOLLOWER in words:
+            sys.argv = words[words.index(FOLLOWER) :]
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        elif words[0] == "-m":
             sys.executable, sys.argv = request["python"], words[1:]
             sys.path.insert(0, request["folder"])
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
@@ -132,8 +134,8 @@ def _work(told: bytes, descriptors: list[int]) -> NoReturn:
             os.execvp, sys.argv = _worker, words  # type: ignore[assignment]
             runpy.run_path(sys.argv[0], run_name="__main__")
         else:
-            sys.argv = words[words.index(FOLLOWER) :]
-            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+            sys.executable = request["python"]
+            _script(words)
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
@@ -149,13 +151,18 @@ def _work(told: bytes, descriptors: list[int]) -> NoReturn:
 
 def _worker(_: str, args: list[str]) -> None:
     """Run what Ray would execute last, `bash -c "exec python default_worker.py --option ..."`."""
-    import runpy
     import shlex
 
     words = shlex.split(args[-1])
-    script = next(place for place, word in enumerate(words) if word.endswith("default_worker.py"))
     assert words[0] == "exec", words
-    sys.argv = words[script:]
+    _script(words)
+
+
+def _script(words: list[str]) -> None:
+    """Run the script of Ray among the words of a command, with what follows it."""
+    import runpy
+
+    sys.argv = words[next(at for at, word in enumerate(words) if word.endswith(SCRIPTS)) :]
     sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     runpy.run_path(sys.argv[0], run_name="__main__")
 
