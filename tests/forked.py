@@ -14,12 +14,13 @@ import json
 import os
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 FOLLOWER = "harness.trials.follower"
 """The module of a rank"""
-MODULES = ("harness", "tests.faults.hasty", "ray.scripts.scripts")
+MODULES = ("harness", "tests.faults.hasty", "ray.scripts.scripts", "pytest")
 """What else is forked, when it is started with `-m`"""
 SCRIPTS = ("default_worker.py", "log_monitor.py", "monitor.py", "dashboard.py")
 """What else of Ray is forked; its agents want to be children of the raylet"""
@@ -92,7 +93,8 @@ def _keep(asking: socket.socket) -> NoReturn:
             if not told:
                 break
         code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) & 255
-        asking.sendall(bytes([code]))
+        with suppress(BrokenPipeError):  # the program was killed meanwhile
+            asking.sendall(bytes([code]))
     except OSError:
         traceback.print_exc()
     finally:
