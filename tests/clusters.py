@@ -18,13 +18,12 @@ from tests.sweeping import marked_processes
 
 
 def start_node(environment: Mapping[str, str], *options: str, before: Sequence[str] = ()) -> None:
-    """`ray start` with these options, a real program, whose workers are forks (tests/forked.py).
+    """`ray start` with these options, which is a fork, as its workers are (tests/forked.py).
 
-    `before`: words in front of the command; with any, workers are real programs, too.
+    `before`: words in front of the command; with any, it and its workers are real programs.
     """
     python = sys.executable if before else forking_python()
-    code = f"import sys; from ray.scripts.scripts import main; sys.executable = {python!r}; main()"
-    command = [*before, sys.executable, "-c", code, "start", *options]
+    command = [*before, python, "-m", "ray.scripts.scripts", "start", *options]
     subprocess.run(command, env=environment, check=True, capture_output=True, timeout=600)
 
 

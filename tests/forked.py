@@ -1,8 +1,10 @@
-"""A Python that need not import everything again for workers of Ray and ranks of trials.
+"""A Python that need not import everything again: for commands, workers of Ray and ranks of trials.
 
 Each of them imports torch, transformers and harness for eight seconds of a processor. harness and
-Ray start them with `sys.executable`; `python` writes a program to stand there, which lets a server
-fork. The server has imported everything, and is itself a fork of that of tests/programs.py.
+Ray start workers and ranks with `sys.executable`; `python` writes a program to stand there, which
+lets a server fork. A test starts it with `-m MODULE` where a command is found by its environment,
+gets signals or is killed. The server has imported everything, and is itself a fork of that of
+tests/programs.py.
 
 This file is also what runs in their place: it asks the server, passes signals on, and lives as long
 as the fork. So it imports nothing that takes time.
@@ -12,11 +14,16 @@ import json
 import os
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 FOLLOWER = "harness.trials.follower"
 """The module of a rank"""
+MODULES = ("harness", "tests.faults.hasty", "ray.scripts.scripts", "pytest")
+"""What else is forked, when it is started with `-m`"""
+SCRIPTS = ("default_worker.py", "log_monitor.py", "monitor.py", "dashboard.py")
+"""What else of Ray is forked; its agents want to be children of the raylet"""
 LENGTH = 8
 """Bytes of the length of a message"""
 
@@ -24,7 +31,8 @@ LENGTH = 8
 def python(folder: Path) -> Path:
     """Write a program into the folder that is Python, but for what the server there forks."""
     path, real = folder / "python", sys.executable
-    forks = "*/setup_worker.py *", f"*/processes.py {FOLLOWER}"
+    forks = [f"*/{each} *" for each in ("setup_worker.py", *SCRIPTS)]
+    forks += [f"*/processes.py {FOLLOWER}", *(f"-m {each} *" for each in MODULES)]
     patterns = "|".join(each.replace(" ", r"\ ") for each in forks)
     path.write_text(
         f'#!/bin/sh\ncase "$*" in {patterns})\n'
@@ -85,7 +93,8 @@ def _keep(asking: socket.socket) -> NoReturn:
             if not told:
                 break
         code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) & 255
-        asking.sendall(bytes([code]))
+        with suppress(BrokenPipeError):  # the program was killed meanwhile
+            asking.sendall(bytes([code]))
     except OSError:
         traceback.print_exc()
     finally:
@@ -116,12 +125,19 @@ def _work(told: bytes, descriptors: list[int]) -> NoReturn:
         os.environ.update(request["environment"])
         tempfile.tempdir = None
         words = request["arguments"]
-        if words[0].endswith("/setup_worker.py"):
+        if FOLLOWER in words:
+            sys.argv = words[words.index(FOLLOWER) :]
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        elif words[0] == "-m":
+            sys.executable, sys.argv = request["python"], words[1:]
+            sys.path.insert(0, request["folder"])
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        elif words[0].endswith("/setup_worker.py"):
             os.execvp, sys.argv = _worker, words  # type: ignore[assignment]
             runpy.run_path(sys.argv[0], run_name="__main__")
         else:
-            sys.argv = words[words.index(FOLLOWER) :]
-            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+            sys.executable = request["python"]
+            _script(words)
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
@@ -137,23 +153,29 @@ def _work(told: bytes, descriptors: list[int]) -> NoReturn:
 
 def _worker(_: str, args: list[str]) -> None:
     """Run what Ray would execute last, `bash -c "exec python default_worker.py --option ..."`."""
-    import runpy
     import shlex
 
     words = shlex.split(args[-1])
-    script = next(place for place, word in enumerate(words) if word.endswith("default_worker.py"))
     assert words[0] == "exec", words
-    sys.argv = words[script:]
+    _script(words)
+
+
+def _script(words: list[str]) -> None:
+    """Run the script of Ray among the words of a command, with what follows it."""
+    import runpy
+
+    sys.argv = words[next(at for at, word in enumerate(words) if word.endswith(SCRIPTS)) :]
     sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def main() -> None:
-    """Ask for a worker or rank, and end when it ends."""
+    """Ask for a program, and end when it ends."""
     import signal
 
     path, *arguments = sys.argv[1:]
     request = {"arguments": arguments, "environment": dict(os.environ), "folder": str(Path.cwd())}
+    request["python"] = str(Path(path).with_name("python"))
     told = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(path)

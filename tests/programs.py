@@ -2,7 +2,8 @@
 
 A server, one for each process of pytest, has imported what takes seconds. Each program is a fork
 of it. Ray is not among the imports, because it reads its settings when it is imported. A test
-of how a program starts, or one that finds its processes by their environment, starts a new Python.
+of how a program starts uses a new Python, and one that finds its processes by their environment
+starts what `forking_python` names.
 """
 
 import atexit

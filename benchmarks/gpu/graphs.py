@@ -42,9 +42,9 @@ def graphs(place: Place) -> None:
     """Seconds of a step, and the losses of captured steps beside the same ones not captured."""
     with one_by_one(wanted=place.short):
         plain, captured = (_seconds(place, cuda_graphs=each) for each in (False, True))
-        found = _losses(_trained(place, COMPARED, cuda_graphs=True))
+        found = _losses(_trained(place, place.steps(COMPARED), cuda_graphs=True))
     with one_by_one(wanted=True):
-        expected = _losses(_trained(place, COMPARED, cuda_graphs=True))
+        expected = _losses(_trained(place, place.steps(COMPARED), cuda_graphs=True))
     farthest = max(abs(one - other) for one, other in zip(found, expected, strict=True))
     print(
         f"batch 64: {1000 * captured:.2f} ms a captured step, {1000 * plain:.2f} ms without "

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 
 from harness.encoders.families import is_decoder
 from harness.ranks import gather, rank_count
-from harness.training.optimisers import StageOptimiser
+from harness.training.optimisers import StageOptimiser, gradients_of
 from harness.training.parameters import rounded_in_products
 from harness.training.saved_state import AROUND, shared_out
 
@@ -149,11 +149,19 @@ class FullyShardedOptimiser(StageOptimiser):
         self._around.in_step = False
 
     def clip_gradients(self) -> Tensor:
-        norm = super().clip_gradients()
         for own, parameter in self._shards:
             gradient = cast("DTensor | None", parameter.grad)
             own.grad = None if gradient is None else gradient.to_local()
-        return norm.full_tensor() if isinstance(norm, DTensor) else norm
+        if self.stage.optimisation.clipping == "released":
+            norm = super().clip_gradients()  # of the same numbers
+            return norm.full_tensor() if isinstance(norm, DTensor) else norm
+        # As plain tensors: the first step of DTensors finds out for each parameter how ranks share.
+        parameters = [own for own, _ in self._shards]
+        norm = nn.utils.get_total_norm(gradients_of(parameters))
+        square = norm.to(parameters[0].device, torch.float32).square()
+        dist.all_reduce(square)
+        nn.utils.clip_grads_with_norm_(parameters, self.largest_norm, square.sqrt())
+        return square.sqrt()
 
     def tensors(self) -> dict[str, Tensor]:
         whole = {}

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from harness.data.hub import EMBEDDED
 from harness.files import PACKAGE
 from harness.trials.store import Store
 from tests.clusters import cluster, start_node
+from tests.programs import forking_python
 from tests.sweeping import marked_processes
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -145,18 +146,18 @@ def started(
 ) -> Callable[..., Any]:
     """started(store, option, ...): a context with the running driver and its mark.
 
-    It begins when the first trial is in the store. Keywords change the environment.
+    It begins when the first trial is in the store. It and its workers are forks, unless
+    `command` begins a program. Other keywords change the environment.
     """
 
     @contextmanager
     def start(
-        store: Path, *options: str, **changed: str
+        store: Path, *options: str, command: Sequence[str] = (), **changed: str
     ) -> Iterator[tuple[subprocess.Popen[str], str]]:
         mark = uuid.uuid4().hex
-        # Real programs, because forks of the server of the tests are no children of the driver.
-        command = [sys.executable, "-m", "harness", "sweep", "--no-local", *map(str, targets)]
+        command = command or [forking_python(), "-m", "harness"]
         driver = subprocess.Popen(
-            [*command, "--store", str(store), *options],
+            [*command, "sweep", "--no-local", *map(str, targets), "--store", str(store), *options],
             env=environment | changed | {"HARNESS_TEST_MARK": mark},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -222,7 +223,9 @@ def test_nothing_is_lost_whoever_is_killed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     chance, victim, store = random.Random(seed), VICTIMS[seed % len(VICTIMS)], tmp_path / "store"
-    with started(store) as (driver, mark):
+    # What looks for processes does not see that a fork is a worker.
+    command = [sys.executable, "-m", "harness"] if victim == "worker" else ()
+    with started(store, command=command) as (driver, mark):
         time.sleep(chance.uniform(0, 4))
         there = victims(victim, driver.pid, processes_left(mark, 0))
         kept = results(store)
@@ -302,7 +305,7 @@ def test_a_node_of_two_is_lost(
     assert (cache / "travelled").exists() == bool(hidden)
 
 
-# More than 20 s: a real start, since signals are tested, and the end of Ray must be seen.
+# More than 20 s: the driver is a real start, since it gets a signal, and the end of Ray is seen.
 def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(
     undisturbed: Results,
     targets: list[Path],
@@ -312,7 +315,10 @@ def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(
     tmp_path: Path,
 ) -> None:
     store = tmp_path / "store"
-    with started(store) as (driver, mark):
+    code = (
+        f"import sys; from harness.cli import main; sys.executable = {forking_python()!r}; main()"
+    )
+    with started(store, command=[sys.executable, "-c", code]) as (driver, mark):
         wait_for_a_start(store)
         os.killpg(driver.pid, signal.SIGINT)
         _, err = driver.communicate(timeout=600)

@@ -31,6 +31,7 @@ PLUGIN = f'''\
 import ctypes
 import os
 import sys
+import time
 from typing import Literal
 
 import numpy as np
@@ -75,11 +76,14 @@ class Method(Bag):
 
     def greedy(self):
         print("I take")
-        self.taken = [np.ones(2**24) for _ in range(240)]  # 30 GiB
+        self.taken = []
+        for _ in range(240):  # 30 GiB
+            self.taken.append(np.ones(2**24))
+            time.sleep(0.02)
 '''
 TAKE = """
         if rank_number() == 1:
-            self.taken = np.ones(2**30)  # 8 GiB
+            self.taken = np.ones(2**29)  # 4 GiB
 """
 TAKING = """\
   taking:
@@ -112,7 +116,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
     imports = "from harness.ranks import rank_number\n"
     source = imports + constants + TRAINED.replace(begin, begin + TAKE)
     (folder / "taking.py").write_text(source, encoding="utf-8")
-    space = one_grid("faulty", "fault", FAULTS) + TAKING
+    # First what takes two workers, for which the second one would wait until the loop has ended.
+    space = one_grid("faulty", "fault", FAULTS).replace("methods:\n", f"methods:\n{TAKING}")
     (folder / "space.yaml").write_text(space, encoding="utf-8")
     answer = run_module(
         "harness", "sweep", "--no-local", folder / "faulty.py", folder / "taking.py",

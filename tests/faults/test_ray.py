@@ -7,7 +7,6 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +27,7 @@ from harness.sweeps.cluster.machine_check import check_same, digests_of, digests
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.clusters import cluster
-from tests.programs import Answer
+from tests.programs import Answer, forking_python
 from tests.sweeping import BAG, marked_processes, one_grid
 
 SPACE = one_grid("slowly", "pause", [0.01, 0.02, 0.03, 0.5])
@@ -53,14 +52,6 @@ class Method(Bag):
         time.sleep(self.config.pause)
         return super().embed(batch)
 '''
-HASTY = """\
-from harness.cli import main
-from harness.sweeps.cluster import ray_session
-
-ray_session.LOST_SECONDS = 5.0
-main()
-"""
-"""A command that takes Ray for lost after five seconds; its processes spin as long as they wait"""
 TRIALS = 5
 LOST = "Error: Ray has stopped answering, so the sweep ends here;"
 Environment = dict[str, str]
@@ -96,8 +87,9 @@ def sweep(tmp_path: Path, environment: Environment) -> Sweep:
 
     def start(**changed: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-c", HASTY, "sweep", "--no-local", tmp_path / "slowly.py",
-             tmp_path / "space.yaml", "--store", tmp_path / "store", "--cpus-per-trial", "1"],
+            [forking_python(), "-m", "tests.faults.hasty", "sweep", "--no-local",
+             tmp_path / "slowly.py", tmp_path / "space.yaml", "--store", tmp_path / "store",
+             "--cpus-per-trial", "1"],
             env=environment | changed,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -4,11 +4,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard
 
 from harness.device import in_precision, resolve_precision
 from harness.plugin.config import TrainingConfig
-from harness.ranks import has_ranks
+from harness.ranks import has_ranks, rank_count
 from harness.training.engines import shard, stage_optimiser
 from harness.training.feeding import made, stage_streams
 from harness.training.saved_state import is_sharded, readable
@@ -57,15 +57,21 @@ def computed(name: str, values: dict[str, Any]) -> Computed:
 
 def gradients(method: nn.Module) -> dict[str, Tensor]:
     """The whole gradient of every parameter that has one, also where it is sharded."""
-    found = {}
+    found, rows = {}, {}
     for name, parameter in method.named_parameters():
         gradient = parameter.grad
         if isinstance(gradient, DTensor):
-            gradient = gradient.full_tensor()
+            assert gradient.placements == (Shard(0),)
+            rows[name] = gradient.to_local()
+            continue
         if hasattr(parameter, "_hp_mapping") or hasattr(parameter, "ds_id"):
             from deepspeed.utils import safe_get_full_grad
 
             gradient = safe_get_full_grad(parameter) if parameter.requires_grad else None
         if gradient is not None:
             found[name] = gradient.detach().clone()
+    if rows:  # all at once, as one by one they take a third of the time of these tests
+        parts: list[dict[str, Tensor]] = [{} for _ in range(rank_count())]
+        torch.distributed.all_gather_object(parts, rows)
+        found |= {name: torch.cat([part[name] for part in parts]) for name in rows}
     return found

@@ -154,10 +154,11 @@ SOME = [
 ]  # fmt: skip
 """The cases of `ddp-3`, `zero-2` and `zero-3`: pairs and triplets, one stage and two, prompts,
 frozen ones, a queue with a momentum encoder, statistics of the whole batch, decoders"""
-FEW = ["promptbert", "diffaug-same-released"]
-"""The cases of all other engines. Two ranks of DDP are a simpler case of three, and DeepSpeed has
-the same code for stages 1 and 2 and for what is kept in the memory of the CPU. Those called `own`
-have every entry that a user may set, with other values than DeepSpeed's."""
+FEW = ["diffaug-same-released"]
+"""The case of all other engines, with two stages, prompts and frozen ones. Two ranks of DDP are a
+simpler case of three, and DeepSpeed has the same code for stages 1 and 2 and for what is kept in
+the memory of the CPU. Those called `own` have every entry that a user may set, with other values
+than DeepSpeed's."""
 IN_CHUNKS = [
     "simcse-semisup", "rankcse", "mixcse", "pcl", "infocse", "vascl", "dclr", "isbert", "angle",
     "sncse", "cotbert-1", "scored_pairs-cosent", "dcpcse-True-0.5", "dcpcse-layer-shared-sup-10.0",

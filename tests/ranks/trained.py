@@ -1,5 +1,6 @@
 """The weights after several steps: those of an engine, and those of one process in plain torch."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -27,7 +28,7 @@ STEPS = 4
 
 
 class Gathered(TorchDispatchMode):
-    """Counts the bytes that `trained` says."""
+    """Counts the bytes that this rank gets when ranks gather something; steps take longer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,15 +41,24 @@ class Gathered(TorchDispatchMode):
 
 
 def trained_exactly(name: str, values: dict[str, Any]) -> Computed:
-    """The same as `trained`, with weights that travel unrounded in every precision."""
+    """The same as `trained_and_counted`, with weights that travel unrounded in every precision."""
     with patch.object(engines, "sent_as", return_value=None):
-        return trained(name, values)
+        return trained_and_counted(name, values)
 
 
-def trained(name: str, values: dict[str, Any]) -> Computed:
-    """All parameters after the last step, and of all steps `norms` of gradients and `gathered`.
+def trained_and_counted(name: str, values: dict[str, Any]) -> Computed:
+    """The same as `trained`, and `gathered`: the bytes that this rank gets of the others."""
+    gathered = Gathered()
+    found = trained(name, values, gathered)
+    return found | {"gathered": torch.tensor(gathered.bytes)}
 
-    `gathered`: the bytes that this rank gets when ranks gather something.
+
+def trained(
+    name: str, values: dict[str, Any], during: AbstractContextManager[object] | None = None
+) -> Computed:
+    """All parameters after the last step, and the `norms` of the gradients of all steps.
+
+    `during`: is entered for the steps alone.
     """
     kit = kit_of(name, values)
     assert isinstance(kit.config, TrainingConfig)
@@ -59,14 +69,14 @@ def trained(name: str, values: dict[str, Any]) -> Computed:
     for stage in kit.declared.stages:
         optimiser = stage_optimiser(stage, method, kit.config, STEPS, None)
         batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
-        with Gathered() as gathered:
+        with during or nullcontext():
             for step in range(STEPS):
                 steps.run(outcome, optimiser, batches, step)
         steps.synchronise(outcome)
         found = {each: whole(value).clone() for each, value in method.named_parameters()}
         optimiser.close()
     norms = [each["value"] for each in outcome.curves if each["metric"] == GRADIENT_NORM]
-    return found | {"norms": torch.tensor(norms), "gathered": torch.tensor(gathered.bytes)}
+    return found | {"norms": torch.tensor(norms)}
 
 
 def trained_in_plain_torch(name: str, values: dict[str, Any]) -> Computed:
