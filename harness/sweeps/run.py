@@ -7,7 +7,6 @@ when the same command is given.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,19 +15,10 @@ import pyarrow.compute as pc
 
 from harness.shared_cache import check_caches
 from harness.sweeps.budget import Budget
-from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.operations import long_first
 from harness.sweeps.pool import Lanes, Pool, Slot, finish
-from harness.sweeps.pools import pool, runs_here
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
-from harness.sweeps.screen.watcher import (
-    Phase,
-    Phases,
-    RoundPlan,
-    SweepWatcher,
-    TrialWatcher,
-    everyone,
-)
+from harness.sweeps.screen.watcher import Phase, Phases, SweepWatcher, TrialWatcher
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search, implied
 from harness.sweeps.spaces.space import Sampler
@@ -37,7 +27,7 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
 if TYPE_CHECKING:
-    from harness.sweeps.configurations import Configurations
+    from harness.sweeps.study import Study
 
 
 Training = asyncio.Future[tuple[Search, Trial] | None]
@@ -57,50 +47,6 @@ class SweepResult:
     """Keys of the final trials"""
     left_out: Mapping[str, int]
     """Label of a search -> its trials for which the budget had no time; 0: their number is open"""
-
-
-def run_sweep(
-    searches: list[Search],
-    store: Store,
-    resources: Resources,
-    limits: Limits,
-    watcher: SweepWatcher,
-    *,
-    dashboard: bool = False,
-    local: bool | None = None,
-    tracking: TrialWatcher | None = None,
-    only_parts: bool = False,
-    budget: float | None = None,
-) -> SweepResult:
-    """Run the trials that the store has not finished.
-
-    `dashboard`: whether they are shown in Ray's dashboard. `local`: whether they run in this
-    process; None: where that takes no longer. `tracking`: hears of them, too. `only_parts`: make
-    what they share, and run none of them; these are the trials of the first rounds and, as far as
-    they are known, those of the final seeds. `budget`: seconds for all of it; None: no limit.
-    Raises UserError, before anything runs, for a model or a data file that is not there, or for a
-    cache or a store that cannot be written.
-    """
-    check_caches()
-    store.check_writable()
-    heard: list[TrialWatcher] = [watcher, tracking] if tracking else [watcher]
-    with ExitStack() as stack:
-
-        def start() -> Pool:
-            here = local
-            if here is None:
-                here = not dashboard and runs_here(searches, resources, limits)
-            samples = [each.known_trials()[0] for each in sweep.everything]
-            return stack.enter_context(
-                pool(
-                    store, resources, limits, samples,
-                    local=here, watcher=watcher, show=heard.append if dashboard else None,
-                )
-            )  # fmt: skip
-
-        sweep = Sweep(searches, store, start, watcher, everyone(heard), budget)
-        sweep.check(only_parts=only_parts)
-        return sweep.serve(sweep.prepare() if only_parts else sweep.run())
 
 
 class Sweep:
@@ -150,8 +96,11 @@ class Sweep:
         """Check every search that the store has not finished, before anything runs.
 
         `only_parts`: whether no trial is going to run, so that none needs to fit a machine. Raises
-        UserError for trials that cannot run.
+        UserError for trials that cannot run, as without a model or a data file, and for a cache or
+        a store that cannot be written.
         """
+        check_caches()
+        self.store.check_writable()
         missing: dict[str, Trial] = {}
         for search in self.everything:
             trials = _by_key(search.known_trials())
@@ -202,7 +151,7 @@ class Sweep:
     async def run(self) -> None:
         """Run the searches side by side, and raise what the first of them has raised, if any."""
         if not self.searches:  # a published table that lacks nothing
-            self.watcher.round(RoundPlan("final seeds", to_run=0, stored=0, slots=0))
+            self.watcher.round("final seeds", 0, 0, 0)
         loop = asyncio.get_running_loop()
         self._training = [(each, loop.create_future()) for each in self.everything]
         searches = (
@@ -268,16 +217,11 @@ class Sweep:
         """Run the configurations of a round, each as far as a pruner lets it."""
         trials, title = search.trials(values, "search"), f"search, {name}"
         by_key = _by_key(trials)
-        missing = by_key.keys() - self.runs.settled.keys(by_key)
-        if not search.pruner or not missing:
+        stored = len(self.runs.settled.keys(by_key))
+        if search.pruner and stored < len(by_key):
+            await self._judged(title, search, name, values, stored)
+        else:
             await self._all(title, search, trials, searching=True)
-            return
-        from harness.sweeps.configurations import Configurations
-        from harness.sweeps.study import Study  # Optuna takes long to import
-
-        study = Study(search, self.store, name)
-        configurations = Configurations(search, study, self.store, values, self.budget)
-        await self._judged(title, search, configurations, len(by_key) - len(missing))
 
     async def _sampled(self, search: Search, sampler: Sampler) -> Scored:
         """Spend what is left of a sampler's budget; the configurations with their scores.
@@ -291,27 +235,40 @@ class Sweep:
         if sampler.configurations is not None and len(settled) >= sampler.configurations:
             await self._all(title, search, search.trials(settled, "search"))
             return sampled_of(search, self.store)
-        from harness.sweeps.configurations import Configurations
-        from harness.sweeps.study import Study  # Optuna takes long to import
-
-        study = Study(search, self.store)
-        configurations = Configurations(search, study, self.store, budget=self.budget)
-        await self._judged(title, search, configurations, configurations.settled_count)
+        study = await self._judged(title, search)
         tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
         return scored_of(search, tried, self.store)
 
     async def _judged(
-        self, title: str, search: Search, configurations: "Configurations", stored: int
-    ) -> None:
-        """Run configurations of which a study decides which trials run, and when."""
+        self,
+        title: str,
+        search: Search,
+        part: str = "",
+        listed: list[Values] | None = None,
+        stored: int | None = None,
+    ) -> "Study":
+        """Run configurations of which a study decides which trials run, and when.
+
+        part: the round of a grid, whose configurations are listed, and so many trials stored.
+        """
+        from harness.sweeps.configurations import Configurations
+        from harness.sweeps.study import Study  # Optuna takes long to import
+
+        study = Study(search, self.store, part)
+        configurations = Configurations(search, study, self.store, listed, self.budget)
         phase = Phase(
-            title, lambda: configurations.left, stored, configurations.more, configurations.workers
+            title,
+            lambda: configurations.left,
+            configurations.settled_count if stored is None else stored,
+            configurations.more,
+            configurations.workers,
         )
         if configurations.left or configurations.more() != 0:
             self._check_runnable(search)
         await self.phases.begin(phase)
         await configurations.run(self.runs, lambda: self.pool.slots)
         self.phases.end(phase)
+        return study
 
     async def _all(
         self, title: str, search: Search, trials: list[Trial], *, searching: bool = False

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.shared_cache import check_caches
-from harness.sweeps.pools import Asked, measured, pool
+from harness.sweeps.pool import Pool
+from harness.sweeps.pools import Asked, measured, pool, runs_here
 from harness.sweeps.spaces.search import Search
 from harness.targets.options import SweepOptions, seconds_of, use_cluster
 from harness.targets.published import Model, Notice, Suites, printed_suites
@@ -37,25 +38,39 @@ def run_searches(
 ) -> "SweepResult":
     """Run what the store lacks of the searches.
 
-    name: that of the sweep, for a tracker. only_parts: as `run_sweep` takes it.
+    name: that of the sweep, for a tracker. only_parts: make what the trials of the first rounds,
+    and those of the final seeds that are known, share, and run none of them. Raises UserError as
+    `Sweep.check`.
     """
     use_cluster(options.address)
-    from harness.sweeps.run import run_sweep  # Ray reads the address when it is imported
+    from harness.sweeps.run import Sweep
+    from harness.sweeps.screen.watcher import TrialWatcher, everyone
 
     dashboard = options.dashboard
     if dashboard is None:
         dashboard = bool(os.environ.get("RAY_ADDRESS")) and not only_parts
+    resources, limits = options.resources, options.limits
+    heard: list[TrialWatcher] = [watcher]
     with ExitStack() as stack:
-        tracking = None
         if options.track is not None:
             from harness.tracking.tracking import Tracking
 
-            tracking = stack.enter_context(Tracking(options.track, store, name, watcher.notice))
-        return run_sweep(
-            searches, store, options.resources, options.limits, watcher,
-            dashboard=dashboard, local=options.local, tracking=tracking, only_parts=only_parts,
-            budget=seconds_of(options.budget, "--budget"),
-        )  # fmt: skip
+            tracking = Tracking(options.track, store, name, watcher.notice)
+            heard.append(stack.enter_context(tracking))
+
+        def start() -> Pool:
+            local = options.local
+            if local is None:
+                local = not dashboard and runs_here(searches, resources, limits)
+            samples = [search.known_trials()[0] for search in sweep.everything]
+            show = heard.append if dashboard else None
+            made = pool(store, resources, limits, samples, local=local, watcher=watcher, show=show)
+            return stack.enter_context(made)
+
+        budget = seconds_of(options.budget, "--budget")
+        sweep = Sweep(searches, store, start, watcher, everyone(heard), budget)
+        sweep.check(only_parts=only_parts)
+        return sweep.serve(sweep.prepare() if only_parts else sweep.run())
 
 
 def run_trial(

@@ -1,8 +1,6 @@
 """Opening the store that a user names, quickly."""
 
-import functools
 import sys
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,15 +16,6 @@ def opened(store: Path | str | None) -> "Store":
     return opened_store(None if store is None else str(store))
 
 
-class _NoPandas(MetaPathFinder):
-    """Says of pandas that it is not installed."""
-
-    def find_spec(self, fullname: str, *_: object) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(name=fullname)
-
-
-@functools.cache
 def _leave_pandas_out() -> None:
     """Keep pyarrow from importing pandas, which takes a quarter of a second.
 
@@ -35,9 +24,7 @@ def _leave_pandas_out() -> None:
     """
     import pyarrow
 
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
+    if "pandas" not in sys.modules:
+        sys.modules["pandas"] = None  # type: ignore[assignment]  # its import fails
         pyarrow.array([])
-    finally:
-        sys.meta_path.remove(finder)
+        del sys.modules["pandas"]

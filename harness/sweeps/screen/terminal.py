@@ -20,7 +20,6 @@ from harness.sweeps.screen.live_view import (
     live_view,
     time_left,
 )
-from harness.sweeps.screen.watcher import RoundPlan
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
 from harness.training.progress import Progress
@@ -67,12 +66,12 @@ class Terminal:
         """Something that the user should know."""
         self.say(sentence)
 
-    def round(self, plan: RoundPlan) -> None:
+    def round(self, title: str, to_run: int | None, stored: int, slots: int) -> None:
         """A round begins."""
-        self._change(slots=plan.slots or self.state.slots)
-        at_a_time = f", {plan.slots} at a time" if plan.slots else ""
-        counts = f"{count_text(plan.to_run)} to run, {plan.stored} already in the store"
-        self.say(f"{plan.title}: {counts}{at_a_time}")
+        self._change(slots=slots or self.state.slots)
+        at_a_time = f", {slots} at a time" if slots else ""
+        counts = f"{count_text(to_run)} to run, {stored} already in the store"
+        self.say(f"{title}: {counts}{at_a_time}")
 
     def underway(self, titles: list[str], left: int | None) -> None:
         """These rounds go on now."""
