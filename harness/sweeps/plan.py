@@ -21,7 +21,14 @@ from harness.sweeps.machines import this_machine
 from harness.sweeps.memory import most_memory
 from harness.sweeps.price import Price, Prices, joined
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
-from harness.sweeps.spaces.axes import Axes, Between, Values, axis_text, corners, fewest_and_most
+from harness.sweeps.spaces.axes import (
+    Axes,
+    Between,
+    Values,
+    axis_text,
+    fewest_and_most,
+    known_values,
+)
 from harness.sweeps.spaces.search import Search, implied
 from harness.sweeps.trial_runs import Settled
 from harness.trials.store import Store
@@ -188,6 +195,9 @@ def plan_sweep(
     return Plan(lines, list(missing), list(smaller), chosen, slots, cores, other or None)
 
 
+CORNERS = 16
+"""Values of an axis that are priced for the cheapest and the dearest trial, the first and the last
+ones"""
 COMPARED = "h100"
 """The GPU beside which a CPU is shown"""
 
@@ -319,7 +329,9 @@ class _Planner:
     def _extremes(self, search: Search, rounds: Sequence[Axes], role: Role) -> list[Trial]:
         """The cheapest and the dearest trial over some axes, each of which counts for itself."""
         cheap, dear = dict(search.fixed), dict(search.fixed)
-        for name, values in corners(rounds).items():
+        for name, values in known_values(rounds).items():
+            if len(values) > CORNERS:
+                values = [*values[: CORNERS // 2], *values[-CORNERS // 2 :]]
             priced: list[tuple[float, int]] = []
             for number, value in enumerate(values):
                 found = self._trial(search, {**search.fixed, name: value}, role)
