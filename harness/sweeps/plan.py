@@ -10,7 +10,6 @@ from harness.data.hub import looked_up_once, model_shape
 from harness.errors import NotHere, UserError
 from harness.files import digest_of
 from harness.sweeps.devices import (
-    NOTHING,
     Bounds,
     Device,
     check_gpus,
@@ -19,7 +18,7 @@ from harness.sweeps.devices import (
 )
 from harness.sweeps.machines import this_machine
 from harness.sweeps.memory import most_memory
-from harness.sweeps.price import Price, Prices, joined
+from harness.sweeps.price import FREE, Price, Prices, joined
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweeps.spaces.axes import (
     Axes,
@@ -61,13 +60,13 @@ class PlanLine:
     """The most trials that it may have, where their number is not known"""
 
     @property
-    def steps(self) -> Bounds | None:
-        """Optimiser steps of a trial; None: a corpus is not here and its size not published."""
+    def steps(self) -> Bounds:
+        """Optimiser steps of a trial; unknown where a corpus is not here and its size neither."""
         return self.each.steps
 
     @property
-    def seconds(self) -> Bounds | None:
-        """Seconds of a trial; None: a model, a corpus or the device is not known."""
+    def seconds(self) -> Bounds:
+        """Seconds of a trial; unknown where a model, a corpus or the device is."""
         return self.each.seconds
 
 
@@ -99,19 +98,19 @@ class Plan:
         return sum(line.to_run for line in self.lines)
 
     @property
-    def steps(self) -> Bounds | None:
-        """Optimiser steps of the trials to run; None when a line has no number of steps."""
-        return _total(line.whole.steps for line in self.lines)
+    def whole(self) -> Price:
+        """What all trials to run cost together."""
+        return sum((line.whole for line in self.lines), FREE)
 
     @property
-    def seconds(self) -> Bounds | None:
-        """Seconds of the trials one by one; None when a line has no estimate."""
-        return _total(line.whole.seconds for line in self.lines)
+    def steps(self) -> Bounds:
+        """Optimiser steps of the trials to run; unknown when those of a line are."""
+        return self.whole.steps
 
     @property
-    def elsewhere(self) -> Bounds | None:
-        """The same on the other device."""
-        return _total(line.whole.elsewhere for line in self.lines)
+    def seconds(self) -> Bounds:
+        """Seconds of the trials one by one; unknown when those of a line are."""
+        return self.whole.seconds
 
     @property
     def measured(self) -> bool:
@@ -125,7 +124,7 @@ class Plan:
                 line.search, line.round,
                 "; ".join(f"{name}: {value}" for name, value in line.varied.items()),
                 "?" if line.trials is None else f"{line.trials:,}", f"{line.stored:,}",
-                *("?" if span is None else _between(span) for span in (line.steps, line.seconds)),
+                _between(line.steps), _between(line.seconds),
             )
             for line in self.lines
         ]  # fmt: skip
@@ -137,16 +136,9 @@ class Plan:
         return f"{notes}<table>{''.join(parts)}</table><p>{self.to_run} trials to run</p>"
 
 
-def _total(parts: Iterable[Bounds | None]) -> Bounds | None:
-    whole = NOTHING
-    for part in parts:
-        if part is None:
-            return None
-        whole += part
-    return whole
-
-
 def _between(span: Bounds) -> str:
+    if not span.known:
+        return "?"
     least, most = round(span.least), round(span.most)
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
@@ -170,13 +162,13 @@ def plan_sweep(
     chosen = device_here(machine) if device is None else named_device(device)
     check_gpus(chosen, gpus)
     cores = max(1, int((os.cpu_count() or 1) / cpus_per_trial))
-    slots = gpus or (len(machine.gpus) if device is None else 1)
+    slots, other = gpus or 1, device_here(machine)
     if chosen is not None and not chosen.is_gpu:
-        slots = cores
-    on_cpu = chosen is not None and not chosen.is_gpu
-    other = named_device(COMPARED) if on_cpu else device and device_here(machine)
+        slots, other = cores, named_device(COMPARED)
+    elif device is None:
+        slots, other = gpus or len(machine.gpus), None
     trainers, lines = implied(searches), list[PlanLine]()
-    prices = Prices([*trainers, *searches], store, chosen, other or None, cpus_per_trial)
+    prices = Prices([*trainers, *searches], store, chosen, other, cpus_per_trial)
     planner = _Planner(store, prices)
     missing: dict[str, None] = {}  # a set in the order of the searches
     smaller: dict[str, None] = {}
@@ -192,7 +184,7 @@ def plan_sweep(
             filter(None, map(fewer_than_published, search.declared.corpora.values()))
         )
         lines += planner.lines(search, only_first=search in trainers)
-    return Plan(lines, list(missing), list(smaller), chosen, slots, cores, other or None)
+    return Plan(lines, list(missing), list(smaller), chosen, slots, cores, other)
 
 
 CORNERS = 16

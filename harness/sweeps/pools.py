@@ -64,7 +64,7 @@ def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) 
     for search in searches:
         trials = len(search.known_trials())
         each = estimated(search.known_trials()[0], this_cpu())
-        if each is None or search.sampler is not None:
+        if not each.known or search.sampler is not None:
             return False
         if search.rounds:  # then come the other rounds, of which none is known, and the finals
             trials = trials * len(search.rounds) + len(search.trials([search.fixed], "final"))
