@@ -1,6 +1,8 @@
 """Opening the store that a user names, quickly."""
 
+import functools
 import sys
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,15 @@ def opened(store: Path | str | None) -> "Store":
     return opened_store(None if store is None else str(store))
 
 
+class _NoPandas(MetaPathFinder):
+    """Says of pandas that it is not installed."""
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError(name=fullname)
+
+
+@functools.cache
 def _leave_pandas_out() -> None:
     """Keep pyarrow from importing pandas, which takes a quarter of a second.
 
@@ -24,7 +35,9 @@ def _leave_pandas_out() -> None:
     """
     import pyarrow
 
-    if "pandas" not in sys.modules:
-        sys.modules["pandas"] = None  # type: ignore[assignment]  # its import fails
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
         pyarrow.array([])
-        del sys.modules["pandas"]
+    finally:
+        sys.meta_path.remove(finder)

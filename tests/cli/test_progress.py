@@ -1,4 +1,4 @@
-"""A verb that computes says on stderr what it does: a line at once, and a bar from 2 s on."""
+"""A verb that computes says on stderr what it does: a line at once, and a bar in a terminal."""
 
 import os
 import re
@@ -45,11 +45,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
     os.close(master)
 
 
-def show_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the bar come at once."""
-    monkeypatch.setattr(progress, "BAR_SECONDS", 0.0)
-
-
 def wait_for(words: str, shown: Callable[[], str]) -> str:
     """What has been shown until the words are there, which a thread of rich writes."""
     found, end = "", time.monotonic() + 20
@@ -82,7 +77,6 @@ def test_elsewhere_each_step_is_one_line(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_terminal_shows_how_many_and_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
-    show_now(monkeypatch)
     with terminal(monkeypatch) as shown:
         with working("evaluating a model on sts") as work:
             wait_for("evaluating a model on sts", shown)
@@ -98,17 +92,9 @@ def test_a_terminal_shows_how_many_and_what_remains(monkeypatch: pytest.MonkeyPa
         assert shown() == ""
 
 
-def test_what_is_done_soon_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    with terminal(monkeypatch) as shown:
-        with working("merging a into b") as work:
-            work("merging records of a", 3, 5)
-        assert shown().split("\r\n") == ["merging a into b", ""]
-
-
 def test_stdout_is_printed_where_no_bar_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_now(monkeypatch)
     with terminal(monkeypatch) as shown, working("evaluating") as work:
         work("scoring", 1, 7)
         wait_for("1 of 7", shown)
@@ -121,7 +107,6 @@ def test_stdout_is_printed_where_no_bar_is(
 
 
 def test_a_mistake_takes_the_bar_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    show_now(monkeypatch)
     with terminal(monkeypatch) as shown:
 
         def export() -> None:
@@ -137,7 +122,6 @@ def test_a_mistake_takes_the_bar_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_give_no_orders_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    show_now(monkeypatch)
     with terminal(monkeypatch) as shown, working("checking \x1b]0;title\x07[red]x[/red]") as work:
         work("of \x1b]0;title\x07[red]y[/red]")
         seen = wait_for("[red]y[/red]", shown)
