@@ -139,11 +139,7 @@ class Sweep:
         finished = self.runs.settled.finished
         missing = {name: trial for name, trial in trials.items() if name not in finished}
         self.runs.expected |= missing
-        preparing = asyncio.gather(*(self.runs.prepared(*each) for each in missing.items()))
-        await asyncio.sleep(0)
-        if self.runs.parts:
-            self.watcher.underway(["what trials share"], len(self.runs.parts))
-        await preparing
+        await asyncio.gather(*(self.runs.prepared(*each) for each in missing.items()))
 
     async def run(self) -> None:
         """Run the searches side by side, and raise what the first of them has raised, if any."""

@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.cli import progress
 from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError
-from harness.sweeps.screen.live_view import SweepState
-from harness.sweeps.screen.terminal import Preparation
 from harness.trials.store import Store
 from tests.cli.conftest import Swept
 from tests.cli.test_light_verbs import HEAVY, in_a_new_python
@@ -127,28 +124,6 @@ def test_names_give_no_orders_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
         seen = wait_for("[red]y[/red]", shown)
         assert "\x07" not in seen
         assert "[red]x[/red]" in seen
-
-
-def test_preparation_counts_the_parts(capsys: pytest.CaptureFixture[str]) -> None:
-    states: list[SweepState] = []
-    told: list[tuple[str, int, int]] = []
-
-    def hear(what: str, done: int = 0, total: int = 0) -> None:
-        told.append((what, done, total))
-
-    with working("preparing") as work:
-        watcher = Preparation(Console(), states.append, hear, work.aside)
-        watcher.underway(["what trials share"], 2)
-        watcher.preparing("the word pieces of a")
-        watcher.preparing("the word pieces of b")
-        watcher.prepared("the word pieces of a", None, 1)
-        watcher.prepared("the word pieces of b", "no file", 0)
-        watcher.preparing("a first stage")  # it was not known before
-    assert [each[1:] for each in told] == [(0, 2), (0, 2), (0, 2), (1, 2), (2, 2), (2, 3)]
-    out = capsys.readouterr().out
-    assert "the word pieces of a: made in 0 s" in out
-    assert "the word pieces of b: FAILED: no file" in out
-    assert states[-1].failed == 1
 
 
 # The verbs
