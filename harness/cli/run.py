@@ -2,8 +2,9 @@
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,7 +21,6 @@ from harness.training.progress import Progress
 from harness.trials.run_again import run_command
 
 if TYPE_CHECKING:
-    from harness.sweeps.screen.watcher import TrialWatcher
     from harness.trials.record import Record
     from harness.trials.store import Store
     from harness.trials.trial import Trial
@@ -54,7 +54,13 @@ def run(
     made: list[Record] = []
     if record is None:
         try:
-            with ended_by_sigterm(), _tracking(track, results, console) as tracking:
+            with ended_by_sigterm(), ExitStack() as stack:
+                tracking = None
+                if track is not None:
+                    from harness.tracking.tracking import Tracking
+
+                    say = partial(console.print, soft_wrap=True)
+                    tracking = stack.enter_context(Tracking(track, results, "run", say))
 
                 def began() -> None:
                     if tracking:
@@ -78,20 +84,6 @@ def run(
     print_summary(record, results, console, method)
     if not record.finished:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _tracking(
-    name: str | None, store: "Store", console: Console
-) -> "Iterator[TrialWatcher | None]":
-    """In the block, what tells a tracker of the trial; None where none is asked for."""
-    if name is None:
-        yield None
-        return
-    from harness.tracking.tracking import Tracking
-
-    with Tracking(name, store, "run", lambda why: console.print(why, soft_wrap=True)) as tracking:
-        yield tracking
 
 
 def _given(trial: "Trial") -> str:

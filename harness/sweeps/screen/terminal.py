@@ -18,6 +18,7 @@ from harness.sweeps.screen.live_view import (
     live_view,
     time_left,
 )
+from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
 from harness.training.progress import Progress
@@ -29,10 +30,10 @@ SHOWN_ROUNDS = 3
 """Most rounds that are named of those that go on side by side"""
 
 
-class Terminal:
+class Terminal(SweepWatcher):
     """Shows the running trials, the finished ones, the best score so far and the time left.
 
-    It is a SweepWatcher, and it is used as a context manager.
+    It is used as a context manager.
     """
 
     def __init__(self, console: Console, publish: Publish) -> None:

@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
 from harness.trials.trial import Trial
 
 
-class TrialWatcher(Protocol):
-    """Is informed of the progress of trials."""
+class TrialWatcher:
+    """Is informed of the progress of trials; one that does not care of an event does nothing."""
 
     def started(self, trial: Trial) -> None:
         """A worker has taken the trial."""
@@ -58,7 +58,7 @@ def everyone(watchers: list[TrialWatcher]) -> TrialWatcher:
     return cast("TrialWatcher", Everyone())
 
 
-class SweepWatcher(TrialWatcher, Protocol):
+class SweepWatcher(TrialWatcher):
     """Is informed of the progress of a sweep."""
 
     def notice(self, sentence: str) -> None:
