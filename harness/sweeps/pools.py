@@ -25,7 +25,7 @@ def pool(
     samples: Iterable[Trial],
     *,
     local: bool,
-    watcher: SweepWatcher | None = None,
+    watcher: SweepWatcher,
     show: Callable[[TrialWatcher], None] | None = None,
 ) -> Pool:
     """The pool of a sweep.

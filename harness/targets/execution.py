@@ -12,6 +12,7 @@ from harness.evaluation.suites import suite
 from harness.shared_cache import check_caches
 from harness.sweeps.pool import Pool
 from harness.sweeps.pools import Asked, measured, pool, runs_here
+from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher, everyone
 from harness.sweeps.spaces.search import Search
 from harness.targets.options import SweepOptions, seconds_of, use_cluster
 from harness.targets.published import Model, Notice, Suites, printed_suites
@@ -24,14 +25,13 @@ from harness.trials.trial import Trial, key
 
 if TYPE_CHECKING:
     from harness.sweeps.run import SweepResult
-    from harness.sweeps.screen.watcher import SweepWatcher
 
 
 def run_searches(
     searches: list[Search],
     store: Store,
     options: SweepOptions,
-    watcher: "SweepWatcher",
+    watcher: SweepWatcher,
     name: str,
     *,
     only_parts: bool = False,
@@ -44,7 +44,6 @@ def run_searches(
     """
     use_cluster(options.address)
     from harness.sweeps.run import Sweep
-    from harness.sweeps.screen.watcher import TrialWatcher, everyone
 
     dashboard = options.dashboard
     if dashboard is None:
@@ -163,8 +162,9 @@ def _measured(
 ) -> bool:
     """Measure the models on workers, and store the records of each as soon as it is measured."""
     trials, complete = [one.model.trial for one in asked], True
+    watcher, local = SweepWatcher(), bool(options.local)
     with pool(
-        store, options.resources, options.limits, trials, local=bool(options.local)
+        store, options.resources, options.limits, trials, local=local, watcher=watcher
     ) as running:
         counts = to_measure(one.suites for one in asked)
         notice(f"\nTrials of the store to measure: {counts}, {running.slots} at a time")

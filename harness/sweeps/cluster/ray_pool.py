@@ -76,7 +76,7 @@ class RayPool(Pool):
         resources: Resources,
         limits: Limits,
         samples: Iterable[Trial],
-        watcher: SweepWatcher | None,
+        watcher: SweepWatcher,
         show: Callable[[TrialWatcher], None] | None,
     ) -> None:
         """The arguments are those of `harness.sweeps.pools.pool`."""
@@ -99,15 +99,15 @@ class RayPool(Pool):
         the trials, or when none can hold one, and SweepStopped when a local Ray does not start.
         """
         session, page = self._session.enter_context(
-            ray_session(self._say, dashboard=self._show is not None)
+            ray_session(self._watcher.notice, dashboard=self._show is not None)
         )
         # Ray's own handler would end the driver before its trials have written their checkpoints.
         self._session.enter_context(ended_by_sigterm())
-        self.resources = affordable(self.resources, self._capacity, self._say)
+        self.resources = affordable(self.resources, self._capacity, self._watcher.notice)
         if os.environ.get("RAY_ADDRESS"):
             self._node = ray.get_runtime_context().get_node_id()
             check_machines(self._samples, self._node)
-        if self._show and self._watcher:
+        if self._show:
             self._watcher.notice(where_it_is(page, session))
             self._show(Dashboard())
         return session / "tune"
@@ -122,10 +122,6 @@ class RayPool(Pool):
 
     def _bundle(self, gpus: float) -> Bundle:
         return {"CPU": self.resources.cpus, "GPU": gpus}
-
-    def _say(self, sentence: str) -> None:
-        if self._watcher:
-            self._watcher.notice(sentence)
 
     @cached_property
     def _autoscales(self) -> bool:
@@ -162,11 +158,10 @@ class RayPool(Pool):
             check_fits(trial, room)
             if trial.workers > 1:
                 refused = too_many_workers(trial, bundle, self._capacity)
-                self._capacity.wait(trial.workers, bundle, refused, self._say)
+                self._capacity.wait(trial.workers, bundle, refused, self._watcher.notice)
 
     @cached_property
     def _jobs(self) -> Jobs:
-        assert self._watcher  # whoever runs jobs has one
         cpus = self.resources.cpus
         return Jobs(
             self.store, self.sweep, self._shares, self._watcher, self._capacity, cpus, self._node
