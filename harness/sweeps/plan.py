@@ -22,7 +22,6 @@ from harness.sweeps.price import FREE, Price, Prices, joined
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweeps.spaces.axes import (
     Axes,
-    Between,
     Values,
     axis_text,
     fewest_and_most,
@@ -217,10 +216,7 @@ class _Planner:
         if chosen is not None:
             return [*lines, self._line(search, "final", repeats, finals)]
         varied = [*search.rounds, search.ranges]
-        last = self._open_line(
-            search, "final", repeats, varied, "final", (count, count), count=count
-        )
-        return [*lines, last]
+        return [*lines, self._open_line(search, "final", repeats, varied, "final", count, count)]
 
     def _started(self, search: Search) -> Search:
         """The search on the models that others train, if it is known which ones these are."""
@@ -269,15 +265,11 @@ class _Planner:
         self, search: Search, title: str, shown: dict[str, str], rounds: Sequence[Axes]
     ) -> PlanLine:
         """The line of a round whose trials follow from scores that are not there yet."""
-        axes = rounds[-1]
-        between = any(isinstance(axis, Between) for axis in axes.values())
         fewest, most = fewest_and_most(rounds)
         if search.limit is not None:
             fewest, most = min(fewest, search.limit), min(most, search.limit)
         each = len(search.trials([search.fixed], "search"))
-        count = None if between else most * each
-        bounds = (fewest * each, most * each)
-        return self._open_line(search, title, shown, rounds, "search", bounds, count=count)
+        return self._open_line(search, title, shown, rounds, "search", fewest * each, most * each)
 
     def _sampler_line(self, search: Search, settled: int) -> PlanLine:
         """The line of a sampler. settled: number of configurations that the store has settled."""
@@ -286,12 +278,11 @@ class _Planner:
         ranges = {name: axis_text(axis) for name, axis in search.ranges.items()}
         each = len(search.trials([search.fixed], "search"))
         title = search.sampler.name + (f", {hours:g} h" if hours else "")
-        left = max(0, (budget or 0) - settled) * each
+        stored = settled if budget is None else min(settled, budget)
+        left = None if budget is None else (budget - stored) * each
         return self._open_line(
-            search, title, ranges, [search.ranges], "search", (left, left),
-            count=None if budget is None else left, stored=settled * each if budget is None
-            else budget * each - left,
-        )  # fmt: skip
+            search, title, ranges, [search.ranges], "search", left or 0, left, stored * each
+        )
 
     def _open_line(
         self,
@@ -300,22 +291,21 @@ class _Planner:
         shown: dict[str, str],
         rounds: Sequence[Axes],
         role: Role,
-        bounds: tuple[int, int],
-        *,
-        count: int | None,
+        fewest: int,
+        most: int | None,
         stored: int = 0,
     ) -> PlanLine:
         """A line whose configurations are not decided: its costs are over all that it may have.
 
-        bounds: the fewest and the most trials to run. count: their number; None: not known.
+        fewest, most: trials to run; None: a budget in hours decides.
         """
         trials = self._extremes(search, rounds, role)
         each = joined([self.prices.of(trial) for trial in trials])
-        memory = most_memory(trial.declared for trial in trials)
+        memory, known = most_memory(trial.declared for trial in trials), fewest == most
         return PlanLine(
-            search.label, title, shown, None if count is None else count + stored, stored,
-            count or 0, each, each.times(*bounds), memory,
-            decided=len(trials) < 2, at_most=bounds[1] if count is None else 0,
+            search.label, title, shown, fewest + stored if known else None, stored,
+            fewest if known else 0, each, each.times(fewest, most or 0), memory,
+            decided=len(trials) < 2, at_most=0 if known else most or 0,
         )  # fmt: skip
 
     def _extremes(self, search: Search, rounds: Sequence[Axes], role: Role) -> list[Trial]:

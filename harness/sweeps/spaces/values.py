@@ -205,7 +205,7 @@ def _read(name: str, text: str, annotation: Any) -> Any:
         return text
     if kinds <= {int, float, bool, str, NoneType}:
         with suppress(ValidationError):  # the field refuses it
-            return TypeAdapter[Any](annotation).validate_python(text)
+            return TypeAdapter[Any](Union[*kinds]).validate_python(text)
         return text
     try:
         return read_value(text)
