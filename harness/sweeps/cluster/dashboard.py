@@ -38,12 +38,6 @@ BUILT = ("harness_artefacts_built", "Artefacts and other shared parts that were 
 SHARED = ("harness_artefacts_shared", "Trials that waited for an artefact and share it")
 
 
-def exported_names() -> set[str]:
-    """The names under which Prometheus finds the metrics."""
-    gauges, counters = [RUNNING, *FIGURES.values()], [*ENDED.values(), BUILT, SHARED]
-    return {f"ray_{name}" for name, _ in gauges} | {f"ray_{name}_total" for name, _ in counters}
-
-
 class Dashboard(TrialWatcher):
     """Shows the trials of a sweep in Ray's dashboard.
 
