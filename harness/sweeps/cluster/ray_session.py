@@ -20,7 +20,6 @@ from ray.job_config import JobConfig
 
 from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
-from harness.sweeps.cluster.orphans import no_orphans
 from harness.sweeps.cluster.session_folder import session_folder
 from harness.sweeps.process_memory import children
 
@@ -60,7 +59,7 @@ def ray_session(
     start, or when Ray fails or is lost during the block. It must be used in the main thread.
     """
     address = os.environ.get("RAY_ADDRESS", "")
-    with no_orphans(), session_folder() as folder, _output_into(folder / "core.log"):
+    with session_folder() as folder, _output_into(folder / "core.log"):
         page = _join(address, say) if address else _start(folder, dashboard=dashboard)
         endpoints = _endpoints()
         try:
