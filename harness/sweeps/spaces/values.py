@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -205,7 +207,7 @@ def _read(name: str, text: str, annotation: Any) -> Any:
         return text
     if kinds <= {int, float, bool, str, NoneType}:
         with suppress(ValidationError):  # the field refuses it
-            return TypeAdapter[Any](Union[*kinds]).validate_python(text)
+            return TypeAdapter[Any](reduce(or_, kinds)).validate_python(text)
         return text
     try:
         return read_value(text)
