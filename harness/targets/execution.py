@@ -11,7 +11,7 @@ from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.shared_cache import check_caches
 from harness.sweeps.pool import Pool
-from harness.sweeps.pools import Asked, measured, pool, runs_here
+from harness.sweeps.pools import Asked, measured, runs_here
 from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher, everyone
 from harness.sweeps.spaces.search import Search
 from harness.targets.options import SweepOptions, seconds_of, use_cluster
@@ -48,7 +48,6 @@ def run_searches(
     dashboard = options.dashboard
     if dashboard is None:
         dashboard = bool(os.environ.get("RAY_ADDRESS")) and not only_parts
-    resources, limits = options.resources, options.limits
     heard: list[TrialWatcher] = [watcher]
     with ExitStack() as stack:
         if options.track is not None:
@@ -60,16 +59,34 @@ def run_searches(
         def start() -> Pool:
             local = options.local
             if local is None:
-                local = not dashboard and runs_here(searches, resources, limits)
+                local = not dashboard and runs_here(searches, options.resources, options.limits)
             samples = [search.known_trials()[0] for search in sweep.everything]
             show = heard.append if dashboard else None
-            made = pool(store, resources, limits, samples, local=local, watcher=watcher, show=show)
-            return stack.enter_context(made)
+            return stack.enter_context(_pool(local, options, store, samples, watcher, show))
 
         budget = seconds_of(options.budget, "--budget")
         sweep = Sweep(searches, store, start, watcher, everyone(heard), budget)
         sweep.check(only_parts=only_parts)
         return sweep.serve(sweep.prepare() if only_parts else sweep.run())
+
+
+def _pool(
+    local: bool,
+    options: SweepOptions,
+    store: Store,
+    samples: list[Trial],
+    watcher: SweepWatcher,
+    show: Callable[[TrialWatcher], None] | None = None,
+) -> Pool:
+    """What runs trials: this process, or Ray, whose pool describes the other arguments."""
+    # Each of them takes seconds to import.
+    if local:
+        from harness.sweeps.local_pool import LocalPool
+
+        return LocalPool(store, options.cpus_per_trial)
+    from harness.sweeps.cluster.ray_pool import RayPool
+
+    return RayPool(store, options.resources, options.limits, samples, watcher, show)
 
 
 def run_trial(
@@ -162,10 +179,7 @@ def _measured(
 ) -> bool:
     """Measure the models on workers, and store the records of each as soon as it is measured."""
     trials, complete = [one.model.trial for one in asked], True
-    watcher, local = SweepWatcher(), bool(options.local)
-    with pool(
-        store, options.resources, options.limits, trials, local=local, watcher=watcher
-    ) as running:
+    with _pool(bool(options.local), options, store, trials, SweepWatcher()) as running:
         counts = to_measure(one.suites for one in asked)
         notice(f"\nTrials of the store to measure: {counts}, {running.slots} at a time")
         for number, (one, records) in enumerate(measured(asked, running), 1):

@@ -79,7 +79,11 @@ class RayPool(Pool):
         watcher: SweepWatcher,
         show: Callable[[TrialWatcher], None] | None,
     ) -> None:
-        """The arguments are those of `harness.sweeps.pools.pool`."""
+        """`samples`: a trial of each search, for which a cluster is checked before the first one.
+
+        `watcher`: hears where Ray's dashboard is, of a sweep that stops and of a job without a
+        worker. `show`: gets what shows the trials in the dashboard; None: they are not shown there.
+        """
         self.store, self.resources, self.limits = store, resources, limits
         self._samples, self._watcher, self._show = list(samples), watcher, show
         self._node: str | None = None
