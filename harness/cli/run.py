@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from harness import api
 from harness.cli import options
@@ -81,7 +80,8 @@ def run(
             raise
     if not made:
         console.print("Already in the store:")
-    print_summary(record, results, console, method)
+    for line in _summary(record, results, method):
+        console.print(line, soft_wrap=True)
     if not record.finished:
         raise typer.Exit(1)
 
@@ -102,17 +102,11 @@ def _progress(now: Progress) -> str:
     return f"step {now.step}/{now.total_steps}, loss {now.loss:.3f}, {speed}{dev}"
 
 
-def print_summary(record: "Record", store: "Store", console: Console, locator: str) -> None:
-    """Print what came of a trial, and the commands that show all of it and that run it again.
+def _summary(record: "Record", store: "Store", locator: str) -> Iterator[str]:
+    """What came of a trial, and the commands that show all of it and that run it again.
 
     `locator`: the name or path of the method, as the user wrote it.
     """
-    for line in _lines(record, store):
-        console.print(line, soft_wrap=True)
-    console.print(f"again: {run_command(record, locator)}", soft_wrap=True)
-
-
-def _lines(record: "Record", store: "Store") -> Iterator[str]:
     yield f"{record.status}: {record.label}"
     if record.reason:
         yield f"reason: {record.reason}"
@@ -131,6 +125,7 @@ def _lines(record: "Record", store: "Store") -> Iterator[str]:
     if not record.finished and store.log(record.key).is_file():
         logs = ["harness", "logs", *show[2:]]
         yield f"what it printed: {shlex.join(logs)}"
+    yield f"again: {run_command(record, locator)}"
 
 
 def _cost(record: "Record") -> str:
