@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from harness.shared_cache import check_caches
 from harness.sweeps.budget import Budget
 from harness.sweeps.operations import long_first
 from harness.sweeps.pool import Lanes, Pool, Slot, finish
@@ -93,11 +92,8 @@ class Sweep:
         """Check every search that the store has not finished, before anything runs.
 
         `only_parts`: whether no trial is going to run, so that none needs to fit a machine. Raises
-        UserError for trials that cannot run, as without a model or a data file, and for a cache or
-        a store that cannot be written.
+        UserError for trials that cannot run, as without a model or a data file.
         """
-        check_caches()
-        self.store.check_writable()
         missing: dict[str, Trial] = {}
         for search in self.everything:
             trials = _by_key(search.known_trials())

@@ -40,9 +40,11 @@ def run_searches(
 
     name: that of the sweep, for a tracker. only_parts: make what the trials of the first rounds,
     and those of the final seeds that are known, share, and run none of them. Raises UserError as
-    `Sweep.check`.
+    `Sweep.check`, and for a cache or a store that cannot be written.
     """
     use_cluster(options.address)
+    check_caches()
+    store.check_writable()
     from harness.sweeps.run import Sweep
 
     dashboard = options.dashboard
