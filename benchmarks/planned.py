@@ -45,7 +45,7 @@ def measure(name: str, values: Mapping[str, Any]) -> None:
         started = time.process_time()
         record = attempt(trial, lambda _: None, Path(folder) / "weights", Path(folder) / "running")
         spent = time.process_time() - started
-    assert planned is not None
+    assert planned.known
     print(json.dumps([planned.middle, spent, record.status, record.reason]))
 
 

@@ -100,7 +100,7 @@ def plan(
     if papers:
         from harness.targets.paper_costs import paper_plans
 
-        return list(paper_plans(asked, opened(asked.store), device, gpus))[-1].plan
+        return dict(paper_plans(asked, opened(asked.store), device, gpus))["in all"]
     chosen = asked.searches(warnings.warn)
     from harness.sweeps.plan import plan_sweep
 

@@ -1,9 +1,7 @@
-"""The progress of a verb that computes: a line on stderr at once, and a bar from 2 s on."""
+"""The progress of a verb that computes: a line on stderr at once, and a bar in a terminal."""
 
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich.progress import (
     BarColumn,
@@ -19,9 +17,6 @@ from rich.text import Text
 from harness.cli.output import Screen, echo
 from harness.errors import visible
 
-BAR_SECONDS = 2.0
-"""Time after which a terminal shows a bar; what ends sooner needs none"""
-
 
 @contextmanager
 def working(what: str) -> "Iterator[Work]":
@@ -32,11 +27,8 @@ def working(what: str) -> "Iterator[Work]":
     """
     echo(what, err=True)
     work = Work(what)
-    work.show()
-    try:
+    with work.bar if work.terminal else nullcontext():
         yield work
-    finally:
-        work.hide()
 
 
 class Work:
@@ -48,9 +40,8 @@ class Work:
 
     def __init__(self, what: str) -> None:
         console = Screen(stderr=True)
-        self._terminal = console.is_interactive
-        self._began, self._told = time.monotonic(), {what}
-        self._bar = Progress(
+        self.terminal, self._told = console.is_interactive, {what}
+        self.bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[count]}"),
@@ -65,42 +56,29 @@ class Work:
 
     def __call__(self, what: str, done: int = 0, total: int = 0) -> None:
         """Show a step and how far it is, as `Steps` describes them."""
-        if not self._terminal:
+        if not self.terminal:
             if what not in self._told:
                 self._told.add(what)
                 echo(f"{what} ({total:,})" if total else what, err=True)
             return
         if what != self._step:
-            self._bar.remove_task(self._task)
+            self.bar.remove_task(self._task)
             self._step, self._task = what, self._added(what)
         count = f"{done:,} of {total:,}" if total else ""
-        self._bar.update(self._task, total=total or None, completed=done, count=count)
+        self.bar.update(self._task, total=total or None, completed=done, count=count)
 
     def _added(self, what: str) -> TaskID:
         """A bar for a step; the text is cleaned first, so that its width is known."""
-        return self._bar.add_task(visible(what), total=None, count="")
-
-    def show(self) -> None:
-        """Let the bar come when it is time."""
-        if self._terminal:
-            rest = self._began + BAR_SECONDS - time.monotonic()
-            self._timer = threading.Timer(max(0.0, rest), self._bar.start)
-            self._timer.daemon = True
-            self._timer.start()
+        return self.bar.add_task(visible(what), total=None, count="")
 
     @contextmanager
     def aside(self) -> Iterator[None]:
         """In the block, lines are printed on stdout, where the bar would be in their way."""
-        self.hide()
+        if self.terminal:
+            self.bar.stop()
         yield
-        self.show()
-
-    def hide(self) -> None:
-        """Take the bar away."""
-        if self._terminal:
-            self._timer.cancel()
-            self._timer.join()
-            self._bar.stop()
+        if self.terminal:
+            self.bar.start()
 
 
 class _TimeLeft(TimeRemainingColumn):

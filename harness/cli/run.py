@@ -2,12 +2,12 @@
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from harness import api
 from harness.cli import options
@@ -20,7 +20,6 @@ from harness.training.progress import Progress
 from harness.trials.run_again import run_command
 
 if TYPE_CHECKING:
-    from harness.sweeps.screen.watcher import TrialWatcher
     from harness.trials.record import Record
     from harness.trials.store import Store
     from harness.trials.trial import Trial
@@ -54,7 +53,13 @@ def run(
     made: list[Record] = []
     if record is None:
         try:
-            with ended_by_sigterm(), _tracking(track, results, console) as tracking:
+            with ended_by_sigterm(), ExitStack() as stack:
+                tracking = None
+                if track is not None:
+                    from harness.tracking.tracking import Tracking
+
+                    say = partial(console.print, soft_wrap=True)
+                    tracking = stack.enter_context(Tracking(track, results, "run", say))
 
                 def began() -> None:
                     if tracking:
@@ -75,23 +80,10 @@ def run(
             raise
     if not made:
         console.print("Already in the store:")
-    print_summary(record, results, console, method)
+    for line in _summary(record, results, method):
+        console.print(line, soft_wrap=True)
     if not record.finished:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _tracking(
-    name: str | None, store: "Store", console: Console
-) -> "Iterator[TrialWatcher | None]":
-    """In the block, what tells a tracker of the trial; None where none is asked for."""
-    if name is None:
-        yield None
-        return
-    from harness.tracking.tracking import Tracking
-
-    with Tracking(name, store, "run", lambda why: console.print(why, soft_wrap=True)) as tracking:
-        yield tracking
 
 
 def _given(trial: "Trial") -> str:
@@ -110,17 +102,11 @@ def _progress(now: Progress) -> str:
     return f"step {now.step}/{now.total_steps}, loss {now.loss:.3f}, {speed}{dev}"
 
 
-def print_summary(record: "Record", store: "Store", console: Console, locator: str) -> None:
-    """Print what came of a trial, and the commands that show all of it and that run it again.
+def _summary(record: "Record", store: "Store", locator: str) -> Iterator[str]:
+    """What came of a trial, and the commands that show all of it and that run it again.
 
     `locator`: the name or path of the method, as the user wrote it.
     """
-    for line in _lines(record, store):
-        console.print(line, soft_wrap=True)
-    console.print(f"again: {run_command(record, locator)}", soft_wrap=True)
-
-
-def _lines(record: "Record", store: "Store") -> Iterator[str]:
     yield f"{record.status}: {record.label}"
     if record.reason:
         yield f"reason: {record.reason}"
@@ -139,6 +125,7 @@ def _lines(record: "Record", store: "Store") -> Iterator[str]:
     if not record.finished and store.log(record.key).is_file():
         logs = ["harness", "logs", *show[2:]]
         yield f"what it printed: {shlex.join(logs)}"
+    yield f"again: {run_command(record, locator)}"
 
 
 def _cost(record: "Record") -> str:

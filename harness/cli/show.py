@@ -47,7 +47,6 @@ def show(
     """
     # These take 0.1 s, which `harness show --help` and a wrong option need not.
     from harness.evaluation.corpus_facts import corpus_facts, is_corpus
-    from harness.sweeps.spaces.methods import plugin_in_spaces
 
     console = Screen()
     of_paper = _is_of_paper(name)
@@ -64,8 +63,6 @@ def show(
         from harness.report.cell_facts import cell_facts
 
         _print(cell_facts(name, encoder, opened(store)), console)
-    elif plugin := plugin_in_spaces(name, (Path(), Path("search_spaces"))):
-        print_method(plugin, console)
     else:
         from harness.plugin import registry
 

@@ -12,7 +12,6 @@ from rich.console import Console
 from harness.cli import completion
 from harness.cli.options import PAPERS, OursOnOption
 from harness.cli.output import Screen, echo
-from harness.cli.progress import working
 from harness.cli.sweep_options import with_sweep_options
 from harness.cli.table import print_sheets, print_table
 from harness.files import cache_folder, written_whole
@@ -143,16 +142,14 @@ def prepare(options: SweepOptions) -> None:
     Example: harness prepare methods/diffaug search_spaces/semisup.yaml
     """
     searches, store, console = options.searches(_notice), opened(options.store), Screen()
-    with working(f"preparing what the trials of {len(searches)} searches share") as work:
-        work("loading torch")
-        from harness.sweeps.screen.live_view import publishing
-        from harness.sweeps.screen.terminal import Preparation
-        from harness.targets.execution import run_searches
+    _notice(f"preparing what the trials of {len(searches)} searches share")
+    from harness.sweeps.screen.live_view import publishing
+    from harness.sweeps.screen.terminal import Terminal
+    from harness.targets.execution import run_searches
 
-        with publishing(store) as publish:
-            watcher = Preparation(console, publish, work, work.aside)
-            run_searches(searches, store, options, watcher, options.name, only_parts=True)
-    if watcher.state.failed:
+    with publishing(store) as publish, Terminal(console, publish) as terminal:
+        run_searches(searches, store, options, terminal, options.name, only_parts=True)
+    if terminal.state.failed:
         raise typer.Exit(1)
     console.print(f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True)
 

@@ -24,10 +24,15 @@ CPU = "cpu"
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least and the most of a number that is not known exactly."""
+    """The least and the most of a number that is not known exactly; nan: nothing is known of it."""
 
     least: float
     most: float
+
+    @property
+    def known(self) -> bool:
+        """Whether anything is known of it."""
+        return not math.isnan(self.least)
 
     @property
     def middle(self) -> float:
@@ -42,7 +47,7 @@ class Bounds:
         return Bounds(self.least * least, self.most * (least if most is None else most))
 
 
-NOTHING = Bounds(0, 0)
+NOTHING, UNKNOWN = Bounds(0, 0), Bounds(math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -186,10 +191,10 @@ def seconds_of(trial: Trial, parts: Iterable[Part], device: Device, cores: float
     return Bounds(whole / unsure, whole * unsure)
 
 
-def estimated(trial: Trial, device: Device, cores: float = 1) -> Bounds | None:
-    """The estimated seconds of a whole trial; None: a model or a corpus is not known."""
+def estimated(trial: Trial, device: Device, cores: float = 1) -> Bounds:
+    """The estimated seconds of a whole trial, unknown where a model or a corpus is."""
     if (parts := parts_of_trial(trial)) is None:
-        return None
+        return UNKNOWN
     return seconds_of(trial, parts, device, cores) + beside(device)
 
 

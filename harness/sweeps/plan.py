@@ -10,7 +10,6 @@ from harness.data.hub import looked_up_once, model_shape
 from harness.errors import NotHere, UserError
 from harness.files import digest_of
 from harness.sweeps.devices import (
-    NOTHING,
     Bounds,
     Device,
     check_gpus,
@@ -19,9 +18,15 @@ from harness.sweeps.devices import (
 )
 from harness.sweeps.machines import this_machine
 from harness.sweeps.memory import most_memory
-from harness.sweeps.price import Price, Prices, joined
+from harness.sweeps.price import FREE, Price, Prices, joined
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
-from harness.sweeps.spaces.axes import Axes, Between, Values, axis_text, corners, fewest_and_most
+from harness.sweeps.spaces.axes import (
+    Axes,
+    Values,
+    axis_text,
+    fewest_and_most,
+    known_values,
+)
 from harness.sweeps.spaces.search import Search, implied
 from harness.sweeps.trial_runs import Settled
 from harness.trials.store import Store
@@ -54,13 +59,13 @@ class PlanLine:
     """The most trials that it may have, where their number is not known"""
 
     @property
-    def steps(self) -> Bounds | None:
-        """Optimiser steps of a trial; None: a corpus is not here and its size not published."""
+    def steps(self) -> Bounds:
+        """Optimiser steps of a trial; unknown where a corpus is not here and its size neither."""
         return self.each.steps
 
     @property
-    def seconds(self) -> Bounds | None:
-        """Seconds of a trial; None: a model, a corpus or the device is not known."""
+    def seconds(self) -> Bounds:
+        """Seconds of a trial; unknown where a model, a corpus or the device is."""
         return self.each.seconds
 
 
@@ -92,19 +97,19 @@ class Plan:
         return sum(line.to_run for line in self.lines)
 
     @property
-    def steps(self) -> Bounds | None:
-        """Optimiser steps of the trials to run; None when a line has no number of steps."""
-        return _total(line.whole.steps for line in self.lines)
+    def whole(self) -> Price:
+        """What all trials to run cost together."""
+        return sum((line.whole for line in self.lines), FREE)
 
     @property
-    def seconds(self) -> Bounds | None:
-        """Seconds of the trials one by one; None when a line has no estimate."""
-        return _total(line.whole.seconds for line in self.lines)
+    def steps(self) -> Bounds:
+        """Optimiser steps of the trials to run; unknown when those of a line are."""
+        return self.whole.steps
 
     @property
-    def elsewhere(self) -> Bounds | None:
-        """The same on the other device."""
-        return _total(line.whole.elsewhere for line in self.lines)
+    def seconds(self) -> Bounds:
+        """Seconds of the trials one by one; unknown when those of a line are."""
+        return self.whole.seconds
 
     @property
     def measured(self) -> bool:
@@ -118,7 +123,7 @@ class Plan:
                 line.search, line.round,
                 "; ".join(f"{name}: {value}" for name, value in line.varied.items()),
                 "?" if line.trials is None else f"{line.trials:,}", f"{line.stored:,}",
-                *("?" if span is None else _between(span) for span in (line.steps, line.seconds)),
+                _between(line.steps), _between(line.seconds),
             )
             for line in self.lines
         ]  # fmt: skip
@@ -130,16 +135,9 @@ class Plan:
         return f"{notes}<table>{''.join(parts)}</table><p>{self.to_run} trials to run</p>"
 
 
-def _total(parts: Iterable[Bounds | None]) -> Bounds | None:
-    whole = NOTHING
-    for part in parts:
-        if part is None:
-            return None
-        whole += part
-    return whole
-
-
 def _between(span: Bounds) -> str:
+    if not span.known:
+        return "?"
     least, most = round(span.least), round(span.most)
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
@@ -163,13 +161,13 @@ def plan_sweep(
     chosen = device_here(machine) if device is None else named_device(device)
     check_gpus(chosen, gpus)
     cores = max(1, int((os.cpu_count() or 1) / cpus_per_trial))
-    slots = gpus or (len(machine.gpus) if device is None else 1)
+    slots, other = gpus or 1, device_here(machine)
     if chosen is not None and not chosen.is_gpu:
-        slots = cores
-    on_cpu = chosen is not None and not chosen.is_gpu
-    other = named_device(COMPARED) if on_cpu else device and device_here(machine)
+        slots, other = cores, named_device(COMPARED)
+    elif device is None:
+        slots, other = gpus or len(machine.gpus), None
     trainers, lines = implied(searches), list[PlanLine]()
-    prices = Prices([*trainers, *searches], store, chosen, other or None, cpus_per_trial)
+    prices = Prices([*trainers, *searches], store, chosen, other, cpus_per_trial)
     planner = _Planner(store, prices)
     missing: dict[str, None] = {}  # a set in the order of the searches
     smaller: dict[str, None] = {}
@@ -185,9 +183,12 @@ def plan_sweep(
             filter(None, map(fewer_than_published, search.declared.corpora.values()))
         )
         lines += planner.lines(search, only_first=search in trainers)
-    return Plan(lines, list(missing), list(smaller), chosen, slots, cores, other or None)
+    return Plan(lines, list(missing), list(smaller), chosen, slots, cores, other)
 
 
+CORNERS = 16
+"""Values of an axis that are priced for the cheapest and the dearest trial, the first and the last
+ones"""
 COMPARED = "h100"
 """The GPU beside which a CPU is shown"""
 
@@ -215,10 +216,7 @@ class _Planner:
         if chosen is not None:
             return [*lines, self._line(search, "final", repeats, finals)]
         varied = [*search.rounds, search.ranges]
-        last = self._open_line(
-            search, "final", repeats, varied, "final", (count, count), count=count
-        )
-        return [*lines, last]
+        return [*lines, self._open_line(search, "final", repeats, varied, "final", count, count)]
 
     def _started(self, search: Search) -> Search:
         """The search on the models that others train, if it is known which ones these are."""
@@ -267,15 +265,11 @@ class _Planner:
         self, search: Search, title: str, shown: dict[str, str], rounds: Sequence[Axes]
     ) -> PlanLine:
         """The line of a round whose trials follow from scores that are not there yet."""
-        axes = rounds[-1]
-        between = any(isinstance(axis, Between) for axis in axes.values())
         fewest, most = fewest_and_most(rounds)
         if search.limit is not None:
             fewest, most = min(fewest, search.limit), min(most, search.limit)
         each = len(search.trials([search.fixed], "search"))
-        count = None if between else most * each
-        bounds = (fewest * each, most * each)
-        return self._open_line(search, title, shown, rounds, "search", bounds, count=count)
+        return self._open_line(search, title, shown, rounds, "search", fewest * each, most * each)
 
     def _sampler_line(self, search: Search, settled: int) -> PlanLine:
         """The line of a sampler. settled: number of configurations that the store has settled."""
@@ -284,12 +278,11 @@ class _Planner:
         ranges = {name: axis_text(axis) for name, axis in search.ranges.items()}
         each = len(search.trials([search.fixed], "search"))
         title = search.sampler.name + (f", {hours:g} h" if hours else "")
-        left = max(0, (budget or 0) - settled) * each
+        stored = settled if budget is None else min(settled, budget)
+        left = None if budget is None else (budget - stored) * each
         return self._open_line(
-            search, title, ranges, [search.ranges], "search", (left, left),
-            count=None if budget is None else left, stored=settled * each if budget is None
-            else budget * each - left,
-        )  # fmt: skip
+            search, title, ranges, [search.ranges], "search", left or 0, left, stored * each
+        )
 
     def _open_line(
         self,
@@ -298,28 +291,29 @@ class _Planner:
         shown: dict[str, str],
         rounds: Sequence[Axes],
         role: Role,
-        bounds: tuple[int, int],
-        *,
-        count: int | None,
+        fewest: int,
+        most: int | None,
         stored: int = 0,
     ) -> PlanLine:
         """A line whose configurations are not decided: its costs are over all that it may have.
 
-        bounds: the fewest and the most trials to run. count: their number; None: not known.
+        fewest, most: trials to run; None: a budget in hours decides.
         """
         trials = self._extremes(search, rounds, role)
         each = joined([self.prices.of(trial) for trial in trials])
-        memory = most_memory(trial.declared for trial in trials)
+        memory, known = most_memory(trial.declared for trial in trials), fewest == most
         return PlanLine(
-            search.label, title, shown, None if count is None else count + stored, stored,
-            count or 0, each, each.times(*bounds), memory,
-            decided=len(trials) < 2, at_most=bounds[1] if count is None else 0,
+            search.label, title, shown, fewest + stored if known else None, stored,
+            fewest if known else 0, each, each.times(fewest, most or 0), memory,
+            decided=len(trials) < 2, at_most=0 if known else most or 0,
         )  # fmt: skip
 
     def _extremes(self, search: Search, rounds: Sequence[Axes], role: Role) -> list[Trial]:
         """The cheapest and the dearest trial over some axes, each of which counts for itself."""
         cheap, dear = dict(search.fixed), dict(search.fixed)
-        for name, values in corners(rounds).items():
+        for name, values in known_values(rounds).items():
+            if len(values) > CORNERS:
+                values = [*values[: CORNERS // 2], *values[-CORNERS // 2 :]]
             priced: list[tuple[float, int]] = []
             for number, value in enumerate(values):
                 found = self._trial(search, {**search.fixed, name: value}, role)

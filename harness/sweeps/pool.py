@@ -5,9 +5,7 @@ GPUs and the order in which searches get slots are matters of a pool, and of not
 """
 
 import asyncio
-import heapq
-import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -144,11 +142,7 @@ class Lanes:
     waits in the pool, where it is seen, and the others go on."""
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set as soon as a slot is wanted, so that a pool is"""
-    _waiting: dict[str | None, list[tuple[bool, int, "_Waiting"]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    """Lane -> a heap of those who wait; first who waits again, because something was in the way"""
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _waiting: list["_Waiting"] = field(default_factory=list)
     _held: Counter[str | None] = field(default_factory=Counter)
     _turns: dict[str | None, int] = field(default_factory=dict)
     """Lane -> the number of its last job"""
@@ -163,8 +157,8 @@ class Lanes:
         `again`: before those who wait for the first time. `more`: trials that are to come after
         this one.
         """
-        waits = _Waiting(asyncio.get_running_loop().create_future(), workers, more)
-        heapq.heappush(self._waiting[lane], (not again, next(self._numbers), waits))
+        waits = _Waiting(asyncio.get_running_loop().create_future(), lane, again, workers, more)
+        self._waiting.append(waits)
         self.wanted.set()
         self._give_soon()
         return await waits.slot
@@ -172,8 +166,8 @@ class Lanes:
     @property
     def lacking(self) -> int:
         """Number of slots for which trials wait, or are to come."""
-        waiting = [each for heap in self._waiting.values() for _, _, each in heap]
-        return sum(each.workers * (1 + each.more) for each in waiting if not each.slot.done())
+        waiting = [each for each in self._waiting if not each.slot.done()]
+        return sum(each.workers * (1 + each.more) for each in waiting)
 
     def open(self, room: Callable[[int], bool]) -> None:
         """There is a pool now, which says whether there is one more slot."""
@@ -182,20 +176,15 @@ class Lanes:
 
     def give(self) -> None:
         """Give away the slots that are free now."""
-        while self.room(self._held.total()):
-            lanes = [lane for lane, waiting in self._waiting.items() if waiting]
-            if not lanes:
-                break
-            lane = None if None in lanes else min(lanes, key=self._turn)
-            _, _, waits = self._waiting[lane][0]
+        self._waiting = [each for each in self._waiting if not each.slot.done()]
+        while self._waiting and self.room(self._held.total()):
+            waits = min(self._waiting, key=self._turn)
             workers = waits.workers if self.room(waits.workers - 1) else 1
-            cancelled = waits.slot.done()
-            if not (cancelled or self.room(self._held.total() + workers - 1)):
+            if not self.room(self._held.total() + workers - 1):
                 break  # the slots that are free are kept for it
-            heapq.heappop(self._waiting[lane])
-            if not cancelled:
-                self._held[lane] += workers
-                waits.slot.set_result(Slot(lane, workers, self))
+            self._waiting.remove(waits)
+            self._held[waits.lane] += workers
+            waits.slot.set_result(Slot(waits.lane, workers, self))
 
     def begun(self, lane: str | None) -> None:
         """A slot of this lane has a job."""
@@ -222,15 +211,20 @@ class Lanes:
         else:
             self.give()
 
-    def _turn(self, lane: str | None) -> tuple[int, int]:
-        return self._held[lane], self._turns.get(lane, 0)
+    def _turn(self, waits: "_Waiting") -> tuple[bool, int, int, bool]:
+        """The least is the next one; of equal ones, the one who has waited the longest."""
+        lane = waits.lane
+        return lane is not None, self._held[lane], self._turns.get(lane, 0), not waits.again
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Waiting:
     """Somebody who waits for a slot."""
 
     slot: asyncio.Future[Slot]
+    lane: str | None
+    again: bool
+    """Whether something was in the way the first time"""
     workers: int
     more: int
 

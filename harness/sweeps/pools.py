@@ -1,48 +1,19 @@
-"""The pool that a sweep gets: Ray, or this process where that takes no longer."""
+"""What runs here and not on Ray, and models that a pool measures."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.sweeps.devices import estimated, this_cpu
 from harness.sweeps.machines import Limits, Resources, this_machine
 from harness.sweeps.pool import Pool
-from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher
 from harness.sweeps.spaces.search import Search
 from harness.trials.lookup import MeasuredModel
 from harness.trials.record import Record
-from harness.trials.store import Store
-from harness.trials.trial import Trial, commit, key
+from harness.trials.trial import commit, key
 
 START_SECONDS = 10.0
 """Seconds of the start of Ray and of its workers"""
-
-
-def pool(
-    store: Store,
-    resources: Resources,
-    limits: Limits,
-    samples: Iterable[Trial],
-    *,
-    local: bool,
-    watcher: SweepWatcher | None = None,
-    show: Callable[[TrialWatcher], None] | None = None,
-) -> Pool:
-    """The pool of a sweep.
-
-    `samples`: a trial of each search, for which a cluster is checked before the first one. `local`:
-    whether it is this process. `watcher`: hears where Ray's dashboard is, of a sweep that stops and
-    of a job without a worker. `show`: gets what shows the trials in the dashboard; None: they are
-    not shown there.
-    """
-    # Each of them takes seconds to import.
-    if local:
-        from harness.sweeps.local_pool import LocalPool
-
-        return LocalPool(store, resources.cpus)
-    from harness.sweeps.cluster.ray_pool import RayPool
-
-    return RayPool(store, resources, limits, samples, watcher, show)
 
 
 def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) -> bool:
@@ -64,7 +35,7 @@ def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) 
     for search in searches:
         trials = len(search.known_trials())
         each = estimated(search.known_trials()[0], this_cpu())
-        if each is None or search.sampler is not None:
+        if not each.known or search.sampler is not None:
             return False
         if search.rounds:  # then come the other rounds, of which none is known, and the finals
             trials = trials * len(search.rounds) + len(search.trials([search.fixed], "final"))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import UserError
-from harness.sweeps.devices import NOTHING, Bounds, Device, beside, seconds_of
+from harness.sweeps.devices import NOTHING, UNKNOWN, Bounds, Device, beside, seconds_of
 from harness.sweeps.operations import Part, parts_of_trial
 from harness.sweeps.spaces.search import Search
 from harness.trials.store import Store
@@ -28,58 +28,50 @@ SPREAD = 1.15
 
 @dataclass(frozen=True)
 class Price:
-    """Cost of some trials; None: not known, because a model or a corpus is not here."""
+    """Cost of some trials, unknown where a model or a corpus is not here."""
 
-    steps: Bounds | None
-    seconds: Bounds | None
+    steps: Bounds
+    seconds: Bounds
     """On the device that was asked for"""
-    elsewhere: Bounds | None = None
+    elsewhere: Bounds
     """Seconds on the other device"""
     measured: bool = False
     """Whether the seconds follow from trials of the store"""
 
     def __add__(self, other: "Price") -> "Price":
         return Price(
-            _sum(self.steps, other.steps),
-            _sum(self.seconds, other.seconds),
-            _sum(self.elsewhere, other.elsewhere),
+            self.steps + other.steps,
+            self.seconds + other.seconds,
+            self.elsewhere + other.elsewhere,
             self.measured and other.measured,
         )
 
     def times(self, least: float, most: float) -> "Price":
         """The price of so many trials of the kind."""
-
-        def scaled(part: Bounds | None) -> Bounds | None:
-            return None if part is None else part.times(least, most)
-
-        steps, seconds, elsewhere = map(scaled, (self.steps, self.seconds, self.elsewhere))
-        return Price(steps, seconds, elsewhere, self.measured)
-
-
-def _sum(one: Bounds | None, other: Bounds | None) -> Bounds | None:
-    return None if one is None or other is None else one + other
+        return Price(
+            self.steps.times(least, most),
+            self.seconds.times(least, most),
+            self.elsewhere.times(least, most),
+            self.measured,
+        )
 
 
 FREE = Price(NOTHING, NOTHING, NOTHING, measured=True)
-UNKNOWN = Price(None, None, None)
 
 
 def _steps_alone(trial: Trial) -> Price:
     """The price of a trial on a model whose sizes are not known."""
     steps = trial.declared.steps
-    return Price(None if steps is None else Bounds(steps, steps), None)
+    return Price(UNKNOWN if steps is None else Bounds(steps, steps), UNKNOWN, UNKNOWN)
 
 
 def joined(prices: Sequence[Price]) -> Price:
-    """From the cheapest to the dearest of several trials."""
-    if not prices:
-        return UNKNOWN
+    """From the cheapest to the dearest of several trials, of which there is one at least."""
 
-    def ends(parts: list[Bounds | None]) -> Bounds | None:
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        return Bounds(min(part.least for part in known), max(part.most for part in known))
+    def ends(parts: list[Bounds]) -> Bounds:
+        if not all(part.known for part in parts):
+            return UNKNOWN
+        return Bounds(min(part.least for part in parts), max(part.most for part in parts))
 
     return Price(
         ends([price.steps for price in prices]),
@@ -106,7 +98,7 @@ class Prices:
         ours = pc.field("method").isin(pa.array(names, pa.string()))
         finished = pc.field("status") == "finished"
         self._finished = store.read(_COLUMNS, finished & ours).table
-        self._factors: dict[tuple[str, ...], Bounds | None] = {}
+        self._factors: dict[tuple[str, ...], Bounds] = {}
         self._made: dict[str, Bounds] = {}
         """What trials share and an earlier line makes -> its operations and steps"""
 
@@ -148,30 +140,30 @@ class Prices:
                          steps=int(part.steps * part.least)) for part in parts]  # fmt: skip
         steps = Bounds(sum(part.steps for part in least), sum(part.steps for part in parts))
 
-        def on(device: Device | None) -> Bounds | None:
+        def on(device: Device | None) -> Bounds:
             if device is None:
-                return None
+                return UNKNOWN
             fewest, most = (seconds_of(trial, each, device, self.cores) for each in (least, parts))
             return Bounds(fewest.least, most.most) + (beside(device) if whole else NOTHING)
 
         seconds, factor = on(self.device), self._factor(trial)
         # What is known of a trial of the kind includes that it may end early.
-        if seconds is not None and factor is not None:
+        if factor.known:
             seconds = Bounds(seconds.middle * factor.least, seconds.middle * factor.most)
-        return Price(steps, seconds, on(self.other), factor is not None)
+        return Price(steps, seconds, on(self.other), factor.known)
 
-    def _factor(self, trial: Trial) -> Bounds | None:
-        """The seconds of the store's trials of this kind over their estimates; None: it has none.
+    def _factor(self, trial: Trial) -> Bounds:
+        """The seconds of the store's trials of this kind over their estimates, if it has any.
 
         They are of the same method, setting and encoder, and ran on the device.
         """
         kind = (trial.declared.name, trial.config.setting, trial.config.encoder)
         if kind not in self._factors:
-            self._factors[kind] = None  # not for the trials of the store themselves
+            self._factors[kind] = UNKNOWN  # not for the trials of the store themselves
             self._factors[kind] = self._measured(trial.method, *kind)
         return self._factors[kind]
 
-    def _measured(self, plugin: str, name: str, setting: str, encoder: str) -> Bounds | None:
+    def _measured(self, plugin: str, name: str, setting: str, encoder: str) -> Bounds:
         alike = self._finished.filter(
             (pc.field("method") == name)
             & (pc.field("setting") == setting)
@@ -188,11 +180,9 @@ class Prices:
             except (UserError, ValueError):
                 continue  # of another version of the method
             estimate = self.of(stored).seconds
-            if estimate is not None:
+            if estimate.known:
                 ratios.append(row["wall_seconds"] / estimate.middle)
-        if not ratios:
-            return None
-        return Bounds(min(ratios) / SPREAD, max(ratios) * SPREAD)
+        return Bounds(min(ratios) / SPREAD, max(ratios) * SPREAD) if ratios else UNKNOWN
 
     def _ran_there(self, row: dict[str, Any]) -> bool:
         """Whether a trial ran on the device, and on a CPU also on this machine."""

@@ -25,8 +25,9 @@ WIDTHS = {"trials": 6, "stored": 6, "steps": 9, "each": 7, "GiB": 4}
 MEMORY = "GiB: what each worker of a trial needs at least; activations come on top"
 NOT_FOUND = " was not found: "
 """What stands in the sentence about a missing file behind its name"""
-NIGHT, LONG = 10 * 3600, 86400
-"""Seconds of a night, and those from which on a smaller encoder is proposed"""
+SHORT, NIGHT, LONG = 6 * 3600, 10 * 3600, 86400
+"""Seconds for which no GPU is named, those of a night, and those from which on a smaller encoder is
+proposed"""
 MOST_GPUS = 64
 """GPUs beyond which nobody is told to take more"""
 REHEARSAL = ("mini-bert", "tiny-bert")
@@ -110,7 +111,7 @@ def _to_run(made: Plan) -> str:
     trials = f"{made.to_run}{f' to {made.to_run + more}' if more else ''} trials to run"
     open_rounds = any(not line.decided for line in made.lines)
     why = ", as scores of earlier rounds decide" if open_rounds else ""
-    steps = "" if made.steps is None else f", {_span(made.steps, _whole)} steps{why}"
+    steps = f", {_span(made.steps, _whole)} steps{why}" if made.steps.known else ""
     return trials + steps
 
 
@@ -118,25 +119,26 @@ def time_line(made: Plan) -> str:
     """The time that it takes, in one line for people."""
     if made.device is None:
         return "Time: unknown for this GPU, of which harness has no data sheet; name one (--device)"
-    if made.seconds is None:
+    whole = made.whole
+    if not whole.seconds.known:
         return "Time: unknown, because a model or a corpus is not here"
-    if made.seconds.most == 0:
+    if whole.seconds.most == 0:
         return "Time: none, the store has all of it"
     known = "as the store's trials took" if made.measured else "an estimate"
-    here = made.device if not made.device.is_gpu else None
-    on_gpus, device = (made.elsewhere, made.other) if here else (made.seconds, made.device)
-    on_cpu = made.seconds if here else made.elsewhere
+    seconds = {made.device: whole.seconds}
+    if made.other is not None and made.other.is_gpu != made.device.is_gpu:
+        seconds[made.other] = whole.elsewhere
     parts = []
-    if on_gpus is not None and device is not None and device.is_gpu:
-        parts.append(_gpu_time(on_gpus, device.title, 1 if here else made.slots))
-    other_cpu = made.other is not None and not made.other.is_gpu
-    if on_cpu is not None and (here or other_cpu):
-        together = on_cpu.times(1 / (made.slots if here else made.cores))
+    for device in sorted(seconds, key=lambda each: not each.is_gpu):
+        asked = device is made.device
+        if device.is_gpu:
+            parts.append(_gpu_time(seconds[device], device.title, made.slots if asked else 1))
+            continue
+        together = seconds[device].times(1 / made.cores)
+        if asked and together.most < SHORT:  # nobody needs a GPU for it
+            parts.clear()
         parts.append(f"on this machine {_span(together, _duration)}{_rehearsal(together)}")
-    if here and on_cpu is not None and on_cpu.times(1 / made.slots).most < 6 * 3600:
-        parts = parts[1:]
-    said = "; ".join(parts)
-    return f"Time ({known}): {said}"
+    return f"Time ({known}): {'; '.join(parts)}"
 
 
 def _gpu_time(seconds: Bounds, title: str, gpus: int) -> str:
@@ -216,8 +218,8 @@ def _numbers(lines: Sequence[PlanLine]) -> tuple[str, ...]:
     """The trials of searches that differ in the encoder, those stored, and the cost of one."""
     trials = [line.trials for line in lines if line.trials is not None]
     most = sum(line.at_most for line in lines)
-    steps = [line.steps for line in lines if line.steps is not None]
-    seconds = [line.seconds for line in lines if line.seconds is not None]
+    steps = [line.steps for line in lines if line.steps.known]
+    seconds = [line.seconds for line in lines if line.seconds.known]
     memory = [line.memory for line in lines if line.memory is not None]
     return (
         str(sum(trials)) if len(trials) == len(lines) else f"≤{most}" if most else "?",

@@ -7,28 +7,15 @@ when the same command is given.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-
-from harness.shared_cache import check_caches
 from harness.sweeps.budget import Budget
-from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.operations import long_first
 from harness.sweeps.pool import Lanes, Pool, Slot, finish
-from harness.sweeps.pools import pool, runs_here
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
-from harness.sweeps.screen.watcher import (
-    Phase,
-    Phases,
-    RoundPlan,
-    SweepWatcher,
-    TrialWatcher,
-    everyone,
-)
+from harness.sweeps.screen.watcher import Phase, Phases, SweepWatcher, TrialWatcher
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search, implied
 from harness.sweeps.spaces.space import Sampler
@@ -37,7 +24,7 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
 if TYPE_CHECKING:
-    from harness.sweeps.configurations import Configurations
+    from harness.sweeps.study import Study
 
 
 Training = asyncio.Future[tuple[Search, Trial] | None]
@@ -57,50 +44,6 @@ class SweepResult:
     """Keys of the final trials"""
     left_out: Mapping[str, int]
     """Label of a search -> its trials for which the budget had no time; 0: their number is open"""
-
-
-def run_sweep(
-    searches: list[Search],
-    store: Store,
-    resources: Resources,
-    limits: Limits,
-    watcher: SweepWatcher,
-    *,
-    dashboard: bool = False,
-    local: bool | None = None,
-    tracking: TrialWatcher | None = None,
-    only_parts: bool = False,
-    budget: float | None = None,
-) -> SweepResult:
-    """Run the trials that the store has not finished.
-
-    `dashboard`: whether they are shown in Ray's dashboard. `local`: whether they run in this
-    process; None: where that takes no longer. `tracking`: hears of them, too. `only_parts`: make
-    what they share, and run none of them; these are the trials of the first rounds and, as far as
-    they are known, those of the final seeds. `budget`: seconds for all of it; None: no limit.
-    Raises UserError, before anything runs, for a model or a data file that is not there, or for a
-    cache or a store that cannot be written.
-    """
-    check_caches()
-    store.check_writable()
-    heard: list[TrialWatcher] = [watcher, tracking] if tracking else [watcher]
-    with ExitStack() as stack:
-
-        def start() -> Pool:
-            here = local
-            if here is None:
-                here = not dashboard and runs_here(searches, resources, limits)
-            samples = [each.known_trials()[0] for each in sweep.everything]
-            return stack.enter_context(
-                pool(
-                    store, resources, limits, samples,
-                    local=here, watcher=watcher, show=heard.append if dashboard else None,
-                )
-            )  # fmt: skip
-
-        sweep = Sweep(searches, store, start, watcher, everyone(heard), budget)
-        sweep.check(only_parts=only_parts)
-        return sweep.serve(sweep.prepare() if only_parts else sweep.run())
 
 
 class Sweep:
@@ -130,7 +73,6 @@ class Sweep:
         self.budget = Budget(budget, self.everything, lambda: self.pool.slots)
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
-        self._samplers: set[str] = set()
         self._undecided: list[str] = []
         self._finals: set[str] = set()
         self._training: list[tuple[Search, Training]] = []
@@ -150,7 +92,7 @@ class Sweep:
         """Check every search that the store has not finished, before anything runs.
 
         `only_parts`: whether no trial is going to run, so that none needs to fit a machine. Raises
-        UserError for trials that cannot run.
+        UserError for trials that cannot run, as without a model or a data file.
         """
         missing: dict[str, Trial] = {}
         for search in self.everything:
@@ -182,9 +124,9 @@ class Sweep:
             sweep.result()
         finally:
             finish(loop)
-        return SweepResult(
-            self._failed(), self._undecided, self._finals, dict(self.budget.left_out)
-        )
+        ended = [task.result()["status"] for task in self.runs.reports.values()]
+        left_out = dict(self.budget.left_out)
+        return SweepResult(ended.count("failed"), self._undecided, self._finals, left_out)
 
     async def prepare(self) -> None:
         """Make what the known trials share, and run none of them."""
@@ -193,16 +135,12 @@ class Sweep:
         finished = self.runs.settled.finished
         missing = {name: trial for name, trial in trials.items() if name not in finished}
         self.runs.expected |= missing
-        preparing = asyncio.gather(*(self.runs.prepared(*each) for each in missing.items()))
-        await asyncio.sleep(0)
-        if self.runs.parts:
-            self.watcher.underway(["what trials share"], len(self.runs.parts))
-        await preparing
+        await asyncio.gather(*(self.runs.prepared(*each) for each in missing.items()))
 
     async def run(self) -> None:
         """Run the searches side by side, and raise what the first of them has raised, if any."""
         if not self.searches:  # a published table that lacks nothing
-            self.watcher.round(RoundPlan("final seeds", to_run=0, stored=0, slots=0))
+            self.watcher.round("final seeds", 0, 0, 0)
         loop = asyncio.get_running_loop()
         self._training = [(each, loop.create_future()) for each in self.everything]
         searches = (
@@ -268,16 +206,11 @@ class Sweep:
         """Run the configurations of a round, each as far as a pruner lets it."""
         trials, title = search.trials(values, "search"), f"search, {name}"
         by_key = _by_key(trials)
-        missing = by_key.keys() - self.runs.settled.keys(by_key)
-        if not search.pruner or not missing:
+        stored = len(self.runs.settled.keys(by_key))
+        if search.pruner and stored < len(by_key):
+            await self._judged(title, search, name, values, stored)
+        else:
             await self._all(title, search, trials, searching=True)
-            return
-        from harness.sweeps.configurations import Configurations
-        from harness.sweeps.study import Study  # Optuna takes long to import
-
-        study = Study(search, self.store, name)
-        configurations = Configurations(search, study, self.store, values, self.budget)
-        await self._judged(title, search, configurations, len(by_key) - len(missing))
 
     async def _sampled(self, search: Search, sampler: Sampler) -> Scored:
         """Spend what is left of a sampler's budget; the configurations with their scores.
@@ -285,33 +218,45 @@ class Sweep:
         The configurations that the store has from this search count towards the budget, and the
         sampler learns from them.
         """
-        self._samplers.add(search.id)
         title = f"search, {sampler.name} on {search.label}"
         settled = [each.values for each in tried_of(search, self.store) if each.is_complete]
         if sampler.configurations is not None and len(settled) >= sampler.configurations:
             await self._all(title, search, search.trials(settled, "search"))
             return sampled_of(search, self.store)
-        from harness.sweeps.configurations import Configurations
-        from harness.sweeps.study import Study  # Optuna takes long to import
-
-        study = Study(search, self.store)
-        configurations = Configurations(search, study, self.store, budget=self.budget)
-        await self._judged(title, search, configurations, configurations.settled_count)
+        study = await self._judged(title, search)
         tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
         return scored_of(search, tried, self.store)
 
     async def _judged(
-        self, title: str, search: Search, configurations: "Configurations", stored: int
-    ) -> None:
-        """Run configurations of which a study decides which trials run, and when."""
+        self,
+        title: str,
+        search: Search,
+        part: str = "",
+        listed: list[Values] | None = None,
+        stored: int | None = None,
+    ) -> "Study":
+        """Run configurations of which a study decides which trials run, and when.
+
+        part: the round of a grid, whose configurations are listed, and so many trials stored.
+        """
+        from harness.sweeps.configurations import Configurations
+        from harness.sweeps.study import Study  # Optuna takes long to import
+
+        study = Study(search, self.store, part)
+        configurations = Configurations(search, study, self.store, listed, self.budget)
         phase = Phase(
-            title, lambda: configurations.left, stored, configurations.more, configurations.workers
+            title,
+            lambda: configurations.left,
+            configurations.settled_count if stored is None else stored,
+            configurations.more,
+            configurations.workers,
         )
         if configurations.left or configurations.more() != 0:
             self._check_runnable(search)
         await self.phases.begin(phase)
         await configurations.run(self.runs, lambda: self.pool.slots)
         self.phases.end(phase)
+        return study
 
     async def _all(
         self, title: str, search: Search, trials: list[Trial], *, searching: bool = False
@@ -357,16 +302,6 @@ class Sweep:
         self.budget.left_out.update({search.label: len(late)} if late else {})
         await asyncio.gather(*tasks)
         self.phases.end(phase)
-
-    def _failed(self) -> int:
-        """The number of trials of this sweep that have failed, also in earlier runs of samplers."""
-        reports = {name: task.result() for name, task in self.runs.reports.items()}
-        failed = {name for name, report in reports.items() if report["status"] == "failed"}
-        rows = self.store.read(("search", "role"), pc.field("status") == "failed").table
-        for row in rows.to_pylist():
-            if row["search"] in self._samplers and row["role"] == "search":
-                failed.add(row["key"])
-        return len(failed)
 
 
 def _by_key(trials: Iterable[Trial]) -> dict[str, Trial]:

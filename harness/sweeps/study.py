@@ -29,7 +29,6 @@ from harness.sweeps.spaces.axes import (
     Values,
     WholeRange,
     applies,
-    drawn_params,
 )
 from harness.sweeps.spaces.pruners import Asha, Hyperband, Median, Pruner, Wilcoxon
 from harness.sweeps.spaces.search import Search
@@ -123,7 +122,10 @@ class Study:
             # The values of a grid are not drawn, so each is the only one that was possible.
             varied = {name for axes in self.search.rounds for name in axes} & configuration.keys()
             ranges = {name: SamplerValues(values=[configuration[name]]) for name in sorted(varied)}
-        params = drawn_params(ranges, configuration)
+        params: Values = {}
+        for name, axis in ranges.items():
+            if applies(axis, params):
+                params[name] = configuration[name]
         spaces = {name: distribution(ranges[name]) for name in params}
         with self._writing():
             trial = create_trial(state=TrialState.RUNNING, params=params, distributions=spaces)

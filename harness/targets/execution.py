@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.shared_cache import check_caches
-from harness.sweeps.pools import Asked, measured, pool
+from harness.sweeps.pool import Pool
+from harness.sweeps.pools import Asked, measured, runs_here
+from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher, everyone
 from harness.sweeps.spaces.search import Search
 from harness.targets.options import SweepOptions, seconds_of, use_cluster
 from harness.targets.published import Model, Notice, Suites, printed_suites
@@ -23,39 +25,70 @@ from harness.trials.trial import Trial, key
 
 if TYPE_CHECKING:
     from harness.sweeps.run import SweepResult
-    from harness.sweeps.screen.watcher import SweepWatcher
 
 
 def run_searches(
     searches: list[Search],
     store: Store,
     options: SweepOptions,
-    watcher: "SweepWatcher",
+    watcher: SweepWatcher,
     name: str,
     *,
     only_parts: bool = False,
 ) -> "SweepResult":
     """Run what the store lacks of the searches.
 
-    name: that of the sweep, for a tracker. only_parts: as `run_sweep` takes it.
+    name: that of the sweep, for a tracker. only_parts: make what the trials of the first rounds,
+    and those of the final seeds that are known, share, and run none of them. Raises UserError as
+    `Sweep.check`, and for a cache or a store that cannot be written.
     """
     use_cluster(options.address)
-    from harness.sweeps.run import run_sweep  # Ray reads the address when it is imported
+    check_caches()
+    store.check_writable()
+    from harness.sweeps.run import Sweep
 
     dashboard = options.dashboard
     if dashboard is None:
         dashboard = bool(os.environ.get("RAY_ADDRESS")) and not only_parts
+    heard: list[TrialWatcher] = [watcher]
     with ExitStack() as stack:
-        tracking = None
         if options.track is not None:
             from harness.tracking.tracking import Tracking
 
-            tracking = stack.enter_context(Tracking(options.track, store, name, watcher.notice))
-        return run_sweep(
-            searches, store, options.resources, options.limits, watcher,
-            dashboard=dashboard, local=options.local, tracking=tracking, only_parts=only_parts,
-            budget=seconds_of(options.budget, "--budget"),
-        )  # fmt: skip
+            tracking = Tracking(options.track, store, name, watcher.notice)
+            heard.append(stack.enter_context(tracking))
+
+        def start() -> Pool:
+            local = options.local
+            if local is None:
+                local = not dashboard and runs_here(searches, options.resources, options.limits)
+            samples = [search.known_trials()[0] for search in sweep.everything]
+            show = heard.append if dashboard else None
+            return stack.enter_context(_pool(local, options, store, samples, watcher, show))
+
+        budget = seconds_of(options.budget, "--budget")
+        sweep = Sweep(searches, store, start, watcher, everyone(heard), budget)
+        sweep.check(only_parts=only_parts)
+        return sweep.serve(sweep.prepare() if only_parts else sweep.run())
+
+
+def _pool(
+    local: bool,
+    options: SweepOptions,
+    store: Store,
+    samples: list[Trial],
+    watcher: SweepWatcher,
+    show: Callable[[TrialWatcher], None] | None = None,
+) -> Pool:
+    """What runs trials: this process, or Ray, whose pool describes the other arguments."""
+    # Each of them takes seconds to import.
+    if local:
+        from harness.sweeps.local_pool import LocalPool
+
+        return LocalPool(store, options.cpus_per_trial)
+    from harness.sweeps.cluster.ray_pool import RayPool
+
+    return RayPool(store, options.resources, options.limits, samples, watcher, show)
 
 
 def run_trial(
@@ -148,9 +181,7 @@ def _measured(
 ) -> bool:
     """Measure the models on workers, and store the records of each as soon as it is measured."""
     trials, complete = [one.model.trial for one in asked], True
-    with pool(
-        store, options.resources, options.limits, trials, local=bool(options.local)
-    ) as running:
+    with _pool(bool(options.local), options, store, trials, SweepWatcher()) as running:
         counts = to_measure(one.suites for one in asked)
         notice(f"\nTrials of the store to measure: {counts}, {running.slots} at a time")
         for number, (one, records) in enumerate(measured(asked, running), 1):

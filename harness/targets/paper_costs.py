@@ -1,7 +1,8 @@
 """Cost of all tables of the papers, at the full size of their corpora."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from harness.data.corpora import published_sizes
 from harness.data.hub import looked_up_once
@@ -15,19 +16,10 @@ from harness.targets.published import compared_tables, table_searches
 from harness.trials.store import Store
 
 
-@dataclass(frozen=True)
-class PaperCost:
-    """The plan of all tables of a paper."""
-
-    paper: str
-    tables: int
-    plan: Plan
-
-
 def paper_plans(
     options: SweepOptions, store: Store, device: str | None = None, gpus: int | None = None
-) -> Iterator[PaperCost]:
-    """The plan of each paper, whose trials run once, and at last of all of them ("").
+) -> Iterator[tuple[str, Plan]]:
+    """The plan of the tables of each paper, and at last of all of them, each with its name.
 
     A trial that two papers need counts for both, and once in all. What narrows the tables are the
     options; the corpora count with their published sizes, also where smaller ones stand in for
@@ -35,8 +27,9 @@ def paper_plans(
     """
     if options.space is not None or options.of_table:
         raise UserError("--papers prices all tables, so no space and no table is named beside it")
-    trials = store.read(PAPER_COLUMNS).table
-    together, tables = dict[str, Search](), 0
+    trials, cores = store.read(PAPER_COLUMNS).table, options.cpus_per_trial
+    planned = partial(plan_sweep, store=store, device=device, gpus=gpus, cpus_per_trial=cores)
+    together = dict[str, Search]()
     with published_sizes(), looked_up_once():
         for paper in papers():
             own, numbers = dict[str, Search](), load_paper(paper).fillable
@@ -45,22 +38,10 @@ def paper_plans(
                 compared = compared_tables(paper, number, overrides, trials)
                 searches = table_searches(compared, overrides, lambda _: None)
                 own |= {repr((each.method, each.config, each.rounds)): each for each in searches}
-            yield PaperCost(paper, len(numbers), _plan(own, options, store, device, gpus))
+            name = f"{paper}, {len(numbers)} tables"
+            yield name, planned(own.values())
             together |= own
-            tables += len(numbers)
-        yield PaperCost("", tables, _plan(together, options, store, device, gpus))
-
-
-def _plan(
-    searches: dict[str, Search],
-    options: SweepOptions,
-    store: Store,
-    device: str | None,
-    gpus: int | None,
-) -> Plan:
-    return plan_sweep(
-        searches.values(), store, device=device, gpus=gpus, cpus_per_trial=options.cpus_per_trial
-    )
+        yield "in all", planned(together.values())
 
 
 def paper_costs(
@@ -70,6 +51,5 @@ def paper_costs(
     from harness.sweeps.printed_plan import time_line
 
     yield "All tables at the full size of their corpora, the papers' values on the final seeds:"
-    for cost in paper_plans(options, store, device, gpus):
-        name = f"{cost.paper}, {cost.tables} tables" if cost.paper else "in all"
-        yield f"{name}: {cost.plan.to_run} trials to run. {time_line(cost.plan)}"
+    for name, plan in paper_plans(options, store, device, gpus):
+        yield f"{name}: {plan.to_run} trials to run. {time_line(plan)}"

@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.errors import UserError, explained
 from harness.files import written_whole
+from harness.sweeps.screen.watcher import TrialWatcher
 from harness.tracking.trackers import TRACKERS, About, Begin, Scalar, TrackedRun, check
 from harness.training.progress import Point
 from harness.trials.record import Record
@@ -42,8 +43,8 @@ class _Open:
     """The last step that it has"""
 
 
-class Tracking:
-    """Informs a tracker of trials. It is a TrialWatcher, and it is used as a context manager.
+class Tracking(TrialWatcher):
+    """Informs a tracker of trials. It is used as a context manager.
 
     What fails is said once and ends the tracking of that trial; the trial goes on.
     """
@@ -87,15 +88,6 @@ class Tracking:
     def postponed(self, trial: Trial, why: str) -> None:
         """Leave its run, with which a later attempt goes on."""
         self._events.put(partial(self._leave, trial))
-
-    def preparing(self, title: str) -> None:
-        """Nothing: a part that trials share is in the values of each of them."""
-
-    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
-        """Nothing."""
-
-    def stopping(self, running: int) -> None:
-        """Nothing: the runs are left when the sweep ends."""
 
     def _work(self) -> None:
         while (event := self._events.get()) is not None:

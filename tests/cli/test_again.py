@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from harness import PROTOCOL
 from harness.cli import options
 from harness.cli.options import set_values
-from harness.cli.verbs import app
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.report.finished_sweep import next_commands, sweep_groups
@@ -66,6 +64,7 @@ RATES = (2.3490281734511093e-05, 2.3490281734511e-05, 0.00031415926535897931)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store with a search and a final trial for each rate."""
     monkeypatch.delenv("HARNESS_HUB", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
     found = Store(tmp_path / "store")
     for rate in RATES:
         values = {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences"}
@@ -78,12 +77,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return found
 
 
-def shown(*words: object) -> str:
-    answer = CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "200"})
-    assert answer.exit_code == 0, answer.output
-    return answer.stdout
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(2.34902817e-05, "2.349e-05"), (3e-5, "3e-05"), (0.05, "0.05"), (12, "12"), (12345, "12345"),
@@ -93,7 +86,7 @@ def test_four_digits(value: object, text: str) -> None:
     assert four_digits(value) == text
 
 
-def test_lists_and_tables_have_four_digits(store: Store) -> None:
+def test_lists_and_tables_have_four_digits(store: Store, shown: Shown) -> None:
     listed = shown("list", "trials", "--store", store.folder)
     assert "learning_rate=0.0003142 " in listed
     assert "learning_rate=2.349e-05 " in listed
@@ -101,7 +94,7 @@ def test_lists_and_tables_have_four_digits(store: Store) -> None:
     assert "learning_rate=0.0003142 " in table
 
 
-def test_rows_that_differ_in_later_digits_have_all_of_them(store: Store) -> None:
+def test_rows_that_differ_in_later_digits_have_all_of_them(store: Store, shown: Shown) -> None:
     table = shown("table", "--store", store.folder)
     for rate in RATES[:2]:
         assert f"learning_rate={rate} " in table

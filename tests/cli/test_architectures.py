@@ -39,15 +39,6 @@ def records(tmp_path: Path) -> list[dict[str, Any]]:
 
 
 @ALL
-def test_one_update(name: str, run: Run, tmp_path: Path) -> None:
-    answer = run("simcse", save(name, tmp_path / "tiny"), setting="sup")
-    assert answer.code == 0, answer.err
-    (record,) = records(tmp_path)
-    assert (record["status"], record["steps"]) == ("finished", 1)
-    assert record["test"], "no test was scored"
-
-
-@ALL
 def test_plan_knows_the_size(name: str, shown: Shown, space: SpaceFile, tmp_path: Path) -> None:
     folder = save(name, tmp_path / "tiny")
     out = shown("plan", space(), "--encoder", folder, "--store", tmp_path / "store")

@@ -1,6 +1,5 @@
 """A cache that cannot be used is refused in one sentence, before anything starts."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,26 +19,14 @@ VERBS: dict[str, list[str]] = {
 }
 
 
-def below_a_file(folder: Path) -> Path:
+def a_file(folder: Path) -> Path:
     (folder / "file").touch()
-    return folder / "file" / "cache"
-
-
-def a_link_to_nothing(folder: Path) -> Path:
-    (folder / "link").symlink_to(folder / "nothing")
-    return folder / "link"
-
-
-def a_pipe(folder: Path) -> Path:
-    os.mkfifo(folder / "pipe")
-    return folder / "pipe"
+    return folder / "file"
 
 
 KINDS: dict[str, Callable[[Path], Path]] = {
-    "a file": lambda folder: below_a_file(folder).parent,
-    "below a file": below_a_file,
-    "a link to nothing": a_link_to_nothing,
-    "a pipe": a_pipe,
+    "a file": a_file,
+    "below a file": lambda folder: a_file(folder) / "cache",
     "a name that is too long": lambda folder: folder / ("x" * 300),
     # Nobody can write there, not even root, for whom permissions do not count.
     "not writable": lambda _: Path("/proc/cache"),

@@ -57,14 +57,6 @@ def compared(harness: Any, store: Path) -> Callable[..., Rows]:
 # Compare
 
 
-def test_a_model_does_not_differ_from_itself(compared: Callable[..., Rows]) -> None:
-    [row] = compared("tiny-bert", "tiny-bert", "--suite", "graded").values()
-    one, two, *difference, p_value = row
-    assert one == two
-    assert difference == [0, 0, 0]
-    assert p_value == 1
-
-
 @pytest.mark.slow
 def test_two_models_differ_by_the_difference_of_their_scores(
     compared: Callable[..., Rows], harness: Any, trial: str, store: Path
@@ -188,13 +180,6 @@ def test_the_nearest_sentences_are_those_of_all_cosines(
             [near for _, near in expected], abs=6e-4
         )
     assert texts[3] not in blocks[3].split("\n", 1)[1], "the query itself is left out"
-
-
-def test_retrieve_for_a_trial(shown: Shown, trial: str, senteval: SentEval, store: Path) -> None:
-    senteval()
-    out = shown("retrieve", trial[:8], QUERIES[0], "--store", store)
-    assert trial[:10] in out
-    assert len(out.strip().splitlines()) == 6, "three by default"
 
 
 def test_retrieve_from_a_file(tmp_path: Path, shown: Shown, store: Path) -> None:

@@ -1,11 +1,9 @@
 """`harness compare` on a folder with queries and documents: a bootstrap over its queries."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from harness.evaluation.kept import kept_pairs
 from harness.trials.store import Store
 from tests.cli.conftest import Shown
 
@@ -57,16 +55,3 @@ def test_two_evaluated_models_are_compared_over_queries(
     # The same from the models alone, which nobody has evaluated.
     asked = shown("compare", "tiny-bert", "tiny-bert", "--suite", faq, "--store", tmp_path / "none")
     assert "have the same score on NDCG@10" in asked
-
-
-def test_what_is_not_kept_is_measured_again(harness: Any, faq: Path, tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    words = ("eval", "tiny-bert", "--pooling", "mean", "--suite", faq, "--store", store)
-    assert harness(*words).code == 0
-    [record] = Store(store).read().records()
-    kept = Store(store).kept_pairs(str(record.evaluates), "faq")
-    before = kept_pairs(kept)
-    kept.unlink()
-    assert "in the store" not in harness(*words).out
-    assert kept_pairs(kept).keys() == before.keys() == record.test.keys()
-    assert "in the store" in harness(*words).out

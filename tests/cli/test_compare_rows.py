@@ -227,18 +227,6 @@ def test_as_many_seeds_as_are_needed_settle_it(store: Store, add: Add) -> None:
     assert n == 2 or reach(n - 1) >= abs(each.value)
 
 
-def test_two_models_on_four_pairs_have_a_difference_without_an_interval(
-    shown: Shown, store: Store, tmp_path: Path
-) -> None:
-    rows = ["one,two,1", "a dog,a cat,3", "red,blue,2", "hello you,hello there,5"]
-    pairs = tmp_path / "few.csv"
-    pairs.write_text("\n".join(["sentence1,sentence2,score", *rows]), encoding="utf-8")
-    out = shown("compare", "tiny-bert", "tiny-bert", "--suite", pairs, "--store", store.folder)
-    assert "not known" in out
-    measured = shown("eval", "tiny-bert", "--suite", pairs, "--store", store.folder)
-    assert "missing in" not in measured
-
-
 def test_a_table_in_a_pipe_is_as_wide_as_columns_says(
     shown: Shown, store: Store, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:

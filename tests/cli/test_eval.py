@@ -31,7 +31,6 @@ SMALL = {
     "precision": "fp32",
 }  # fmt: skip
 GRADED_EVAL = ["--suite", "graded"]
-TINY = EMBEDDED / "models" / "tiny-bert"
 COST = (
     "wall_seconds", "evaluation_seconds", "sentences_per_second", "peak_host_memory_mib",
     "parameters_total", "threads", "started", "host", "device", "versions",
@@ -220,21 +219,6 @@ def test_an_encoder_offline_has_the_scores_of_the_method_pooling(
     assert "graded/all/pearson" in trial.details
 
 
-def test_a_folder_is_the_model_that_it_holds_and_a_plain_one_gets_mean_pooling(
-    evaluated: Shown, shown: Shown, store: Path
-) -> None:
-    """Mean pooling is also the default of the library sentence-transformers."""
-    for name in ("tiny-bert", TINY):
-        evaluated(name)
-    one, two = rows(store)
-    check_scores(one, two)
-    assert one.configuration["pooling"] == "mean"
-    run = ["run", "pooling", "--encoder", "tiny-bert", *sets(suite="graded", pooling="mean")]
-    shown(*run, "--store", store)
-    [trial] = [row for row in rows(store) if row.role == "final"]
-    check_scores(one, trial)
-
-
 # Trials of the store
 
 
@@ -292,22 +276,6 @@ def test_a_search_trial_is_trained_again_and_gets_test_scores(
     assert row.evaluates == trial.key != final.key
     check_scores(row, final)
     assert row.dev["graded-dev"] == pytest.approx(trial.dev["graded-dev"], abs=1e-6)
-
-
-@pytest.mark.parametrize("method", ["dcpcse", "flow", "promptbert"])
-def test_weights_are_all_that_training_changed(
-    method: str, evaluated: Shown, ran: Any, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Methods with prefixes and heads, a flow on a frozen encoder, and other vectors on dev."""
-    fields = registry.load(method).config_type.model_fields
-    values = {**SMALL, "max_steps": 3, "corpus": "graded-sentences", "learning_rate": 0.01}
-    values |= {"vector_dropout": False}
-    settings = sets(**{name: value for name, value in values.items() if name in fields})
-    trial = ran(method, "--encoder", "tiny-bert", *settings)
-    assert trial.steps > 0
-    no_training(monkeypatch)
-    evaluated(trial.key)
-    check_scores(evaluation(store), trial)
 
 
 @pytest.mark.parametrize("damage", ["a bit", "another trial's"])
@@ -473,22 +441,6 @@ def test_an_end_in_between_keeps_the_suites_before_it(
 # A user's suite
 
 
-def test_a_trial_whose_own_suite_is_edited_runs_again(
-    shown: Shown, my_suite: MySuite, flag: Path, store: Path
-) -> None:
-    flag.touch()
-    dev = '@register(SuiteCard("mine", dev_tasks=("short",)), data={"short"'
-    path = my_suite('@register("mine", {"short"', dev)
-    path.write_text(path.read_text().replace("needed}, lambda: [])", "needed}, files=lambda: [])"))
-    command = ["run", "pooling", "--encoder", "tiny-bert", *sets(suite=path), "--store", store]
-    shown(*command)
-    assert set(rows(store)[0].test) == {"long"}
-    assert shown(*command).startswith("Already in the store")
-    path.write_text(path.read_text() + "\n# a remark\n")
-    assert not shown(*command).startswith("Already in the store")
-    assert len(rows(store)) == 2
-
-
 def test_suites_that_are_refused(harness: Harness, my_suite: MySuite, store: Path) -> None:
     def refuse(suites: str, *parts: object) -> None:
         answer = harness("eval", "tiny-bert", "--suite", suites, "--store", store)
@@ -583,20 +535,6 @@ def test_all_suites_of_a_call_are_embedded_in_one_pass(
     assert len(texts) == len(distinct)
     assert sum(sizes) == len({text.lower() for text in distinct})
     assert len({row.evaluation_seconds for row in rows(store)}) == 1
-
-
-def test_a_broken_archive(harness: Harness, senteval: SentEval, store: Path) -> None:
-    archive = senteval()
-    archive.write_bytes(b"this is no archive")
-    suites = "transfer-senteval,graded,retrieval"
-    answer = harness("eval", "tiny-bert", "--suite", suites, "--store", store)
-    assert (answer.code, answer.err) == (1, "")
-    for name in ("transfer-senteval", "retrieval"):
-        row = evaluation(store, name)
-        assert (row.status, row.test) == ("failed", {})
-        assert f"{archive}" in str(row.reason)
-        assert "cannot be read" in str(row.reason)
-    assert evaluation(store).status == "finished"
 
 
 def test_no_archive_at_all(harness: Harness, store: Path) -> None:
@@ -706,28 +644,6 @@ def graded_texts() -> dict[str, set[str]]:
     return texts
 
 
-def test_dev_sentences_are_embedded_again_where_their_vectors_differ(
-    evaluated: Shown, ran: Any, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The dev score of a trial of ConSERT is that of `embed_dev`.
-
-    ConSERT selects on other vectors than it tests.
-    """
-    trial = ran("consert", "--encoder", "tiny-bert", *sets(**SMALL))
-    passes: list[tuple[int, bool]] = []
-    embed = Embedder.__call__
-
-    def watched(self: Embedder, texts: list[str], *, dev: bool = False) -> Any:
-        passes.append((len(texts), dev))
-        return embed(self, texts, dev=dev)
-
-    monkeypatch.setattr(Embedder, "__call__", watched)
-    evaluated(trial.key)
-    sizes = {split: len(texts) for split, texts in graded_texts().items()}
-    assert sorted(passes) == sorted([(sizes["test"], False), (sizes["dev"], True)])
-    check_scores(evaluation(store), trial)
-
-
 # Kept embeddings
 
 
@@ -770,29 +686,15 @@ def test_kept_embeddings_serve_later_suites(
     assert len(vectors) == len(texts) == len(set(texts)) == first
 
 
-@pytest.mark.parametrize("damage", ["none", "a bit", "half written"])
-def test_all_that_is_kept_needs_no_model_pass_and_damaged_ones_are_made_again(
-    damage: str, shown: Shown, store: Path, kept: Path, tmp_path: Path, caplog: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+@pytest.mark.usefixtures("kept")
+def test_all_that_is_kept_needs_no_model_pass(
+    shown: Shown, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = ["eval", "tiny-bert", *GRADED_EVAL, "--keep-embeddings", "--store"]
     shown(*command, store)
-    [array] = kept.rglob("*.npy")
-    content = bytearray(array.read_bytes())
-    if damage == "a bit":
-        content[-3] ^= 1
-        array.write_bytes(content)
-    elif damage == "half written":
-        array.with_suffix(".json").unlink()
-        array.write_bytes(content[:5000])
-    if damage != "none":
-        shown(*command, tmp_path / "other")
-        check_scores(evaluation(tmp_path / "other"), evaluation(store))
     no_embedding(monkeypatch)
     assert "embeddings were kept" in shown(*command, tmp_path / "third")
     check_scores(evaluation(tmp_path / "third"), evaluation(store))
-    named = [str(array) in line for line in caplog.messages]
-    assert named == ([True] if damage == "a bit" else [])
 
 
 def test_kept_vectors_are_those_of_the_same_weights(

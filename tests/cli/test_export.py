@@ -106,19 +106,6 @@ def test_what_cannot_leave(harness: Harness, store: Store, tmp_path: Path) -> No
     assert not new.exists()
 
 
-def test_publish(harness: Harness, store: Store, tmp_path: Path) -> None:
-    public = tmp_path / "public"
-    answer = harness("publish", store.folder, public)
-    assert (answer.code, answer.err) == (0, "")
-    ours = harness("table", "--store", store.folder)
-    theirs = harness("table", "--store", public / "trials")
-    assert theirs.out == ours.out.replace(str(store.folder), str(public / "trials"))
-    assert str(tmp_path).encode() not in b"".join(
-        path.read_bytes() for path in public.rglob("*") if path.is_file()
-    )
-    check_sentence(harness("publish", store.folder, public), "is there already")
-
-
 def test_a_place_that_cannot_be_written(harness: Harness, store: Store, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     place, key = tmp_path / "file" / "out", finals(store)[0].key

@@ -82,33 +82,6 @@ def test_a_sweep_that_the_store_has_not(harness: Any, store: Path, space: Any) -
     check_sentence(answer, '"abcdeX" is neither a search space nor a search of the store')
 
 
-@pytest.mark.slow
-def test_the_sweep_of_a_space(shown: Shown, swept: Any, tmp_path: Path) -> None:
-    shown(
-        "figure", "--sweep", swept.space, "--store", swept.store, "--output", tmp_path / "figures"
-    )
-    names = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert names == {
-        "simcse-unsup-tiny-bert-curves.png", "simcse-unsup-tiny-bert-hyperparameters.png",
-        "simcse-unsup-tiny-bert-parallel.png", "space-cost.png",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(("paper", "number"), [("diffaug", 3), ("diffcse", 2), ("d2cse", 2)])
-def test_what_the_store_lacks_of_a_paper(
-    shown: Shown, store: Path, tmp_path: Path, paper: str, number: int
-) -> None:
-    """A sentence and the command that fills it; no folder without a figure."""
-    out = shown(
-        "figure", "--paper", paper, "--figure", number, "--store", store, "--output",
-        tmp_path / "figures",
-    )  # fmt: skip
-    for line in out.splitlines():
-        assert line.startswith("the store has no ")
-        assert "; run: harness sweep " in line
-    assert not (tmp_path / "figures").exists()
-
-
 def test_a_store_without_sweeps(harness: Any, tmp_path: Path) -> None:
     Store(tmp_path / "store").write(replace(trial(1, "search", 1e-4), search=""))
     answer = harness("figure", "--sweep", "quickstart", "--store", tmp_path / "store")

@@ -90,13 +90,3 @@ def test_follow_goes_on_until_the_trial_ends(harness: Any, tmp_path: Path) -> No
     answer = harness("logs", KEY[:4], "--follow", "--store", store.folder)
     runs.join()
     assert answer.out.endswith("first\n" + "".join(f"line {number}\n" for number in range(3)))
-
-
-def test_publish_takes_no_log(harness: Any, tmp_path: Path) -> None:
-    store = Store(tmp_path / "trials")
-    store.write(record(1, key=KEY))
-    log(store, KEY, b"a secret path\n")
-    assert harness("publish", store.folder, tmp_path / "out").code == 0
-    published = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
-    assert published
-    assert not any(b"a secret path" in path.read_bytes() for path in published)

@@ -342,26 +342,17 @@ def test_a_mistake_is_told_with_its_line(
         check_sentence(harness(*verb), "Error: mine/paper.yaml", sentence)
 
 
-@pytest.mark.parametrize(
-    ("tables", "sentence"),
-    [
+def test_an_empty_table_is_refused(harness: Any, paper: PaperFile) -> None:
+    for tables, sentence in (
         ("{}", "line 2: tables: a paper has at least one table, called table1"),
-        (
-            "{table1: {about: a, metric: m, columns: [], groups: []}}",
-            "tables.table1: a table has columns, and groups with rows",
-        ),
-        (
-            "{table_1: {about: a, metric: m, columns: [graded], groups: [{name: a, rows: "
-            "[{label: a, setting: unsup, encoder: e, origin: o, values: [1]}]}]}}",
-            "tables.table_1: tables have the names table1, table2, ...",
-        ),
-    ],
-)
-def test_an_empty_table_is_refused(
-    tables: str, sentence: str, harness: Any, paper: PaperFile
-) -> None:
-    paper().write_text(f"title: Mine\ntables: {tables}\n", encoding="utf-8")
-    check_sentence(harness("table", "--paper", "mine"), sentence)
+        ("{table1: {about: a, metric: m, columns: [], groups: []}}",
+         "tables.table1: a table has columns, and groups with rows"),
+        ("{table_1: {about: a, metric: m, columns: [graded], groups: [{name: a, rows: "
+         "[{label: a, setting: unsup, encoder: e, origin: o, values: [1]}]}]}}",
+         "tables.table_1: tables have the names table1, table2, ..."),
+    ):  # fmt: skip
+        paper().write_text(f"title: Mine\ntables: {tables}\n", encoding="utf-8")
+        check_sentence(harness("table", "--paper", "mine"), sentence)
 
 
 def test_a_plugin_cannot_have_the_name_of_a_shipped_method(harness: Any, paper: PaperFile) -> None:

@@ -1,4 +1,4 @@
-"""A verb that computes says on stderr what it does: a line at once, and a bar from 2 s on."""
+"""A verb that computes says on stderr what it does: a line at once, and a bar in a terminal."""
 
 import os
 import re
@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from harness.cli import progress
 from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError
-from harness.sweeps.screen.live_view import SweepState
-from harness.sweeps.screen.terminal import Preparation
 from harness.trials.store import Store
 from tests.cli.conftest import Swept
 from tests.cli.test_light_verbs import HEAVY, in_a_new_python
@@ -43,11 +40,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
         patch.setattr(sys, "stderr", stream)
         yield shown
     os.close(master)
-
-
-def show_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the bar come at once."""
-    monkeypatch.setattr(progress, "BAR_SECONDS", 0.0)
 
 
 def wait_for(words: str, shown: Callable[[], str]) -> str:
@@ -82,7 +74,6 @@ def test_elsewhere_each_step_is_one_line(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_terminal_shows_how_many_and_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
-    show_now(monkeypatch)
     with terminal(monkeypatch) as shown:
         with working("evaluating a model on sts") as work:
             wait_for("evaluating a model on sts", shown)
@@ -98,17 +89,9 @@ def test_a_terminal_shows_how_many_and_what_remains(monkeypatch: pytest.MonkeyPa
         assert shown() == ""
 
 
-def test_what_is_done_soon_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    with terminal(monkeypatch) as shown:
-        with working("merging a into b") as work:
-            work("merging records of a", 3, 5)
-        assert shown().split("\r\n") == ["merging a into b", ""]
-
-
 def test_stdout_is_printed_where_no_bar_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_now(monkeypatch)
     with terminal(monkeypatch) as shown, working("evaluating") as work:
         work("scoring", 1, 7)
         wait_for("1 of 7", shown)
@@ -121,7 +104,6 @@ def test_stdout_is_printed_where_no_bar_is(
 
 
 def test_a_mistake_takes_the_bar_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    show_now(monkeypatch)
     with terminal(monkeypatch) as shown:
 
         def export() -> None:
@@ -137,34 +119,11 @@ def test_a_mistake_takes_the_bar_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_give_no_orders_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    show_now(monkeypatch)
     with terminal(monkeypatch) as shown, working("checking \x1b]0;title\x07[red]x[/red]") as work:
         work("of \x1b]0;title\x07[red]y[/red]")
         seen = wait_for("[red]y[/red]", shown)
         assert "\x07" not in seen
         assert "[red]x[/red]" in seen
-
-
-def test_preparation_counts_the_parts(capsys: pytest.CaptureFixture[str]) -> None:
-    states: list[SweepState] = []
-    told: list[tuple[str, int, int]] = []
-
-    def hear(what: str, done: int = 0, total: int = 0) -> None:
-        told.append((what, done, total))
-
-    with working("preparing") as work:
-        watcher = Preparation(Console(), states.append, hear, work.aside)
-        watcher.underway(["what trials share"], 2)
-        watcher.preparing("the word pieces of a")
-        watcher.preparing("the word pieces of b")
-        watcher.prepared("the word pieces of a", None, 1)
-        watcher.prepared("the word pieces of b", "no file", 0)
-        watcher.preparing("a first stage")  # it was not known before
-    assert [each[1:] for each in told] == [(0, 2), (0, 2), (0, 2), (1, 2), (2, 2), (2, 3)]
-    out = capsys.readouterr().out
-    assert "the word pieces of a: made in 0 s" in out
-    assert "the word pieces of b: FAILED: no file" in out
-    assert states[-1].failed == 1
 
 
 # The verbs

@@ -226,22 +226,6 @@ def test_published_values_are_shown_on_demand(report: Report, opened: Opened) ->
     assert "harness sweep --paper diffaug --table 1" in page.locator("#missing").inner_text()
 
 
-def test_a_paper_on_another_encoder(
-    store: Path, tmp_path: Path, harness: Any, shown: Shown
-) -> None:
-    """As `harness table --paper P --encoder E`, whose rows have no difference."""
-    trial = next(each for each in Store(store).read().records() if each.method == "simcse")
-    Store(tmp_path / "store").write(replace(trial, encoder="tiny-bert"))
-    words = ("--encoder", "tiny-bert", "--store", tmp_path / "store")
-    shown("report", "--paper", "diffaug", *words, "--out", tmp_path / "report")
-    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
-    assert "the published tables and ours on tiny-bert" in page
-    assert "harness sweep --paper diffaug --table 1 --encoder tiny-bert" in page
-    assert "Ours: on tiny-bert in the place of bert-base-uncased, so without Δ." in page
-    listed = harness("list", "papers", *words).out
-    assert "Table 1   8 of 120 cells" in listed.partition("diffaug  ")[2]
-
-
 @pytest.mark.parametrize(("options", "scheme"), [((), "dark"), (("--paper", "diffaug"), "light")])
 def test_it_conforms_to_wcag_aa(
     report: Report, opened: Opened, options: tuple[str, ...], scheme: str

@@ -14,7 +14,6 @@ from harness.trials.flat import data_frame
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial, revisions
-from tests.cli.conftest import Shown
 from tests.downloads import FIRST, SECOND, THIRD, downloaded, downloaded_model, downloaded_texts
 
 DATA_OF_MTEB = {
@@ -120,22 +119,3 @@ def test_data_that_mteb_reads_have_a_commit(
     (tmp_path / "mirror" / "datasets" / repository).mkdir(parents=True)
     monkeypatch.setenv("HARNESS_HUB", str(tmp_path / "mirror"))
     assert revisions(trial, measured) == model
-
-
-@pytest.mark.slow
-def test_a_plan_knows_revisions_apart(
-    harness: Harness, shown: Shown, store: Store, tmp_path: Path
-) -> None:
-    space = tmp_path / "space.yaml"
-    space.write_text(
-        "setting: unsup\nsuite: graded\nselect: {metric: graded-dev}\n"
-        "search: {seeds: [42]}\nfinal: {seeds: [0, 1]}\n"
-        f"encoders: [some/tiny@v2, some/tiny@refs/pr/1, some/tiny, some/tiny@{FIRST}]\n"
-        "set: {sentences: some/texts@v3, max_steps: 2, batch_size: 8}\n"
-        "methods:\n  simcse:\n    grid: {learning_rate: [1e-4, 5e-4]}\n"
-    )
-    out = shown("plan", space, "--store", store.folder)
-    assert f"On tiny@v2, tiny@refs/pr/1, tiny, tiny@{FIRST[:10]}:" in out
-    assert "16 trials to run" in out
-    answer = harness("plan", space, "--encoder", "some/tiny@v9", "--store", store.folder)
-    assert 'Not here yet: model "some/tiny@v9"' in answer.out

@@ -60,15 +60,6 @@ def test_every_ablation_is_counted() -> None:
     assert ablations == set(CELLS)
 
 
-def test_the_first_line_says_what_it_is(harness: Any) -> None:
-    for line in harness("list", "spaces").out.splitlines():
-        name, what = line.split(maxsplit=1)
-        if "-" in name:
-            paper, _, place = name.partition("-")
-            number = place.removeprefix("table").removeprefix("figure")
-            assert what.lower().startswith(f"{paper}, {place.removesuffix(number)} {number}: ")
-
-
 def trials_of(options: SweepOptions) -> set[tuple[str, str, int, str]]:
     """The trials that are known before anything has run, by all that decides their results."""
     searches = options.searches(lambda _: None)
@@ -108,16 +99,6 @@ def test_the_weight_of_joint_baselines_is_searched_in_every_table(number: int) -
     assert not any(search.rounds for search in fixed)
 
 
-def test_schedules_without_the_weight_need_no_search() -> None:
-    """Table 6 of DiffAug: its weight is searched for each schedule that has it."""
-    found = searches(*load_space(shipped_spaces()["diffaug-table6"]), Overrides())
-    assert {search.variant: bool(search.rounds) for search in found} == {
-        "joint": True,
-        "sup-unsup": False,
-        "sup-joint": True,
-    }
-
-
 def test_edits_in_the_contrastive_loss_train_as_simcse_does() -> None:
     """Table 15 of DiffCSE, by the space and by the table: SimCSE's rate, batches, epochs, head."""
     shared = ("learning_rate", "batch_size", "epochs", "head", "temperature")
@@ -138,13 +119,3 @@ def test_edits_in_the_contrastive_loss_train_as_simcse_does() -> None:
     equivariance = [values for values in edited if values["objective"] == "detection"]
     rates = [training("diffcse", values)[0] for values in equivariance]
     assert rates == [7e-6] * 3 + [2e-6] * 3
-
-
-def test_a_path_in_the_checkout_means_the_shipped_ablation(
-    shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("diffaug-table6", "search_spaces/ablations/diffaug-table6.yaml"):
-        out = shown("plan", "simcse", name, "--encoder", "tiny-bert", "--store", "none")
-        assert "On tiny-bert:" in out
-        assert "(sup-joint)" in out

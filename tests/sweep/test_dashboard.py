@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 
-from harness.sweeps.cluster.dashboard import exported_names
-
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 SPACE = """\
 setting: unsup
@@ -122,4 +120,3 @@ def test_the_metrics_have_the_loss_of_the_trial(sweep: Sweep) -> None:
     assert 'method="slow"' in labels
     assert 'encoder="tiny-bert"' in labels
     assert float(value) > 0
-    assert "ray_harness_loss" in exported_names()

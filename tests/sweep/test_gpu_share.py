@@ -16,6 +16,7 @@ from harness.sweeps.cluster.ray_pool import affordable
 from harness.sweeps.machines import Gpu, Resources, listed_gpus
 from harness.sweeps.pool import Job
 from harness.sweeps.run import Sweep
+from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.workers import worker
 from harness.sweeps.workers.gpu_share import (
@@ -253,7 +254,7 @@ def test_trials_are_checked_before_the_first_one_and_only_those_to_run(
     pool: Any = engine
     small, large = search.known_trials()
     store.write(describe(small))
-    watcher: Any = None
+    watcher = SweepWatcher()
     Sweep([search], store, lambda: pool, watcher, watcher).check()
     assert asked == [[large]]
     store.write(describe(large))

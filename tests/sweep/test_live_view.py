@@ -16,7 +16,6 @@ from harness.sweeps.screen.live_view import (
     sparkline,
 )
 from harness.sweeps.screen.terminal import Terminal
-from harness.sweeps.screen.watcher import RoundPlan
 from harness.training.progress import Progress
 from harness.trials.running import RunningTrial
 from harness.trials.store import Store
@@ -60,7 +59,7 @@ def test_what_is_left_follows_from_the_mean_of_what_is_done() -> None:
 def test_the_terminal_names_values_and_counts_every_end() -> None:
     out, states = io.StringIO(), []
     terminal = Terminal(Console(file=out, width=200), states.append)
-    terminal.round(RoundPlan("search, round 1", 3, 0, 2))
+    terminal.round("search, round 1", 3, 0, 2)
     terminal.underway(["search, round 1"], 3)
     terminal.started(TRIAL)
     terminal.started(OTHER)
@@ -83,7 +82,7 @@ def test_the_terminal_names_values_and_counts_every_end() -> None:
     assert (states[-1].best, states[-1].best_label) == (31.0, TRIAL.label)
     assert "learning_rate=3e-05 seed 42: dev 31.00 (best 31.00)" in out.getvalue()
     assert "FAILED: odd" in out.getvalue()
-    terminal.round(RoundPlan("final seeds", 2, 0, 2))
+    terminal.round("final seeds", 2, 0, 2)
     terminal.underway(["a", "b", "c", "final seeds", "d"], 2)
     assert (states[-1].done, states[-1].to_run, states[-1].failed) == (3, 5, 1)
     assert states[-1].title == "a; b; c; 2 more"

@@ -1,6 +1,5 @@
 """A search space may name a plugin by its path, from its own folder or from the working one."""
 
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from harness.errors import UserError
 from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.space import load_space
-from harness.trials.store import Store
 from tests.sweeping import TRAINED
 
 SPACE = """\
@@ -116,31 +114,8 @@ def test_what_is_not_there_is_refused_with_its_line(
         assert sentence in str(refused.value)
 
 
-def shown(*words: object) -> str:
-    answer = CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "200"})
+@pytest.mark.usefixtures("folder")
+def test_its_hyperparameters_are_shown_by_its_path() -> None:
+    answer = CliRunner().invoke(app, ["show", "../plugins/mine.py"], env={"COLUMNS": "200"})
     assert answer.exit_code == 0, answer.output
-    return answer.stdout
-
-
-def test_its_hyperparameters_are_shown_by_path_and_by_name(folder: Path) -> None:
-    space = folder / "elsewhere" / "space.yaml"
-    space.write_text(SPACE.replace("PATH", "../plugins/mine.py"), encoding="utf-8")
-    by_path = shown("show", "../plugins/mine.py")
-    assert "width (int" in by_path
-    assert shown("show", "mine") == by_path
-
-
-@pytest.mark.slow
-def test_the_printed_command_runs_the_trial_again(folder: Path, serially: Any) -> None:
-    space, store = folder / "spaces" / "space.yaml", folder / "store"
-    space.write_text(SPACE.replace("PATH", "../plugins/mine.py"), encoding="utf-8")
-    words = ["mine", space, "--store", store, "--configurations", "1", "--seeds", "0"]
-    assert serially(*words).code == 0
-    [final] = [each for each in Store(store).read().records() if each.role == "final"]
-    out = shown("show", final.key, "--store", store)
-    command = shlex.split(out.rpartition("again: ")[2])
-    assert command[:3] == ["harness", "run", str(folder / "plugins" / "mine.py")]
-    shown(*command[1:], "--store", folder / "again")
-    [again] = Store(folder / "again").read().records()
-    assert again.key == final.key
-    assert again.plugin == str(folder / "plugins" / "mine.py")
+    assert "width (int" in answer.stdout

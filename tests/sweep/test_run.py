@@ -10,9 +10,10 @@ import pytest
 from harness.errors import UserError
 from harness.sweeps.pool import Lanes, Slot
 from harness.sweeps.run import Sweep
+from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.spaces.search import Search
 from harness.trials.store import Store
-from tests.sweep.conftest import HEAD, HandPool, Watcher, settled
+from tests.sweep.conftest import HEAD, HandPool, settled
 
 pytestmark = pytest.mark.usefixtures("no_parts")
 GRID = "  simcse: {grid: {learning_rate: [1e-5, 2e-5]}}\n"
@@ -23,7 +24,7 @@ SAMPLER = """\
 """
 
 
-class Heard(Watcher):
+class Heard(SweepWatcher):
     """Notes which phases go on."""
 
     def __init__(self) -> None:
@@ -38,8 +39,7 @@ class Played:
 
     def __init__(self, found: list[Search], store: Store, slots: int) -> None:
         self.store, self.pool, self.heard = store, HandPool(slots, store), Heard()
-        watcher: Any = self.heard
-        self.sweep = Sweep(found, store, self._start, watcher, watcher)
+        self.sweep = Sweep(found, store, self._start, self.heard, self.heard)
         self.starts = 0
 
     def _start(self) -> Any:

@@ -14,7 +14,6 @@ from optuna.trial import TrialState
 import harness.sweeps.study
 from harness import PROTOCOL
 from harness.claims import Claim
-from harness.errors import UserError
 from harness.sweeps import trial_runs
 from harness.sweeps.configurations import Configurations
 from harness.sweeps.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
@@ -364,10 +363,3 @@ def test_a_range_of_a_whole_number(
     assert {*Study(search, store).trials()[0].distributions.values()} == {distribution}
     shutil.rmtree(store.studies_folder)  # the store has whole numbers, too
     assert over(source_of(search))
-
-
-@pytest.mark.parametrize("axis", ["{low: 2.5, high: 20}", "{low: 2, high: 20, step: 0.5}"])
-def test_a_range_of_a_whole_number_has_whole_ends_and_steps(axis: str, search_of: SearchOf) -> None:
-    part = f"    ranges:\n      batch_size: {axis}\n    sampler: {{configurations: 4}}\n"
-    with pytest.raises(UserError, match=r"space\.yaml, line 8: .*batch_size = 2\.5: .*integer"):
-        search_of(part)

@@ -1,7 +1,6 @@
 """DiffCSE's second search: transfer dev chooses the configuration, STS-B dev the checkpoint."""
 
 import io
-import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,9 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from harness.data.senteval import ARCHIVE, SIMCSE, Labelled, Splits
-from harness.errors import UserError
 from harness.evaluation import suites
-from harness.evaluation.suites import choosing, suite
+from harness.evaluation.suites import suite
 from harness.evaluation.transfer import TASKS, AllTasks
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
@@ -44,23 +42,6 @@ def test_the_score_that_selects_is_in_the_configuration_where_it_is_of_another_s
     plain, other = resolve(plugin, {}), resolve(plugin, {"selected_by": TRANSFER})
     assert other.deciding() == {**plain.deciding(), "selected_by": TRANSFER}
     assert "selected_by" not in plain.deciding()
-
-
-@pytest.mark.parametrize(
-    ("metric", "sentence"),
-    [
-        ("transfer-avg", f'test score, and test scores never select; use "{TRANSFER}"'),
-        ("avg", f'test score, and test scores never select; use "{STSB}"'),
-        ("recall@1", f'test score, and test scores never select; use "{STSB}"'),
-        (
-            "transfer-senteval-div",
-            f'no dev score "transfer-senteval-div"; did you mean "{TRANSFER}"',
-        ),
-    ],
-)
-def test_what_cannot_select(metric: str, sentence: str) -> None:
-    with pytest.raises(UserError, match=re.escape(sentence)):
-        choosing(suite("sts"), metric)
 
 
 def test_test_labels_do_not_touch_the_dev_score() -> None:

@@ -252,19 +252,3 @@ def test_the_shipped_grids_plan_no_training_twice() -> None:
     ]
     finals = [trial for search in found for trial in search.trials([search.fixed], "final")]
     assert len(trials) + len(finals) == 136
-
-
-def test_fractions_search_where_there_is_something_to_choose() -> None:
-    """Two fractions, two encoders and two settings; ConSERT has one setting."""
-    path = Path(__file__).parents[2] / "search_spaces" / "fractions.yaml"
-    found = searches(*load_space(path), Overrides())
-    assert len(found) == 3 * 2 * 2 * 2 + 2 * 2
-    searched = {
-        (each.name, each.config.setting): len(each.configurations(0, []))
-        for each in found
-        if each.rounds
-    }
-    assert searched == dict.fromkeys(
-        [(name, "semisup") for name in ("simcse", "promptbert", "consert")], 5
-    )
-    assert {len(each.trials([each.fixed], "final")) for each in found} == {15}

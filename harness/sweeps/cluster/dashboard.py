@@ -14,6 +14,7 @@ import ray
 from ray.util.metrics import Counter, Gauge
 
 from harness.sweeps.cluster.trial_tasks import TrialTasks
+from harness.sweeps.screen.watcher import TrialWatcher
 from harness.trials.trial import Trial
 
 MOST_RUNNING = 100_000
@@ -37,14 +38,8 @@ BUILT = ("harness_artefacts_built", "Artefacts and other shared parts that were 
 SHARED = ("harness_artefacts_shared", "Trials that waited for an artefact and share it")
 
 
-def exported_names() -> set[str]:
-    """The names under which Prometheus finds the metrics."""
-    gauges, counters = [RUNNING, *FIGURES.values()], [*ENDED.values(), BUILT, SHARED]
-    return {f"ray_{name}" for name, _ in gauges} | {f"ray_{name}_total" for name, _ in counters}
-
-
-class Dashboard:
-    """Shows the trials of a sweep in Ray's dashboard. It is a TrialWatcher.
+class Dashboard(TrialWatcher):
+    """Shows the trials of a sweep in Ray's dashboard.
 
     Ray must have been started. Nothing here waits for Ray, so a dashboard that is lost costs the
     sweep nothing.
@@ -102,9 +97,6 @@ class Dashboard:
             self._built.inc()
             if waiting:
                 self._shared.inc(waiting)
-
-    def stopping(self, running: int) -> None:
-        """The sweep is interrupted."""
 
     def _leave(self, trial: Trial, reason: str | None) -> None:
         self._end(trial.label, reason)

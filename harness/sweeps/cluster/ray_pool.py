@@ -76,10 +76,14 @@ class RayPool(Pool):
         resources: Resources,
         limits: Limits,
         samples: Iterable[Trial],
-        watcher: SweepWatcher | None,
+        watcher: SweepWatcher,
         show: Callable[[TrialWatcher], None] | None,
     ) -> None:
-        """The arguments are those of `harness.sweeps.pools.pool`."""
+        """`samples`: a trial of each search, for which a cluster is checked before the first one.
+
+        `watcher`: hears where Ray's dashboard is, of a sweep that stops and of a job without a
+        worker. `show`: gets what shows the trials in the dashboard; None: they are not shown there.
+        """
         self.store, self.resources, self.limits = store, resources, limits
         self._samples, self._watcher, self._show = list(samples), watcher, show
         self._node: str | None = None
@@ -98,21 +102,16 @@ class RayPool(Pool):
         Raises UserError when the cluster cannot be joined, when one of its machines cannot run
         the trials, or when none can hold one, and SweepStopped when a local Ray does not start.
         """
-        gpus = self.resources.gpus
         session, page = self._session.enter_context(
-            ray_session(
-                self._say,
-                dashboard=self._show is not None,
-                shares_gpus=gpus == "auto" or 0 < (gpus or 0) < 1,
-            )
+            ray_session(self._watcher.notice, dashboard=self._show is not None)
         )
         # Ray's own handler would end the driver before its trials have written their checkpoints.
         self._session.enter_context(ended_by_sigterm())
-        self.resources = affordable(self.resources, self._capacity, self._say)
+        self.resources = affordable(self.resources, self._capacity, self._watcher.notice)
         if os.environ.get("RAY_ADDRESS"):
             self._node = ray.get_runtime_context().get_node_id()
             check_machines(self._samples, self._node)
-        if self._show and self._watcher:
+        if self._show:
             self._watcher.notice(where_it_is(page, session))
             self._show(Dashboard())
         return session / "tune"
@@ -127,10 +126,6 @@ class RayPool(Pool):
 
     def _bundle(self, gpus: float) -> Bundle:
         return {"CPU": self.resources.cpus, "GPU": gpus}
-
-    def _say(self, sentence: str) -> None:
-        if self._watcher:
-            self._watcher.notice(sentence)
 
     @cached_property
     def _autoscales(self) -> bool:
@@ -167,11 +162,10 @@ class RayPool(Pool):
             check_fits(trial, room)
             if trial.workers > 1:
                 refused = too_many_workers(trial, bundle, self._capacity)
-                self._capacity.wait(trial.workers, bundle, refused, self._say)
+                self._capacity.wait(trial.workers, bundle, refused, self._watcher.notice)
 
     @cached_property
     def _jobs(self) -> Jobs:
-        assert self._watcher  # whoever runs jobs has one
         cpus = self.resources.cpus
         return Jobs(
             self.store, self.sweep, self._shares, self._watcher, self._capacity, cpus, self._node

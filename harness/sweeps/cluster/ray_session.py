@@ -10,8 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -21,8 +20,6 @@ from ray.job_config import JobConfig
 
 from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
-from harness.sweeps.cluster.multi_process import multi_process_service
-from harness.sweeps.cluster.orphans import no_orphans
 from harness.sweeps.cluster.session_folder import session_folder
 from harness.sweeps.process_memory import children
 
@@ -51,25 +48,18 @@ def ray_session(
     say: Callable[[str], None] = lambda _: None,
     *,
     dashboard: bool = False,
-    shares_gpus: bool = False,
 ) -> Iterator[tuple[Path, str]]:
     """Start Ray or join the cluster; yield a folder of this sweep for temporary files.
 
     With the folder comes the HOST:PORT of Ray's dashboard; "" when there is none. `say`: hears that
     the cluster is waited for. `dashboard`: whether a local Ray has its dashboard, which only this
-    machine can open. `shares_gpus`: whether several workers of it may use one GPU.
+    machine can open.
 
     Raises UserError when the cluster cannot be joined, and SweepStopped when a local Ray does not
     start, or when Ray fails or is lost during the block. It must be used in the main thread.
     """
     address = os.environ.get("RAY_ADDRESS", "")
-    with (
-        no_orphans(),
-        session_folder() as folder,
-        _output_into(folder / "core.log"),
-        # The workers of a cluster have the service with which their Ray was started.
-        multi_process_service(folder) if shares_gpus and not address else nullcontext(),
-    ):
+    with session_folder() as folder, _output_into(folder / "core.log"):
         page = _join(address, say) if address else _start(folder, dashboard=dashboard)
         endpoints = _endpoints()
         try:
@@ -125,9 +115,8 @@ def _start(folder: Path, *, dashboard: bool) -> str:
     for attempt in range(START_ATTEMPTS):
         before = set(children(os.getpid()))
         try:
-            limit = f"in {START_SECONDS / 60:g} minutes"
-            too_long = SweepStopped(f"Ray did not start {limit}, or its head was lost on the way")
-            with _alarm(too_long, START_SECONDS), _watched(partial(_head_lives, before)):
+            too_long = SweepStopped(f"Ray did not start in {START_SECONDS / 60:g} minutes")
+            with _alarm(too_long, START_SECONDS):
                 return _initialised(
                     "local",
                     _Job(_py_driver_sys_path=[str(code)]),
@@ -207,20 +196,6 @@ def _answers(endpoint: Endpoint) -> bool:
 def _reachable(address: str) -> bool:
     host, _, port = address.rpartition(":")
     return address == "auto" or _answers((host, int(port)))
-
-
-def _head_lives(before: set[int]) -> bool:
-    """Whether the head of a local Ray runs, or is not there yet.
-
-    While it is started nobody waits for its process, so that one which has ended is a zombie.
-    `before`: what ran already; the head of an earlier Ray may be a zombie among it.
-    """
-    for process in set(children(os.getpid())) - before:
-        with suppress(OSError):
-            name, _, rest = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")
-            if "(gcs_server" in name and rest.split()[0] in "ZX":
-                return False
-    return True
 
 
 @contextmanager

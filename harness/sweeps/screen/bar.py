@@ -25,11 +25,6 @@ class Bar(SweepWatcher):
         """Print a sentence above the bar."""
         self._bar.write(sentence)
 
-    def _pass(self, *_: Any, **__: Any) -> None:
-        """An event that a bar does not show."""
-
-    round = started = postponed = _pass
-
     def underway(self, titles: list[str], left: int | None) -> None:
         """These rounds go on now, and so many trials are left of them."""
         self._bar.total = None if left is None else self._bar.n + left

@@ -178,7 +178,7 @@ def duration(seconds: float) -> str:
 def _lines(state: SweepState, running: Sequence[RunningTrial]) -> list[str]:
     """Lines: what a sweep has done and has to do, the best score, and the cost so far and left."""
     if not state.title and not state.to_run:
-        return ["starting"]
+        return ["preparing"]
     counts = f"{state.done}/{count_text(state.to_run)} done, {state.failed} failed"
     counts += f", {state.pruned} pruned" if state.pruned else ""
     left = state.left(running)

@@ -1,8 +1,7 @@
 """The progress of a sweep on the screen: a live view in a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,6 @@ from rich.live import Live
 from rich.text import Text
 
 from harness.errors import headline
-from harness.steps import Steps
 from harness.sweeps.screen.live_view import (
     Publish,
     SweepState,
@@ -20,7 +18,7 @@ from harness.sweeps.screen.live_view import (
     live_view,
     time_left,
 )
-from harness.sweeps.screen.watcher import RoundPlan
+from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
 from harness.training.progress import Progress
@@ -32,10 +30,10 @@ SHOWN_ROUNDS = 3
 """Most rounds that are named of those that go on side by side"""
 
 
-class Terminal:
+class Terminal(SweepWatcher):
     """Shows the running trials, the finished ones, the best score so far and the time left.
 
-    It is a SweepWatcher, and it is used as a context manager.
+    It is used as a context manager.
     """
 
     def __init__(self, console: Console, publish: Publish) -> None:
@@ -67,12 +65,12 @@ class Terminal:
         """Something that the user should know."""
         self.say(sentence)
 
-    def round(self, plan: RoundPlan) -> None:
+    def round(self, title: str, to_run: int | None, stored: int, slots: int) -> None:
         """A round begins."""
-        self._change(slots=plan.slots or self.state.slots)
-        at_a_time = f", {plan.slots} at a time" if plan.slots else ""
-        counts = f"{count_text(plan.to_run)} to run, {plan.stored} already in the store"
-        self.say(f"{plan.title}: {counts}{at_a_time}")
+        self._change(slots=slots or self.state.slots)
+        at_a_time = f", {slots} at a time" if slots else ""
+        counts = f"{count_text(to_run)} to run, {stored} already in the store"
+        self.say(f"{title}: {counts}{at_a_time}")
 
     def underway(self, titles: list[str], left: int | None) -> None:
         """These rounds go on now."""
@@ -185,48 +183,3 @@ class Terminal:
 
     def _view(self) -> Group:
         return live_view([self.state], [*self._parts(), *self._trials()])
-
-
-class Preparation(Terminal):
-    """Tells how many of the parts that trials share are made. It is a SweepWatcher.
-
-    It has no live view, in the place of which is what the steps are shown with.
-    """
-
-    def __init__(
-        self,
-        console: Console,
-        publish: Publish,
-        steps: Steps,
-        aside: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        """`steps`: hears of the parts. `aside`: gives a block in which a line may be printed."""
-        super().__init__(console, publish)
-        self.steps, self.aside = steps, aside
-        self.made, self.begun, self.known = 0, 0, 0
-
-    def underway(self, titles: list[str], left: int | None) -> None:
-        """Hear how many parts are missing, as far as it is known; others may follow from them."""
-        super().underway(titles, left)
-        self.known = left or 0
-        self._tell()
-
-    def preparing(self, title: str) -> None:
-        """A worker makes a part."""
-        super().preparing(title)
-        self.begun += 1
-        self._tell()
-
-    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
-        """A part has been made, or cannot be."""
-        super().prepared(title, reason, waiting)
-        self.made += 1
-        self._tell()
-
-    def say(self, line: str) -> None:
-        """Print a line."""
-        with self.aside():
-            super().say(line)
-
-    def _tell(self) -> None:
-        self.steps("making what the trials share", self.made, max(self.begun, self.known))

@@ -3,30 +3,15 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
 from harness.trials.trial import Trial
 
 
-@dataclass(frozen=True)
-class RoundPlan:
-    """Trials that a round of some searches, a sampler, or the final seeds are going to run."""
-
-    title: str
-    to_run: int | None
-    """Number of trials that the store does not have.
-
-    None: as many as the hours of a sampler's budget allow."""
-    stored: int
-    """Number of trials that the store has"""
-    slots: int
-    """Number of trials that run at a time; 0 when none is to run"""
-
-
-class TrialWatcher(Protocol):
-    """Is informed of the progress of trials."""
+class TrialWatcher:
+    """Is informed of the progress of trials; one that does not care of an event does nothing."""
 
     def started(self, trial: Trial) -> None:
         """A worker has taken the trial."""
@@ -73,14 +58,18 @@ def everyone(watchers: list[TrialWatcher]) -> TrialWatcher:
     return cast("TrialWatcher", Everyone())
 
 
-class SweepWatcher(TrialWatcher, Protocol):
+class SweepWatcher(TrialWatcher):
     """Is informed of the progress of a sweep."""
 
     def notice(self, sentence: str) -> None:
         """Something that the user should know."""
 
-    def round(self, plan: RoundPlan) -> None:
-        """A round begins, beside whatever goes on."""
+    def round(self, title: str, to_run: int | None, stored: int, slots: int) -> None:
+        """A round, a sampler or final seeds begin, beside whatever goes on.
+
+        to_run, stored: trials that the store lacks and has; None: hours decide how many. slots:
+        trials that run at a time; 0 where none is to run.
+        """
 
     def underway(self, titles: list[str], left: int | None) -> None:
         """These rounds go on now.
@@ -139,7 +128,7 @@ class Phases:
         # Without a trial to run, Ray need not start.
         workers = max(each.workers for each in phases)
         slots = 0 if to_run == 0 else max(1, self._slots() // workers)
-        self._watcher.round(RoundPlan(title, to_run, stored, slots))
+        self._watcher.round(title, to_run, stored, slots)
 
     def _tell(self) -> None:
         if self._running:

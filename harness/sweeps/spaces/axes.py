@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Annotated, Any, Literal, get_args
 
@@ -143,8 +144,6 @@ Round = dict[str, Axis]
 """Hyperparameter -> the values that a round tries"""
 Axes = Mapping[str, Any]
 """Those of a round, or the ranges of a sampler"""
-Ends = tuple[float, float] | tuple[()]
-"""The least and the largest of some values, or of none"""
 
 
 def _choice_kind(value: Any) -> str:
@@ -194,23 +193,23 @@ def _span(start: float, stop: float, step: float) -> list[float | int]:
     return [int(value) if value == value.to_integral_value() else float(value) for value in values]
 
 
-def size_problem(axes: Round, before: dict[str, Ends | None]) -> tuple[str, str] | None:
+def size_problem(axes: Round, earlier: Sequence[Round]) -> tuple[str, str] | None:
     """The first axis that cannot be, and why; also when the round has too many configurations.
 
-    before: the least and the largest value of each key of the round before; None: not all numbers.
-    The configurations are counted and not made.
+    earlier: the rounds before it, in which nothing is wrong. The configurations are counted and not
+    made.
     """
-    total = 1
+    total, before = 1, numbers(earlier)
     for key, axis in axes.items():
         problem = ""
-        if isinstance(axis, Between) and key not in before:
+        if isinstance(axis, Between) and not (earlier and key in earlier[-1]):
             problem = "between needs a round before it that varies the same key"
-        elif isinstance(axis, Between) and before[key] is None:
+        elif isinstance(axis, Between) and key not in before:
             problem = "between needs numbers in the round before it"
         elif isinstance(axis, Span) and axis.stop < axis.start:
             problem = f"there is no value from {axis.start} to {axis.stop}"
         if not problem:
-            total *= _most_values(axis, before.get(key))
+            total *= _most_values(axis, before.get(key, ()))
             if total > MOST_OF_A_ROUND:
                 problem = f"the round would have more than {MOST_OF_A_ROUND} configurations"
         if problem:
@@ -218,20 +217,16 @@ def size_problem(axes: Round, before: dict[str, Ends | None]) -> tuple[str, str]
     return None
 
 
-def _most_values(axis: Any, ends: Ends | None) -> int:
-    """The number of values of an axis; of `between`, the most that it can have between `ends`."""
+def _most_values(axis: Any, before: Sequence[float] = ()) -> int:
+    """The number of values of an axis; of `between`, the most that it has between those before."""
     if isinstance(axis, Between):
-        return _count(*ends, axis.step) if ends else 1
+        return _count(before[0], before[-1], axis.step) if before else 1
     return axis.count if isinstance(axis, Span) else len(axis)
 
 
 def most_configurations(rounds: Iterable[Round]) -> int:
     """The configurations of some rounds that no scores decide; they are counted and not made."""
-    return sum(math.prod(_most_values(axis, None) for axis in axes.values()) for axes in rounds)
-
-
-CORNERS = 16
-"""Values of an axis that are looked at for its least and its most"""
+    return sum(math.prod(_most_values(axis) for axis in axes.values()) for axes in rounds)
 
 
 def fewest_and_most(rounds: Sequence[Axes]) -> tuple[int, int]:
@@ -239,50 +234,45 @@ def fewest_and_most(rounds: Sequence[Axes]) -> tuple[int, int]:
 
     They differ where an axis lies between the best two values of the rounds before.
     """
-    fewest = most = 1
+    fewest, most, before = 1, 1, numbers(rounds[:-1])
     for key, axis in rounds[-1].items():
+        known = before.get(key, ())
+        most *= _most_values(axis, known)
         if isinstance(axis, Between):
-            values = sorted(corners(rounds[:-1]).get(key, [0.0]))
-            gaps = [after - before for before, after in itertools.pairwise(values)]
-            fewest *= math.floor(min(gaps, default=0) / axis.step + 1e-9) + 1
-            most *= math.floor((values[-1] - values[0]) / axis.step + 1e-9) + 1
+            pairs = itertools.pairwise(known)
+            fewest *= min((_count(*pair, axis.step) for pair in pairs), default=1)
         else:
-            fewest, most = fewest * _most_values(axis, None), most * _most_values(axis, None)
+            fewest *= _most_values(axis)
     return fewest, most
 
 
-def corners(rounds: Iterable[Axes]) -> dict[str, list[Any]]:
-    """Hyperparameter -> values of it over some rounds, of many the first and the last ones."""
+def known_values(rounds: Iterable[Axes]) -> dict[str, list[Any]]:
+    """Hyperparameter -> its values over some rounds; a range has two, and `between` has none."""
     found: dict[str, list[Any]] = {}
     for axes in rounds:
         for key, axis in axes.items():
             if isinstance(axis, Between):
-                continue  # it lies between values of a round before
+                continue
             if isinstance(axis, SamplerValues):
                 values = list(axis.values)
             elif isinstance(axis, SamplerRange):
-                ends = (axis.low, axis.high)
-                values = [int(end) for end in ends] if isinstance(axis, WholeRange) else [*ends]
+                whole = int if isinstance(axis, WholeRange) else float
+                values = [whole(axis.low), whole(axis.high)]
             else:
                 values = _axis_values(key, axis, [])
             found[key] = [*found.get(key, []), *values]
-    half = CORNERS // 2
-    return {
-        key: values if len(values) <= CORNERS else [*values[:half], *values[-half:]]
-        for key, values in found.items()
-    }
+    return found
 
 
-def joined_ends(ends: Ends | None, axis: Any) -> Ends | None:
-    """The least and the largest value of an axis and of those before it; None: not all numbers."""
-    if ends is None or isinstance(axis, Between):
-        return ends
-    written = [axis.start, axis.stop] if isinstance(axis, Span) else axis
-    try:
-        values = [*ends, *map(float, written)]
-    except (TypeError, ValueError):
-        return None
-    return (min(values), max(values)) if all(map(math.isfinite, values)) else None
+def numbers(rounds: Iterable[Axes]) -> dict[str, list[float]]:
+    """Hyperparameter -> its values over some rounds from the least on, where all are numbers."""
+    found: dict[str, list[float]] = {}
+    for key, values in known_values(rounds).items():
+        with suppress(TypeError, ValueError):
+            floats = sorted(map(float, values))
+            if all(map(math.isfinite, floats)):
+                found[key] = floats
+    return found
 
 
 Ranges = Mapping[str, SamplerRange | SamplerValues]
@@ -295,15 +285,6 @@ def applies(axis: SamplerRange | SamplerValues, values: Mapping[str, Any]) -> bo
     A range does not apply either when the one on which it depends does not.
     """
     return all(name in values and values[name] in among for name, among in axis.when.items())
-
-
-def drawn_params(ranges: Ranges, configuration: Values) -> Values:
-    """Values of a configuration that a sampler has drawn for it."""
-    drawn: Values = {}
-    for name, axis in ranges.items():
-        if applies(axis, drawn):
-            drawn[name] = configuration[name]
-    return drawn
 
 
 def bound(plugin: Plugin, fixed: Values, ranges: Ranges) -> dict[str, SamplerRange | SamplerValues]:
@@ -353,7 +334,8 @@ def condition_problem(ranges: Ranges) -> tuple[str, str] | None:
                 return name, f'when names "{other}", which is no range above this one{names}'
             for value in among:
                 if not _possible(above[other], value):
-                    return name, f"when: {other} is never {value!r}{_values(above[other])}"
+                    values = axis_text(above[other])
+                    return name, f"when: {other} is never {value!r}; its values: {values}"
         above[name] = axis
     return None
 
@@ -362,12 +344,6 @@ def _possible(axis: SamplerRange | SamplerValues, value: Any) -> bool:
     if isinstance(axis, SamplerValues):
         return value in axis.values
     return isinstance(value, int | float) and axis.low <= value <= axis.high
-
-
-def _values(axis: SamplerRange | SamplerValues) -> str:
-    if isinstance(axis, SamplerValues):
-        return f"; its values: {', '.join(map(str, axis.values))}"
-    return f"; its values: {axis.low:g} to {axis.high:g}"
 
 
 def axis_text(axis: Any) -> str:

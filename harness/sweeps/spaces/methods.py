@@ -1,12 +1,10 @@
 """The methods that a search space names, by name or by the path of a plugin."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from harness.data.revisions import trained_name
-from harness.document import Document, Location, read_document
+from harness.document import Document, Location
 from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.plugin.located import is_path, located, plain_name
@@ -43,21 +41,6 @@ def locators_of(space: Space, document: Document, wanted: tuple[str, ...]) -> di
             raise UserError(f'{document.path} has no method "{name}"{suggest(name, by_name)}')
         chosen[by_name[name]] = given
     return {named: chosen[named] for named in space.methods if named in chosen}
-
-
-def plugin_in_spaces(name: str, folders: Iterable[Path]) -> str | None:
-    """The path of the plugin that a search space in these folders names by a path.
-
-    None when no space has a plugin with this name.
-    """
-    for file in (file for folder in folders for file in sorted(folder.glob("*.yaml"))):
-        with suppress(UserError):  # another file, or a space with a mistake
-            document = read_document(file)
-            methods = document.content.get("methods")
-            for named in methods if isinstance(methods, dict) else ():
-                if isinstance(named, str) and is_path(named) and plain_name(named) == name:
-                    return _in_space(named, document)
-    return None
 
 
 def _in_space(named: str, document: Document) -> str:

@@ -24,12 +24,10 @@ from harness.plugin.config import Setting
 from harness.sweeps.spaces.axes import (
     MOST,
     Choice,
-    Ends,
     Round,
     SpacePart,
     Values,
     condition_problem,
-    joined_ends,
     size_problem,
 )
 from harness.sweeps.spaces.pruners import Pruner, Wilcoxon
@@ -321,17 +319,15 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
                 (*location, "variants", variant, both[0]),
                 f"{both[0]} is searched as well; leave it out of the variant or of the search",
             )
-    ends: dict[str, Ends | None] = {}
-    before: Round = {}
+    earlier: list[Round] = []
     for where, axes in located_rounds(part, location):
         if not axes:
             raise document.error(where, "the round is empty; name a hyperparameter")
-        if wrong := size_problem(axes, {key: ends[key] for key in before}):
+        if wrong := size_problem(axes, earlier):
             key, problem = wrong
             raise document.error((*where, key), problem)
         if where[2] == "rounds":
-            ends |= {key: joined_ends(ends.get(key, ()), axis) for key, axis in axes.items()}
-            before = axes
+            earlier.append(axes)
 
 
 def rounds(part: MethodSpace, variant: str) -> list[Round]:
