@@ -1,5 +1,6 @@
 """Several trials on one GPU: in processes of their own, with and without MPS, and fused."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,10 @@ from place import Place
 
 import harness
 from harness.device import device
+from harness.sweeps.cluster.multi_process import PIPES
 from harness.sweeps.workers.gpu_share import allowed_fraction
 
 HARNESS = [sys.executable, "-m", "harness"]
-SERVICE = "nvidia-cuda-mps-control"
 SPACE = """\
 setting: unsup
 suite: graded
@@ -39,22 +40,24 @@ def packing(place: Place) -> None:
     space.write_text(SPACE.format(**given), "utf-8")
     # The word pieces are made once, and no sweep should pay for them.
     subprocess.run([*HARNESS, "prepare", str(space)], check=True, capture_output=True)
-    _packed(place, space, 1, "")
+    alone = place.folder / "no service"
+    alone.mkdir()
+    _packed(place, space, 1, {})
     if device().type == "cuda":
         for at_a_time in (2, 4):
-            _packed(place, space, at_a_time, "")
-            subprocess.run([SERVICE, "-d"], check=True)
-            _packed(place, space, at_a_time, " with MPS")
-            subprocess.run([SERVICE], check=True, input="quit\n", text=True)
+            _packed(place, space, at_a_time, {PIPES: str(alone)})
+            _packed(place, space, at_a_time, {})
 
 
-def _packed(place: Place, space: Path, at_a_time: int, service: str) -> None:
-    """Sweep, and print trials per hour. service: whether MPS runs, in words."""
+def _packed(place: Place, space: Path, at_a_time: int, environment: dict[str, str]) -> None:
+    """Sweep, and print trials per hour. environment: what keeps the sweep from starting MPS."""
     shares = () if device().type == "cpu" else ("--gpus-per-trial", str(1 / at_a_time))
-    store = place.folder / f"trials-{at_a_time}{service.replace(' ', '-')}"
+    store = place.folder / f"trials-{at_a_time}-{len(environment)}"
     command = [*HARNESS, "sweep", str(space), "--store", str(store), "--no-dashboard", *shares]
-    how = f"{at_a_time} at a time{service}"
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    how = f"{at_a_time} at a time" + (" without MPS" if environment else "")
+    done = subprocess.run(
+        command, check=False, env=os.environ | environment, capture_output=True, text=True
+    )
     if done.returncode:
         raise RuntimeError(f"the sweep with {how} failed\n{done.stderr[-2000:]}")
     trials = harness.load(store).query("role == 'search'")

@@ -55,10 +55,20 @@ def children(process: int) -> list[int]:
 
 def parent(process: int) -> int:
     """The process that has started this one; 0 when it is not known."""
+    return _number(process, 1)
+
+
+def start_of(process: int) -> int:
+    """Start of a process, in ticks since the machine did; 0 when it has ended."""
+    return _number(process, 19)
+
+
+def _number(process: int, index: int) -> int:
+    """The number that proc(5) has of a process at this index behind the name of its program."""
     with suppress(OSError):
-        # The name of its program, in brackets, may have spaces (proc(5)).
+        # The name, in brackets, may have spaces.
         stat = (_PROC / str(process) / "stat").read_text()
-        return int(stat.rpartition(")")[2].split()[1])
+        return int(stat.rpartition(")")[2].split()[index])
     return 0
 
 

@@ -102,8 +102,13 @@ class RayPool(Pool):
         Raises UserError when the cluster cannot be joined, when one of its machines cannot run
         the trials, or when none can hold one, and SweepStopped when a local Ray does not start.
         """
+        gpus = self.resources.gpus
         session, page = self._session.enter_context(
-            ray_session(self._watcher.notice, dashboard=self._show is not None)
+            ray_session(
+                self._watcher.notice,
+                dashboard=self._show is not None,
+                shares_gpus=gpus == "auto" or 0 < (gpus or 0) < 1,
+            )
         )
         # Ray's own handler would end the driver before its trials have written their checkpoints.
         self._session.enter_context(ended_by_sigterm())

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -20,6 +20,8 @@ from ray.job_config import JobConfig
 
 from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
+from harness.sweeps.cluster.multi_process import multi_process_service
+from harness.sweeps.cluster.orphans import no_orphans
 from harness.sweeps.cluster.session_folder import session_folder
 from harness.sweeps.process_memory import children
 
@@ -48,18 +50,25 @@ def ray_session(
     say: Callable[[str], None] = lambda _: None,
     *,
     dashboard: bool = False,
+    shares_gpus: bool = False,
 ) -> Iterator[tuple[Path, str]]:
     """Start Ray or join the cluster; yield a folder of this sweep for temporary files.
 
     With the folder comes the HOST:PORT of Ray's dashboard; "" when there is none. `say`: hears that
     the cluster is waited for. `dashboard`: whether a local Ray has its dashboard, which only this
-    machine can open.
+    machine can open. `shares_gpus`: whether several workers of it may use one GPU.
 
     Raises UserError when the cluster cannot be joined, and SweepStopped when a local Ray does not
     start, or when Ray fails or is lost during the block. It must be used in the main thread.
     """
     address = os.environ.get("RAY_ADDRESS", "")
-    with session_folder() as folder, _output_into(folder / "core.log"):
+    with (
+        no_orphans(),
+        session_folder() as folder,
+        _output_into(folder / "core.log"),
+        # The workers of a cluster have the service with which their Ray was started.
+        multi_process_service(folder) if shares_gpus and not address else nullcontext(),
+    ):
         page = _join(address, say) if address else _start(folder, dashboard=dashboard)
         endpoints = _endpoints()
         try:
