@@ -325,6 +325,30 @@ def test_slow_start_is_one_sentence(
 
 
 @pytest.mark.process
+def test_a_head_that_ends_while_it_starts_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Ray waits for it long after; the process is a zombie, because nobody waits for it."""
+    program = shutil.copy(shutil.which("sleep") or "", tmp_path / "gcs_server")
+    earlier = subprocess.Popen([program, "0"])  # a head that was lost, for which nobody waits
+    heads: list[subprocess.Popen[bytes]] = []
+
+    def start(*_: object, **__: object) -> None:
+        heads.append(subprocess.Popen([program, "100"]))
+        time.sleep(0.3)  # longer than LOST_SECONDS, so that the living head was seen
+        os.kill(heads[0].pid, signal.SIGKILL)
+        forever()
+
+    monkeypatch.setattr(sessions.ray, "init", start)
+    monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(sessions, "LOST_SECONDS", 0.1)
+    with pytest.raises(SweepStopped, match=r"or its head was lost on the way$"):
+        begin("")
+    assert [head.wait() for head in heads] == [-signal.SIGKILL]
+    earlier.wait()
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("goes", [False, True])
 def test_what_listens_and_never_answers_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str], *, goes: bool

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -124,8 +125,9 @@ def _start(folder: Path, *, dashboard: bool) -> str:
     for attempt in range(START_ATTEMPTS):
         before = set(children(os.getpid()))
         try:
-            too_long = SweepStopped(f"Ray did not start in {START_SECONDS / 60:g} minutes")
-            with _alarm(too_long, START_SECONDS):
+            limit = f"in {START_SECONDS / 60:g} minutes"
+            too_long = SweepStopped(f"Ray did not start {limit}, or its head was lost on the way")
+            with _alarm(too_long, START_SECONDS), _watched(partial(_head_lives, before)):
                 return _initialised(
                     "local",
                     _Job(_py_driver_sys_path=[str(code)]),
@@ -205,6 +207,20 @@ def _answers(endpoint: Endpoint) -> bool:
 def _reachable(address: str) -> bool:
     host, _, port = address.rpartition(":")
     return address == "auto" or _answers((host, int(port)))
+
+
+def _head_lives(before: set[int]) -> bool:
+    """Whether the head of a local Ray runs, or is not there yet.
+
+    While it is started nobody waits for its process, so that one which has ended is a zombie.
+    `before`: what ran already; the head of an earlier Ray may be a zombie among it.
+    """
+    for process in set(children(os.getpid())) - before:
+        with suppress(OSError):
+            name, _, rest = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")
+            if "(gcs_server" in name and rest.split()[0] in "ZX":
+                return False
+    return True
 
 
 @contextmanager
