@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
 from harness.sweeps.budget import Budget
 from harness.sweeps.operations import long_first
 from harness.sweeps.pool import Lanes, Pool, Slot, finish
@@ -73,6 +75,7 @@ class Sweep:
         self.budget = Budget(budget, self.everything, lambda: self.pool.slots)
         self._checked: set[str] = set()
         """Searches of which it is known that their trials can run"""
+        self._samplers: set[str] = set()
         self._undecided: list[str] = []
         self._finals: set[str] = set()
         self._training: list[tuple[Search, Training]] = []
@@ -124,9 +127,8 @@ class Sweep:
             sweep.result()
         finally:
             finish(loop)
-        ended = [task.result()["status"] for task in self.runs.reports.values()]
         left_out = dict(self.budget.left_out)
-        return SweepResult(ended.count("failed"), self._undecided, self._finals, left_out)
+        return SweepResult(self._failed(), self._undecided, self._finals, left_out)
 
     async def prepare(self) -> None:
         """Make what the known trials share, and run none of them."""
@@ -218,6 +220,7 @@ class Sweep:
         The configurations that the store has from this search count towards the budget, and the
         sampler learns from them.
         """
+        self._samplers.add(search.id)
         title = f"search, {sampler.name} on {search.label}"
         settled = [each.values for each in tried_of(search, self.store) if each.is_complete]
         if sampler.configurations is not None and len(settled) >= sampler.configurations:
@@ -302,6 +305,16 @@ class Sweep:
         self.budget.left_out.update({search.label: len(late)} if late else {})
         await asyncio.gather(*tasks)
         self.phases.end(phase)
+
+    def _failed(self) -> int:
+        """The number of trials of this sweep that have failed, also in earlier runs of samplers."""
+        reports = {name: task.result() for name, task in self.runs.reports.items()}
+        failed = {name for name, report in reports.items() if report["status"] == "failed"}
+        rows = self.store.read(("search", "role"), pc.field("status") == "failed").table
+        for row in rows.to_pylist():
+            if row["search"] in self._samplers and row["role"] == "search":
+                failed.add(row["key"])
+        return len(failed)
 
 
 def _by_key(trials: Iterable[Trial]) -> dict[str, Trial]:

@@ -70,6 +70,17 @@ def test_another_protocol_is_marked_and_has_no_difference(paper: Paper, add_tria
     assert (ours[3], delta[3]) == ("80.00", "-4.56")
 
 
+def test_another_encoder_has_no_difference(paper: Paper, add_trial: Add) -> None:
+    add_trial(ABLATION, method="diffcse", dev={"stsb-dev": 60.0}, encoder="mini-bert")
+    assert len(lines_of(paper("diffcse", 3), "DiffCSE [")) == 1
+    sheet = paper("diffcse", 3, encoder="mini-bert")
+    _, ours = lines_of(sheet, "DiffCSE [")
+    assert ours[3] == "60.00"
+    assert any("on mini-bert in the place of bert-base-uncased" in note for note in sheet.notes)
+    fill = "To fill: harness sweep --paper diffcse --table 3 --encoder mini-bert"
+    assert fill in sheet.notes
+
+
 def test_what_a_row_is_about_is_printed(paper: Paper) -> None:
     assert lines_of(paper("diffaug", 8), "no auxiliary loss")[0][3:] == ["no", "", "86.2"]
     assert lines_of(paper("diffaug", 8), "alpha 1e-2")[0][3:] == ["yes", "0.01", "84.8"]
