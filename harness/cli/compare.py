@@ -193,12 +193,12 @@ def _print(systems: "Sequence[System]", about: Sequence[str], console: Console) 
     for title in ("A", "B", "A - B", "95 % interval", "p"):
         table.add_column(title, justify="right")
     for metric in shared_metrics(first, second):
-        each = Compared(first, second, metric)
-        places, sure = f".{each.decimals}f", each.headline
+        compared = Compared(first, second, metric)
+        places, sure = f".{compared.decimals}f", compared.headline
         interval = f"{sure.low:+{places}} to {sure.high:+{places}}" if sure else "not known"
         p = f"{sure.p_value:.3f}" if sure else ""
-        scores = [format(mean, places) for mean in each.means]
-        table.add_row(metric, *scores, f"{each.value:+{places}}", interval, p)
+        scores = [format(mean, places) for mean in compared.means]
+        table.add_row(metric, *scores, f"{compared.value:+{places}}", interval, p)
     for name, system, more in zip("AB", systems, about, strict=True):
         console.print(f"{name}: {system.name}{more}", soft_wrap=True)
     console.print(table)

@@ -118,12 +118,12 @@ def eval_(
         model, console, missing = resolved(), Screen(), []
         with work.aside():
             console.print(model.label, soft_wrap=True)
-            for each in suites:
-                record = results.get(evaluation_key(model, each))
-                if record is not None and record.finished and _pairs_are_kept(model, each, results):
-                    _print(console, each, record, "in the store")
+            for part in suites:
+                record = results.get(evaluation_key(model, part))
+                if record is not None and record.finished and _pairs_are_kept(model, part, results):
+                    _print(console, part, record, "in the store")
                 else:
-                    missing.append(each)
+                    missing.append(part)
         if len(missing) == len(suites):
             _check_data(missing)
         if missing and not _measure(console, work, model, missing, results, keep=keep_embeddings):

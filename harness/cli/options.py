@@ -74,13 +74,13 @@ TrackOption = Annotated[
 ]
 
 
-def set_values(given: list[str] | None) -> dict[str, str]:
+def set_values(texts: list[str] | None) -> dict[str, str]:
     """The texts `key=value` of `--set` as a dictionary of the values as they are written.
 
     `harness.sweeps.spaces.values` reads them. Raises UserError for a text without "=".
     """
     values = {}
-    for text in given or []:
+    for text in texts or []:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UserError(

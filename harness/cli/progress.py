@@ -19,14 +19,14 @@ from harness.errors import visible
 
 
 @contextmanager
-def working(what: str) -> "Iterator[Work]":
+def working(title: str) -> "Iterator[Work]":
     """In the block, stderr tells what is done.
 
-    what: the whole of it in words, which are printed at once. So the modules that take long to
+    title: the whole of it in words, which are printed at once. So the modules that take long to
     import are imported in the block.
     """
-    echo(what, err=True)
-    work = Work(what)
+    echo(title, err=True)
+    work = Work(title)
     with work.bar if work.terminal else nullcontext():
         yield work
 
@@ -38,9 +38,9 @@ class Work:
     line when it begins.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, title: str) -> None:
         console = Screen(stderr=True)
-        self.terminal, self._told = console.is_interactive, {what}
+        self.terminal, self._told = console.is_interactive, {title}
         self.bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -52,24 +52,24 @@ class Work:
             transient=True,
             redirect_stdout=False,  # rich would write it to stderr
         )
-        self._step, self._task = what, self._added(what)
+        self._step, self._task = title, self._added(title)
 
-    def __call__(self, what: str, done: int = 0, total: int = 0) -> None:
+    def __call__(self, step: str, done: int = 0, total: int = 0) -> None:
         """Show a step and how far it is, as `Steps` describes them."""
         if not self.terminal:
-            if what not in self._told:
-                self._told.add(what)
-                echo(f"{what} ({total:,})" if total else what, err=True)
+            if step not in self._told:
+                self._told.add(step)
+                echo(f"{step} ({total:,})" if total else step, err=True)
             return
-        if what != self._step:
+        if step != self._step:
             self.bar.remove_task(self._task)
-            self._step, self._task = what, self._added(what)
+            self._step, self._task = step, self._added(step)
         count = f"{done:,} of {total:,}" if total else ""
         self.bar.update(self._task, total=total or None, completed=done, count=count)
 
-    def _added(self, what: str) -> TaskID:
+    def _added(self, step: str) -> TaskID:
         """A bar for a step; the text is cleaned first, so that its width is known."""
-        return self.bar.add_task(visible(what), total=None, count="")
+        return self.bar.add_task(visible(step), total=None, count="")
 
     @contextmanager
     def aside(self) -> Iterator[None]:

@@ -66,11 +66,11 @@ def _print(console: Console, leftovers: Sequence[Removable]) -> None:
     table = Table("kind", "what it is", box=box.SIMPLE_HEAD)
     for title in ("to remove", "size", "kept"):
         table.add_column(title, justify="right")
-    for each in leftovers:
-        if each.candidates:
-            busy = len(each.candidates) - len(each.paths)
-            numbers = str(len(each.paths)), decimal(each.size), str(busy)
-            table.add_row(each.name, each.purpose, *numbers)
+    for kind in leftovers:
+        if kind.candidates:
+            busy = len(kind.candidates) - len(kind.paths)
+            numbers = str(len(kind.paths)), decimal(kind.size), str(busy)
+            table.add_row(kind.name, kind.purpose, *numbers)
     console.print(f"The cache is {cache_folder()}.", soft_wrap=True)
     console.print(table if table.row_count else "There is nothing to remove.")
 

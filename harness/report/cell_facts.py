@@ -67,12 +67,12 @@ def store_cell(tables: Iterable[Table], row: int, metric: str) -> tuple[str, Cel
     cells |= {name: cell for name, cell in bare.items() if suites[name] == 1}
     if (dev := cells.get(DEV)) and dev.group:
         cells.setdefault(dev.group.selects, dev)
-    found = named_as_typed(metric, {name: DISPLAY.get(name, name) for name in cells})
-    if found is None:
+    name = named_as_typed(metric, {name: DISPLAY.get(name, name) for name in cells})
+    if name is None:
         several = sorted(name for name in cells if metric and name.endswith(f":{metric}"))
         meant = f"; several suites have it: {', '.join(several)}" if several else ""
         raise UserError(f'row {row} has no score "{metric}"{meant or suggest(metric, cells)}')
-    return found, cells[found]
+    return name, cells[name]
 
 
 def _compared(address: str, encoder: str | None, store: Store) -> Iterator[str]:

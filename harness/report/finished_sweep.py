@@ -185,10 +185,10 @@ def _more_seeds(compared: Sequence[Compared]) -> list[str]:
     ]
     never = [name for name, n in needed.items() if n is None]
     single = [
-        each.second.name
-        for each in compared
-        if each.seeds is None
-        and any(system.scored[each.metric].trained for system in (each.first, each.second))
+        pair.second.name
+        for pair in compared
+        if pair.seeds is None
+        and any(system.scored[pair.metric].trained for system in (pair.first, pair.second))
     ]
     return [
         *lines,

@@ -112,14 +112,14 @@ def _with_paths(paper: OwnPaper, document: Document) -> OwnPaper:
 
     systems = {name: located_run(run, "systems", name) for name, run in paper.systems.items()}
     facts = {}
-    for table, each in paper.facts.items():
+    for table, about in paper.facts.items():
         columns = {
             name: column.model_copy(
                 update={"run": located_run(column.run, "facts", table, "columns", name)}
             )
-            for name, column in each.columns.items()
+            for name, column in about.columns.items()
         }
-        facts[table] = each.model_copy(update={"columns": columns})
+        facts[table] = about.model_copy(update={"columns": columns})
     return paper.model_copy(update={"systems": systems, "facts": facts})
 
 
@@ -244,11 +244,11 @@ def _check_column(name: str, table: ReportedTable, index: int, column: ColumnRun
     """Refuse a heading that names no score; in a paper of the five it would be Avg. of STS."""
     measure_of(table, index, column)
     heading = str(table.columns[index])
-    known = [shown for card in CARDS.values() for shown in card.headings.values()]
-    if table.kind == "scores" and column.metric is None and heading not in known:
+    headings = [shown for card in CARDS.values() for shown in card.headings.values()]
+    if table.kind == "scores" and column.metric is None and heading not in headings:
         raise UserError(
             f'no suite has a score with the heading "{heading}", and facts.{name}.columns names '
-            f"no metric for it{suggest(heading, known)}"
+            f"no metric for it{suggest(heading, headings)}"
         )
 
 

@@ -194,11 +194,11 @@ def _released(compared: PaperTable, commands: Commands) -> pa.Table:
             "paper": compared.paper.paper,
             "table": compared.name,
             **published_record(cell, ranked=False),
-            "setting": each.checkpoint.setting,
-            "command": commands.evaluation(each.wanted.model, cell.metric.suite),
+            "setting": released.checkpoint.setting,
+            "command": commands.evaluation(released.wanted.model, cell.metric.suite),
         }
-        for each in compared.released
-        for cell in each.row.cells
+        for released in compared.released
+        for cell in released.row.cells
         if cell.metric and cell.wanted
     ]
     return pa.Table.from_pylist(rows, schema=PAPER_SCHEMA)

@@ -137,12 +137,12 @@ class ReportedTable(ReportedPart):
     def _rows_are_as_long_as_the_header(self) -> Self:
         for row in self.rows:
             lists = {"values": row.values, "std": row.std, "origins": row.origins}
-            for name, given in lists.items():
+            for name, numbers in lists.items():
                 alone = name == "values" and row.alone and self.kind == "scores"
-                if given is not None and len(given) != len(self.columns) and not alone:
+                if numbers is not None and len(numbers) != len(self.columns) and not alone:
                     raise ValueError(
                         f'row "{row.label}" does not have {len(self.columns)} {name}, one for each '
-                        f"column, but {len(given)}"
+                        f"column, but {len(numbers)}"
                     )
         if self.fractions is not None and len(self.fractions) != len(self.columns):
             raise ValueError(

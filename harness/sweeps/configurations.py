@@ -103,11 +103,11 @@ class Configurations:
             ("search", "wall_seconds"), pc.field("search") == self.search.id
         ).table["wall_seconds"]
         self._spent = pc.sum(seconds).as_py() or 0.0
-        known: set[str] = set()
+        studied: set[str] = set()
         for trial in self.study.trials():
             names = _names(trial)
             if trial.state != TrialState.FAIL:
-                known |= names
+                studied |= names
             if trial.state == TrialState.RUNNING and not names:
                 # The process ended while it was suggested.
                 self.study.tell(trial.number, TrialState.FAIL)
@@ -117,7 +117,7 @@ class Configurations:
                 if names <= settled and names == self._keys({**self.search.fixed, **trial.params}):
                     self._count(names)
         for tried in stored:
-            if tried.records[0].key not in known:
+            if tried.records[0].key not in studied:
                 self._begin(None, tried.values)
         self._join()
 

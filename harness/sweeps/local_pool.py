@@ -75,10 +75,10 @@ class LocalPool(Pool):
             return {"status": POSTPONED, "reason": str(why)}
 
     def each(
-        self, call: Callable[[dict[str, Any], str, float], Any], given: Sequence[dict[str, Any]]
+        self, call: Callable[[dict[str, Any], str, float], Any], jobs: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
         """Call a function with each of these; yield (number, what it returned)."""
-        for number, settings in enumerate(given):
+        for number, settings in enumerate(jobs):
             sent = {**settings, "trial": portable(settings["trial"]), "files": None}
             yield number, call(sent, self.store.address, self.cpus)
 

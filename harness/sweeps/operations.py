@@ -65,7 +65,7 @@ def _parts(trial: Trial) -> list[Part] | None:
         work = [part for part in passes.embedding() if not (kept and isinstance(part, Pass))]
         return text_operations(passes, work, count, sentences)
 
-    found = [_artefact(declared, passes, artefact) for artefact in declared.artefacts]
+    parts = [_artefact(declared, passes, artefact) for artefact in declared.artefacts]
     dev = embedded(measured.sentences_dev)
     again = embedded(measured.sentences_dev, again=True)
     for stage in declared.stages:
@@ -80,12 +80,12 @@ def _parts(trial: Trial) -> list[Part] | None:
             least = min(1.0, (patience + 1) * interval / steps)
         operations = steps * stage.accumulation * batch + steps // interval * again
         layers = stage.accumulation * layers_of(passes, stage)
-        found.append(
+        parts.append(
             Part(operations, steps=steps, layers=layers, least=least, shared=_shared(trial, stage))
         )
     tests = embedded(measured.sentences_test) if trial.role == "final" else 0.0
     chosen_by = embedded(sum(each.sentences_dev for each in others))  # once, behind the training
-    return [*found, Part(evaluated=dev + chosen_by + tests)]
+    return [*parts, Part(evaluated=dev + chosen_by + tests)]
 
 
 def _shared(trial: Trial, stage: Stage) -> str:

@@ -247,7 +247,7 @@ class _Planner:
                 continue
             configurations = search.configurations(number, scored if complete else [])
             trials = search.trials(configurations, "search")
-            lines.append(self._line(search, title, shown, trials, known=complete))
+            lines.append(self._line(search, title, shown, trials, certain=complete))
             complete = complete and lines[-1].stored == len(trials)
             if complete:
                 scored += scored_of(search, configurations, self.store)
@@ -276,12 +276,12 @@ class _Planner:
         assert search.sampler is not None
         budget, hours = search.sampler.configurations, search.sampler.hours
         ranges = {name: axis_text(axis) for name, axis in search.ranges.items()}
-        each = len(search.trials([search.fixed], "search"))
+        size = len(search.trials([search.fixed], "search"))
         title = search.sampler.name + (f", {hours:g} h" if hours else "")
         stored = settled if budget is None else min(settled, budget)
-        left = None if budget is None else (budget - stored) * each
+        left = None if budget is None else (budget - stored) * size
         return self._open_line(
-            search, title, ranges, [search.ranges], "search", left or 0, left, stored * each
+            search, title, ranges, [search.ranges], "search", left or 0, left, stored * size
         )
 
     def _open_line(
@@ -300,12 +300,12 @@ class _Planner:
         fewest, most: trials to run; None: a budget in hours decides.
         """
         trials = self._extremes(search, rounds, role)
-        each = joined([self.prices.of(trial) for trial in trials])
-        memory, known = most_memory(trial.declared for trial in trials), fewest == most
+        price = joined([self.prices.of(trial) for trial in trials])
+        memory, certain = most_memory(trial.declared for trial in trials), fewest == most
         return PlanLine(
-            search.label, title, shown, fewest + stored if known else None, stored,
-            fewest if known else 0, each, each.times(fewest, most or 0), memory,
-            decided=len(trials) < 2, at_most=0 if known else most or 0,
+            search.label, title, shown, fewest + stored if certain else None, stored,
+            fewest if certain else 0, price, price.times(fewest, most or 0), memory,
+            decided=len(trials) < 2, at_most=0 if certain else most or 0,
         )  # fmt: skip
 
     def _extremes(self, search: Search, rounds: Sequence[Axes], role: Role) -> list[Trial]:
@@ -343,19 +343,19 @@ class _Planner:
         shown: dict[str, str],
         trials: list[Trial],
         *,
-        known: bool = True,
+        certain: bool = True,
     ) -> PlanLine:
-        """`known`: whether it is certain that these are the trials, and not others like them."""
-        missing = [trial for trial in trials if not (known and self._has(trial))]
+        """`certain`: whether it is certain that these are the trials, and not others like them."""
+        missing = [trial for trial in trials if not (certain and self._has(trial))]
         identities = {_identity(trial): trial for trial in missing}
         new = {name: trial for name, trial in identities.items() if name not in self.planned}
         self.planned |= set(new)
         # Seeds and subsets cost the same.
         kinds = {id(trial.declared): trial for trial in trials}
-        each = joined([self.prices.of(trial) for trial in kinds.values()])
+        price = joined([self.prices.of(trial) for trial in kinds.values()])
         return PlanLine(
             search.label, title, shown, len(trials), len(trials) - len(missing), len(new),
-            each, self.prices.of_all(new.values()),
+            price, self.prices.of_all(new.values()),
             most_memory(trial.declared for trial in kinds.values()),
         )  # fmt: skip
 

@@ -34,12 +34,12 @@ def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) 
     seconds = 0.0
     for search in searches:
         trials = len(search.known_trials())
-        each = estimated(search.known_trials()[0], this_cpu())
-        if not each.known or search.sampler is not None:
+        estimate = estimated(search.known_trials()[0], this_cpu())
+        if not estimate.known or search.sampler is not None:
             return False
         if search.rounds:  # then come the other rounds, of which none is known, and the finals
             trials = trials * len(search.rounds) + len(search.trials([search.fixed], "final"))
-        seconds += each.middle * trials
+        seconds += estimate.middle * trials
     return seconds <= START_SECONDS
 
 

@@ -124,7 +124,7 @@ def time_line(made: Plan) -> str:
         return "Time: unknown, because a model or a corpus is not here"
     if whole.seconds.most == 0:
         return "Time: none, the store has all of it"
-    known = "as the store's trials took" if made.measured else "an estimate"
+    source = "as the store's trials took" if made.measured else "an estimate"
     seconds = {made.device: whole.seconds}
     if made.other is not None and made.other.is_gpu != made.device.is_gpu:
         seconds[made.other] = whole.elsewhere
@@ -138,7 +138,7 @@ def time_line(made: Plan) -> str:
         if asked and together.most < SHORT:  # nobody needs a GPU for it
             parts.clear()
         parts.append(f"on this machine {_span(together, _duration)}{_rehearsal(together)}")
-    return f"Time ({known}): {'; '.join(parts)}"
+    return f"Time ({source}): {'; '.join(parts)}"
 
 
 def _gpu_time(seconds: Bounds, title: str, gpus: int) -> str:
@@ -264,28 +264,28 @@ def _given(search: Search) -> str:
 
 
 def _together(
-    searches: list[Search], said: Mapping[str, str]
+    searches: list[Search], details: Mapping[str, str]
 ) -> list[tuple[str, list[str], list[str]]]:
     """The searches that differ in the encoder alone: their name, their encoders, their labels.
 
-    said: label -> what is said of the search, which must be the same.
+    details: label -> what is said of the search, which must be the same.
     """
     alike: dict[tuple[str, str], dict[str, str]] = {}
     for search in searches:
         encoder = short_name(search.config.encoder)
         before, _, after = search.label.partition(encoder)
         name = f"{before.strip()}{after}"
-        alike.setdefault((name, said[search.label]), {})[encoder] = search.label
+        alike.setdefault((name, details[search.label]), {})[encoder] = search.label
     return [(name, list(found), list(found.values())) for (name, _), found in alike.items()]
 
 
-def _resolved(found: Resolution) -> str:
+def _resolved(shown: Resolution) -> str:
     """The difference that the final seeds resolve, as a sentence."""
-    whence = f"over the store's {found.groups} groups" if found.groups else "a typical one"
+    whence = f"over the store's {shown.groups} groups" if shown.groups else "a typical one"
     return (
-        f"{found.repeats} final seeds or subsets resolve a difference of {found.difference:.2f} "
-        f"points of {found.metric} between two methods ({POWER:.0%} power, two-sided t test at "
-        f"{SIGNIFICANCE:.0%}, standard deviation {found.std:.2f}, {whence})"
+        f"{shown.repeats} final seeds or subsets resolve a difference of {shown.difference:.2f} "
+        f"points of {shown.metric} between two methods ({POWER:.0%} power, two-sided t test at "
+        f"{SIGNIFICANCE:.0%}, standard deviation {shown.std:.2f}, {whence})"
     ).replace("%", " %")
 
 

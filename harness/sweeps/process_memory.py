@@ -38,10 +38,10 @@ def share(process: int) -> int:
 
 def family(process: int) -> list[int]:
     """A process with all that it, and what it has started, has started."""
-    found = [process]
-    for each in found:
-        found += children(each)
-    return found
+    processes = [process]
+    for each in processes:
+        processes += children(each)
+    return processes
 
 
 def children(process: int) -> list[int]:

@@ -118,8 +118,8 @@ def _means(
     }
     means = []
     for values, names in zip(configurations, keys, strict=True):
-        known = [by_key[name] for name in names if name in by_key]
-        scores = [dev for dev, _ in known if dev is not None]
+        ended = [by_key[name] for name in names if name in by_key]
+        scores = [dev for dev, _ in ended if dev is not None]
         if len(scores) == len(names):
-            means.append((values, sum(scores) / len(scores), fmean(cost for _, cost in known)))
+            means.append((values, sum(scores) / len(scores), fmean(cost for _, cost in ended)))
     return means

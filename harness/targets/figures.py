@@ -145,8 +145,8 @@ def _drawn_models(
     from harness.trials.evaluate import Measurement
 
     drawn = []
-    for number, each in enumerate(models, 1):
+    for number, model in enumerate(models, 1):
         own = prefixed(f"model {number} of {len(models)}", steps)
-        vectors = Embeddings(Measurement(each, store, steps=own).embed, pairs.texts)
-        drawn.append(Drawn(each.label, vectors(pairs.first), vectors(pairs.second)))
+        vectors = Embeddings(Measurement(model, store, steps=own).embed, pairs.texts)
+        drawn.append(Drawn(model.label, vectors(pairs.first), vectors(pairs.second)))
     return drawn

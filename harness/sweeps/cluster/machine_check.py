@@ -88,9 +88,9 @@ def check_same(name: str, here: Digests, there: Digests | str) -> None:
     """Raises UserError when the machine `name` has no digests, or others than this one."""
     if isinstance(there, str):
         raise UserError(f"the machine {name} of the cluster cannot run trials: {there}")
-    for what, digest in here.items():
-        if there[what] != digest:
+    for part, digest in here.items():
+        if there[part] != digest:
             raise UserError(
-                f"the machine {name} of the cluster has another version of {what}: put the same "
+                f"the machine {name} of the cluster has another version of {part}: put the same "
                 f"there as here, or take it out of the cluster"
             )

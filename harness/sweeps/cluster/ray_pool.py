@@ -207,7 +207,7 @@ class RayPool(Pool):
             raise KeyboardInterrupt
 
     def each(
-        self, call: Callable[[dict[str, Any], str, float], Any], given: Sequence[dict[str, Any]]
+        self, call: Callable[[dict[str, Any], str, float], Any], jobs: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
         """Call a function on a worker for each of these; yield (number, what it returned).
 
@@ -217,15 +217,15 @@ class RayPool(Pool):
         gpus = 1.0 if wanted == "auto" else wanted
         remote = ray.remote(num_cpus=self.resources.cpus, num_gpus=gpus, max_retries=1)(call)
         address, cpus = self.store.address, self.resources.cpus
-        sent = [{**each, **worker.trial_settings(each["trial"], self._node)} for each in given]
+        sent = [{**each, **worker.trial_settings(each["trial"], self._node)} for each in jobs]
         running = {remote.remote(each, address, cpus): number for number, each in enumerate(sent)}
         while running:
             [ended], _ = ray.wait(list(running), num_returns=1)
             try:
-                found = ray.get(ended)
+                answer = ray.get(ended)
             except ray.exceptions.RayError as error:
-                found = shortened(" ".join(str(error).split()), 500)
-            yield running.pop(ended), found
+                answer = shortened(" ".join(str(error).split()), 500)
+            yield running.pop(ended), answer
 
     def _tuner(self, turn: Callable[[], bool]) -> tune.Tuner:
         """The run of Tune, which ends with the sweep. `turn`: lets the sweep's tasks go on."""

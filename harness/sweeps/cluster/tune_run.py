@@ -105,10 +105,10 @@ class Jobs(_Unsaved, TrialProgressCallback):  # type: ignore[misc]
 
     def give(self, job: Job, hearing: Hearing) -> asyncio.Future[Report]:
         """Give Tune a job; the result is the report of its end."""
-        given = Running(job, hearing, asyncio.get_running_loop().create_future())
-        self.running[job.key] = given
-        self.next.append(given)
-        return given.ended
+        running = Running(job, hearing, asyncio.get_running_loop().create_future())
+        self.running[job.key] = running
+        self.next.append(running)
+        return running.ended
 
     def next_settings(self) -> dict[str, Any]:
         """The next job as Tune hands it to a worker, with its share of a GPU."""
@@ -168,13 +168,13 @@ class Jobs(_Unsaved, TrialProgressCallback):  # type: ignore[misc]
         self._resolve(key, report)
 
     def _resolve(self, key: str, report: Report) -> None:
-        given = self.running.pop(key)
+        running = self.running.pop(key)
         self._begun.discard(key)
         # A trial that gives way to the end of the sweep is not to begin again.
-        if given.ended.done() or (self.stopping.asked and report["status"] == POSTPONED):
+        if running.ended.done() or (self.stopping.asked and report["status"] == POSTPONED):
             return
         logs = shlex.join(["harness", "logs", key[:10], *store_option(self.store.place)])
-        given.ended.set_result({**report, "logs": logs})
+        running.ended.set_result({**report, "logs": logs})
 
     def _runs_again(self, key: str) -> bool:
         """Whether a job whose worker has died gets another one."""
@@ -203,29 +203,29 @@ class Jobs(_Unsaved, TrialProgressCallback):  # type: ignore[misc]
         if now - self._looked < LOOK_SECONDS:
             return set()
         self._looked, late = now, set[str]()
-        for key, given in list(self.running.items()):
-            if given.waits is None or now - given.waits < UNPLACED_SECONDS:
+        for key, running in list(self.running.items()):
+            if running.waits is None or now - running.waits < UNPLACED_SECONDS:
                 continue
-            bundle = {"CPU": self._cpus, "GPU": self.shares.least_of(given.job)}
-            wanted, room = given.job.workers, fitting(bundle, self._capacity.machines)
+            bundle = {"CPU": self._cpus, "GPU": self.shares.least_of(running.job)}
+            wanted, room = running.job.workers, fitting(bundle, self._capacity.machines)
             lacks = (
-                f"{given.job.trial.label} has waited {UNPLACED_SECONDS:.0f} s for its {wanted} "
+                f"{running.job.trial.label} has waited {UNPLACED_SECONDS:.0f} s for its {wanted} "
                 f"workers of {bundle['CPU']:g} CPUs and {bundle['GPU']:g} GPUs each"
             )
             if room >= wanted:  # others have the room now, such as longer trials
-                given.unplaced = None
+                running.unplaced = None
                 if not self._begun:
                     self._notice(f"{lacks}: others use the machines, or workers begin slowly.")
                 continue
-            given.unplaced = given.unplaced or now
+            running.unplaced = running.unplaced or now
             lacks += f", and all machines have room for {room} of them"
             limit = f"{GROWTH_SECONDS / 60:g} minutes"
-            if now - given.unplaced < GROWTH_SECONDS:
+            if now - running.unplaced < GROWTH_SECONDS:
                 self._notice(f"{lacks}. It goes on when there are enough, or fails in {limit}.")
                 continue
             late.add(key)
-            self.shares.ended(key, given.job.trial, {})
-            self._resolve(key, self._recorded_failure(given.job, f"{lacks}, for {limit}"))
+            self.shares.ended(key, running.job.trial, {})
+            self._resolve(key, self._recorded_failure(running.job, f"{lacks}, for {limit}"))
         return late
 
     def _notice(self, sentence: str) -> None:

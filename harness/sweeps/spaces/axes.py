@@ -236,10 +236,10 @@ def fewest_and_most(rounds: Sequence[Axes]) -> tuple[int, int]:
     """
     fewest, most, before = 1, 1, numbers(rounds[:-1])
     for key, axis in rounds[-1].items():
-        known = before.get(key, ())
-        most *= _most_values(axis, known)
+        values = before.get(key, ())
+        most *= _most_values(axis, values)
         if isinstance(axis, Between):
-            pairs = itertools.pairwise(known)
+            pairs = itertools.pairwise(values)
             fewest *= min((_count(*pair, axis.step) for pair in pairs), default=1)
         else:
             fewest *= _most_values(axis)
@@ -248,7 +248,7 @@ def fewest_and_most(rounds: Sequence[Axes]) -> tuple[int, int]:
 
 def known_values(rounds: Iterable[Axes]) -> dict[str, list[Any]]:
     """Hyperparameter -> its values over some rounds; a range has two, and `between` has none."""
-    found: dict[str, list[Any]] = {}
+    by_key: dict[str, list[Any]] = {}
     for axes in rounds:
         for key, axis in axes.items():
             if isinstance(axis, Between):
@@ -260,19 +260,19 @@ def known_values(rounds: Iterable[Axes]) -> dict[str, list[Any]]:
                 values = [whole(axis.low), whole(axis.high)]
             else:
                 values = _axis_values(key, axis, [])
-            found[key] = [*found.get(key, []), *values]
-    return found
+            by_key[key] = [*by_key.get(key, []), *values]
+    return by_key
 
 
 def numbers(rounds: Iterable[Axes]) -> dict[str, list[float]]:
     """Hyperparameter -> its values over some rounds from the least on, where all are numbers."""
-    found: dict[str, list[float]] = {}
+    by_key: dict[str, list[float]] = {}
     for key, values in known_values(rounds).items():
         with suppress(TypeError, ValueError):
             floats = sorted(map(float, values))
             if all(map(math.isfinite, floats)):
-                found[key] = floats
-    return found
+                by_key[key] = floats
+    return by_key
 
 
 Ranges = Mapping[str, SamplerRange | SamplerValues]

@@ -31,15 +31,15 @@ def locators_of(space: Space, document: Document, wanted: tuple[str, ...]) -> di
                 ("methods", named), f'two methods of the space are called "{plain_name(named)}"'
             )
     chosen = {} if wanted else {named: _in_space(named, document) for named in space.methods}
-    for given in wanted:
-        named = by_name.get(given, given)
+    for wish in wanted:
+        named = by_name.get(wish, wish)
         if named in space.methods and is_path(named):
             chosen[named] = _in_space(named, document)
             continue
-        name = registry.name_of(registry.locate(given))
+        name = registry.name_of(registry.locate(wish))
         if name not in by_name:
             raise UserError(f'{document.path} has no method "{name}"{suggest(name, by_name)}')
-        chosen[by_name[name]] = given
+        chosen[by_name[name]] = wish
     return {named: chosen[named] for named in space.methods if named in chosen}
 
 

@@ -78,12 +78,12 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
     check_shared(space, document, plugins)
     check_command_line(overrides.values, plugins)
     made = _Searches(space, overrides, locators)
-    found: list[Search] = []
+    searches: list[Search] = []
     total = 0
     for name, locator in wanted.items():
         check_values(registry.load(locator), name, space, document)
         for search in made.of(name):
-            found.append(search)
+            searches.append(search)
             total += search.most_trials
             if total > MOST_TRIALS:
                 raise document.error(
@@ -92,9 +92,9 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
                     f"(configurations x seeds x subsets of all searches); at most {MOST_TRIALS} "
                     "can be planned",
                 )
-    for search in found:
+    for search in searches:
         search.declared.check()  # an unknown corpus is refused here, before anything runs
-    return found
+    return searches
 
 
 @dataclass(frozen=True)
@@ -142,20 +142,20 @@ class _Searches:
         fields = plugin.config_type.model_fields
         varied = part.variants[variant].values if part.variants else {}
         own = {"setting": setting, "encoder": encoder}
-        given: Values = {"suite": space.suite}
+        merged: Values = {"suite": space.suite}
         for layer in (
             space.set,
             plain_values(part.set, encoder),
             plain_values(varied, encoder),
             overrides.values,
         ):  # the later wins
-            values = with_own_corpus(plugin, layer, given | own)
-            given |= values
+            values = with_own_corpus(plugin, layer, merged | own)
+            merged |= values
         overrides = replace(overrides, values=values)  # the last layer, with the method's names
         # A suite of the command line may have the score itself.
-        if (metric := selector(space)) and metric != suite(str(given["suite"])).card.dev:
-            given["selected_by"] = metric
-        fixed = {key: value for key, value in (given | own).items() if key in fields}
+        if (metric := selector(space)) and metric != suite(str(merged["suite"])).card.dev:
+            merged["selected_by"] = metric
+        fixed = {key: value for key, value in (merged | own).items() if key in fields}
         free = [overrides.without(axes) for axes in rounds(part, variant)]
         # It refuses a bad value now, before anything runs.
         ranges = bound(plugin, fixed, overrides.without(part.ranges or {}))

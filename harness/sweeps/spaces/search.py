@@ -245,13 +245,13 @@ def implied(searches: Iterable[Search]) -> list[Search]:
 
     One that trains a model for another stands before it.
     """
-    listed, found = list(searches), list[Search]()
+    listed, trainers = list(searches), list[Search]()
     for search in listed:
         for trainer in search.trainers.values():
             for each in (*implied([trainer]), trainer):
-                if each not in (*listed, *found):
-                    found.append(each)
-    return found
+                if each not in (*listed, *trainers):
+                    trainers.append(each)
+    return trainers
 
 
 def best(scored: list[tuple[Values, float]]) -> Values:

@@ -149,14 +149,14 @@ class MethodSpace(SpacePart):
 
     @field_validator("variants", mode="before")
     @classmethod
-    def _named(cls, given: Any) -> Any:
+    def _named(cls, variants: Any) -> Any:
         """A variant with nothing behind its name is the method as it is."""
-        if not isinstance(given, dict):
-            return given
-        for name in given:
+        if not isinstance(variants, dict):
+            return variants
+        for name in variants:
             if not isinstance(name, str) or not name.strip():
                 raise ValueError(f'the name of a variant is a text; write "{name}" in quotes')
-        return {name: values or {} for name, values in given.items()}
+        return {name: values or {} for name, values in variants.items()}
 
 
 class Select(SpacePart):
@@ -172,12 +172,12 @@ class Select(SpacePart):
 
     @model_validator(mode="before")
     @classmethod
-    def _plain_list(cls, given: Any) -> Any:
-        if not isinstance(given, list):
-            return given
-        if len(given) != 2 or given[1] != "cost":
+    def _plain_list(cls, objectives: Any) -> Any:
+        if not isinstance(objectives, list):
+            return objectives
+        if len(objectives) != 2 or objectives[1] != "cost":
             raise ValueError("a list of objectives is [dev, cost]")
-        return {"metric": given[0], "cost": True}
+        return {"metric": objectives[0], "cost": True}
 
 
 Numbers = Annotated[list[Annotated[int, Field(ge=0, lt=SEEDS)]], Field(min_length=1)]
