@@ -135,6 +135,12 @@ def test_a_number_is_a_number(key: str, text: str, value: object) -> None:
     assert type(found[key]) is type(value)
 
 
+@pytest.mark.parametrize("text", ["1e3", "1000.0", "+1000"])
+def test_a_whole_number_is_written_as_people_do(text: str) -> None:
+    plugin = registry.load("simcse")
+    assert vars(resolve(plugin, read_values({"max_steps": text}, [plugin])))["max_steps"] == 1000
+
+
 @pytest.mark.parametrize("text", ["0x10", "1:30", "[8]", "8 # eight", "true"])
 def test_a_number_field_refuses_what_is_no_number(text: str) -> None:
     plugin = registry.load("simcse")

@@ -1,15 +1,11 @@
 """The values of a search space and of `--set`: reading them, and checks against their methods."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
-
-from pydantic import TypeAdapter, ValidationError
 
 from harness.document import BadYaml, Document, Location, read_value
 from harness.errors import UserError, suggest
@@ -181,6 +177,10 @@ def _known_values(axis: Any, *, whole: bool = False) -> list[Any]:
     return [] if isinstance(axis, Between) else list(axis)
 
 
+_WHOLE = re.compile(r"[-+]?[0-9]{1,30}")
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
 def read_values(texts: Mapping[str, Any], plugins: Iterable[Plugin]) -> dict[str, Any]:
     """The values, with each text read as the field of the first method that has it.
 
@@ -192,27 +192,36 @@ def read_values(texts: Mapping[str, Any], plugins: Iterable[Plugin]) -> dict[str
     for plugin in plugins:
         fields = {**plugin.config_type.model_fields, **fields}
     return {
-        name: _read(name, value, fields[name].annotation)
+        name: _read(name, value, _kinds(fields[name].annotation))
         if isinstance(value, str) and name in fields
         else value
         for name, value in texts.items()
     }
 
 
-def _read(name: str, text: str, annotation: Any) -> Any:
-    kinds = _kinds(annotation)
+def _read(name: str, text: str, kinds: set[Any]) -> Any:
     if NoneType in kinds and text == "null":
         return None
     if kinds <= {str, Path, NoneType}:
         return text
     if kinds <= {int, float, bool, str, NoneType}:
-        with suppress(ValidationError):  # the field refuses it
-            return TypeAdapter[Any](reduce(or_, kinds)).validate_python(text)
-        return text
+        return _number(text, kinds)
     try:
         return read_value(text)
     except BadYaml as error:
         raise UserError(f"--set {name}={text}: the value is not valid YAML: {error}") from None
+
+
+def _number(text: str, kinds: set[Any]) -> Any:
+    """The number or the switch that a text says, or the text, which the field then refuses."""
+    if bool in kinds and text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _kinds(annotation: Any) -> set[Any]:
