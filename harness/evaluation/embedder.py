@@ -166,12 +166,6 @@ class Embedder:
         self._pieces: dict[str, Pieces] = {}
         self._base: dict[Pieces, torch.Tensor] = {}
 
-    @property
-    def dev_differs(self) -> bool:
-        """Whether a sentence may have another vector on dev than on test."""
-        plain = type(self.method)
-        return plain.embed_dev is not Method.embed_dev or plain.test_text is not Method.test_text
-
     def __call__(self, texts: Sequence[str], *, dev: bool = False) -> np.ndarray:
         """The vectors of the texts, (len(texts), hidden) float32.
 

@@ -144,6 +144,12 @@ class Method(nn.Module, Declaration[Config]):
         """
         return self.embed(batch)
 
+    @property
+    def dev_differs(self) -> bool:
+        """Whether a sentence may have another vector on dev than on test."""
+        own = type(self)
+        return own.embed_dev is not Method.embed_dev or own.test_text is not Method.test_text
+
     def test_text(self, text: str) -> str:
         """A test sentence as the method reads it.
 

@@ -85,7 +85,7 @@ class Measurement:
 
     def apart(self, suite: Suite, task: str) -> bool:
         """Whether the sentences of a task have other vectors than those of the tests."""
-        return task in suite.card.dev_tasks and self.embedder.dev_differs
+        return task in suite.card.dev_tasks and self.embedder.method.dev_differs
 
 
 def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[Record]:

@@ -45,10 +45,10 @@ class Declaration(plugin.Declaration[Config]):
         if config.pooling in PROMPTS:
             endings["prompts"] = PROMPTS[config.pooling]
 
-        def build(kit: Any) -> Mapping[str, np.ndarray]:
+        def build(_: Any) -> Mapping[str, np.ndarray]:
             from harness.encoders.pretrained import checkpoint_tensor  # with torch
 
-            arrays, model = {}, kit.config.encoder
+            arrays, model = {}, config.encoder
             for part, ending in endings.items():
                 tensor = checkpoint_tensor(model, ending)
                 if tensor is None:

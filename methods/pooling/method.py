@@ -47,6 +47,10 @@ class Method(Declaration, plugin.Method[Config]):
     def longest(self) -> int:
         return self.encoder.longest - (self.prompts.position_offset if self.prompts else 0)
 
+    @property
+    def dev_differs(self) -> bool:
+        return self.config.pooling == "mask"
+
     def test_text(self, text: str) -> str:
         """PromptBERT's test script ends a sentence with a full stop (promptbert.md, section 3)."""
         ends = self.config.pooling != "mask" or not text or text.endswith((".", "?", '"', "'"))
