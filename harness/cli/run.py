@@ -103,7 +103,7 @@ def _progress(now: Progress) -> str:
 
 
 def _summary(record: "Record", store: "Store", locator: str) -> Iterator[str]:
-    """What came of a trial, and the commands that show all of it and that run it again.
+    """Lines about a trial that has ended, and the commands that show all of it and repeat it.
 
     `locator`: the name or path of the method, as the user wrote it.
     """

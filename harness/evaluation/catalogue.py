@@ -24,7 +24,7 @@ TRANSFER_DEV = "transfer-senteval-dev"
 
 
 STRICT: ConfigDict = {"strict": True, "revalidate_instances": "always"}
-"""How pydantic checks the suite of a user's file: no text counts as a number"""
+"""Rules of pydantic for the suite of a user's file: no text counts as a number"""
 
 
 @dataclass(frozen=True)

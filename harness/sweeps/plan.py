@@ -98,7 +98,7 @@ class Plan:
 
     @property
     def whole(self) -> Price:
-        """What all trials to run cost together."""
+        """Cost of all trials to run, together."""
         return sum((line.whole for line in self.lines), FREE)
 
     @property

@@ -1,4 +1,4 @@
-"""What runs here and not on Ray, and models that a pool measures."""
+"""Sweeps that this process runs without Ray, and models that a pool measures."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence

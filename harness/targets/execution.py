@@ -80,7 +80,7 @@ def _pool(
     watcher: SweepWatcher,
     show: Callable[[TrialWatcher], None] | None = None,
 ) -> Pool:
-    """What runs trials: this process, or Ray, whose pool describes the other arguments."""
+    """The pool that runs trials: this process, or Ray, which describes the other arguments."""
     # Each of them takes seconds to import.
     if local:
         from harness.sweeps.local_pool import LocalPool

@@ -160,8 +160,9 @@ class FullyShardedOptimiser(StageOptimiser):
         norm = nn.utils.get_total_norm(gradients_of(parameters))
         square = norm.to(parameters[0].device, torch.float32).square()
         dist.all_reduce(square)
-        nn.utils.clip_grads_with_norm_(parameters, self.largest_norm, square.sqrt())
-        return square.sqrt()
+        whole = square.sqrt()
+        nn.utils.clip_grads_with_norm_(parameters, self.largest_norm, whole)
+        return whole
 
     def tensors(self) -> dict[str, Tensor]:
         whole = {}

@@ -53,8 +53,9 @@ class Method(Declaration, plugin.Method[Config]):
 
     def test_text(self, text: str) -> str:
         """PromptBERT's test script ends a sentence with a full stop (promptbert.md, section 3)."""
-        ends = self.config.pooling != "mask" or not text or text.endswith((".", "?", '"', "'"))
-        return text if ends else f"{text}."
+        if self.config.pooling != "mask" or not text or text.endswith((".", "?", '"', "'")):
+            return text
+        return f"{text}."
 
     def embed(self, batch: TextBatch) -> Tensor:
         match self.config.pooling:
