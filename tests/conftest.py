@@ -49,7 +49,8 @@ _quick: list[str] = []
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load the fixtures, but not where pytest only hands the tests out to other processes."""
-    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+    hands_out = config.getoption("numprocesses", None) and not config.option.collectonly
+    if hasattr(config, "workerinput") or not hands_out:
         gc.disable()  # until all is imported, of which nothing is garbage
         for name in FIXTURES:
             config.pluginmanager.import_plugin(name)

@@ -283,7 +283,9 @@ def _alarm(error: Exception, seconds: float = 0.0) -> Iterator[None]:
 def _output_into(path: Path) -> Iterator[None]:
     """In the block, what Ray says to its own developers goes into a file.
 
-    Its core writes to the file descriptor 2, and Python's `sys.stderr` writes to a copy of it.
+    Its core writes to the file descriptor 2, and Python's `sys.stderr` writes to a copy of it. That
+    stays so after the block if Ray was lost: its core lives on in this process, and complains when
+    the program ends.
     """
     sys.stderr.flush()
     kept, python = os.dup(2), sys.stderr
@@ -295,8 +297,9 @@ def _output_into(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        logger.handlers = handlers
-        sys.stderr.flush()
-        sys.stderr = python
-        os.dup2(kept, 2)
-        os.close(kept)
+        if not ray.is_initialized():
+            logger.handlers = handlers
+            sys.stderr.flush()
+            sys.stderr = python
+            os.dup2(kept, 2)
+            os.close(kept)
