@@ -63,6 +63,8 @@ class Device:
     """Operations per second in float32"""
     memory: float
     """GiB"""
+    gain: float = 1.0
+    """So many times the usual share of `exact` is reached"""
 
     @property
     def is_gpu(self) -> bool:
@@ -92,6 +94,11 @@ seconds of a trial beside its work; guessed as the share is"""
 PER_CYCLE = {"avx512f": 64, "avx2": 32}
 """Capability of a CPU -> float32 operations of a core in a cycle: two units, each of which
 multiplies and adds so many numbers at once; 8 where there is neither"""
+HALVED = ("AuthenticAMD", "25")
+"""Vendor and family of the CPUs that do an operation of avx512f in two halves (AMD's Software
+Optimization Guide for Zen 4)"""
+HALVED_GAIN = 1.25
+"""So many times the share in float32 is reached there: what is no product is not halved"""
 ROUNDED_TIMES = {"amx_bf16": 32, "avx512_bf16": 2}
 """Capability of a CPU -> its products in bf16 in the time of one in float32, by its width"""
 CPU_SHARES = {128: (0.28, 0.2), 384: (0.6, 0.52), 768: (0.6, 0.52)}
@@ -144,24 +151,26 @@ def check_gpus(device: Device | None, gpus: int | None) -> None:
 @functools.cache
 def this_cpu() -> Device:
     """A core of the CPU of this machine, by its clock and its capabilities."""
-    flags, clock = _cpu_facts()
-    wide = next((number for flag, number in PER_CYCLE.items() if flag in flags), 8)
-    exact = wide * clock
-    times = next((number for flag, number in ROUNDED_TIMES.items() if flag in flags), 1)
-    return Device(CPU, "a core of this machine", times * exact, exact, 0)
-
-
-def _cpu_facts() -> tuple[set[str], float]:
-    """The capabilities of the CPU and its cycles per second, as Linux names them."""
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+        return cpu_of(Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace"))
     except OSError:
-        return set(), CLOCK
-    flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
-    rated = re.search(r"@ ([\d.]+)GHz", text)
-    now = re.search(r"^cpu MHz\s*: ([\d.]+)$", text, re.MULTILINE)
-    clock = float(rated[1]) * 1e9 if rated else float(now[1]) * 1e6 if now else CLOCK
-    return set(flags[1].split()) if flags else set(), clock
+        return cpu_of("")
+
+
+def cpu_of(facts: str) -> Device:
+    """A core of the CPU of which Linux says these facts, as in /proc/cpuinfo."""
+    fields = dict(re.findall(r"^([\w ]+?)\s*: (.*)$", facts, re.MULTILINE))
+    flags = set(fields.get("flags", "").split())
+    rated = re.search(r"@ ([\d.]+)GHz", fields.get("model name", ""))
+    clock = float(rated[1]) * 1e9 if rated else float(fields.get("cpu MHz", CLOCK / 1e6)) * 1e6
+    halved = "avx512f" in flags and (fields.get("vendor_id"), fields.get("cpu family")) == HALVED
+    if halved:
+        flags.remove("avx512f")
+    wide = next((number for flag, number in PER_CYCLE.items() if flag in flags), 8)
+    times = next((number for flag, number in ROUNDED_TIMES.items() if flag in flags), 1)
+    gain = HALVED_GAIN if halved else 1.0
+    exact = wide * clock
+    return Device(CPU, "a core of this machine", times * exact, exact, 0, gain)
 
 
 def seconds_of(trial: Trial, parts: Iterable[Part], device: Device, cores: float) -> Bounds:
@@ -215,6 +224,7 @@ def _cpu_shares(width: int, device: Device) -> tuple[float, float]:
     """The shares of a CPU's peak in float32 and in bf16, those of the nearest width."""
     nearest = min(CPU_SHARES, key=lambda known: abs(math.log(known / max(1, width))))
     exact, rounded = CPU_SHARES[nearest]
+    exact *= device.gain
     times = device.rounded / device.exact
     if times == 1:  # products in bf16 are not used where the CPU has none
         return exact, exact

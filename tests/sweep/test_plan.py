@@ -145,3 +145,27 @@ def test_a_plan_asks_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     made = harness.plan("unsup", "simcse", store=tmp_path / "store")
     assert any("senteval.tar" in missing for missing in made.missing)
     assert not asked
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "flags", "exact", "rounded"),
+    [
+        ("AuthenticAMD", 26, "avx2 avx512f avx512_bf16", 128e9, 256e9),  # Zen 5
+        ("AuthenticAMD", 25, "avx2 avx512f avx512_bf16", 64e9, 128e9),  # Zen 4: in two halves
+        ("AuthenticAMD", 25, "avx2", 64e9, 64e9),  # Zen 3
+        ("GenuineIntel", 6, "avx2 avx512f avx512_bf16 amx_bf16", 128e9, 4096e9),
+        ("GenuineIntel", 6, "sse2", 16e9, 16e9),
+    ],
+)
+def test_a_cpu_has_the_peak_of_its_kind(
+    vendor: str, family: int, flags: str, exact: float, rounded: float
+) -> None:
+    facts = f"vendor_id\t: {vendor}\ncpu family\t: {family}\ncpu MHz\t\t: 2000.000\nflags\t\t: "
+    device = devices.cpu_of(facts + flags + "\n")
+    assert (device.exact, device.rounded) == (exact, rounded)
+
+
+def test_the_rated_clock_of_a_cpu_comes_first() -> None:
+    facts = "model name\t: Some CPU @ 3.00GHz\ncpu MHz\t\t: 1200.000\nflags\t\t: avx2\n"
+    assert devices.cpu_of(facts).exact == 96e9
+    assert devices.cpu_of("").exact == 8 * devices.CLOCK
