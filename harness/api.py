@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.targets.options import SweepOptions, whole_numbers
 from harness.targets.stores import opened
 
@@ -138,7 +138,7 @@ def sweep(space: str | Path, *methods: str, **options: Any) -> Table:
         warnings.warn(sentence, stacklevel=2)
     if problems := [
         *(f"no configuration of {label} finished" for label in result.undecided),
-        *([f"{result.failed} trials failed"] if result.failed else ()),
+        *([f"{counted(result.failed, 'trial')} failed"] if result.failed else ()),
     ]:
         raise UserError(f"{'; '.join(problems)}; harness.load({store.place!r}) has the reasons")
     return table(asked.store)

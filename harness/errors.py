@@ -128,6 +128,11 @@ def visible(text: str) -> str:
     )
 
 
+def counted(number: float, noun: str) -> str:
+    """A number with its noun: `1 file`, `2 files`, `0.5 CPUs`."""
+    return f"{number:.15g} {noun}{'' if number == 1 else 's'}"
+
+
 def shortened(text: str, most: int) -> str:
     """The text, or the beginning and the end of one that has more than `most` characters."""
     half = most // 2 - 2

@@ -14,7 +14,7 @@ from rich.table import Table
 from harness.cli import options
 from harness.cli.output import Screen, echo
 from harness.cli.progress import working
-from harness.errors import UserError, headline
+from harness.errors import UserError, counted, headline
 from harness.files import cache_folder
 from harness.inputs import is_folder, why
 from harness.sweeps.cluster.session_folder import left_sessions
@@ -141,4 +141,4 @@ def publish(
     options.check_new(folder)
     with options.writing(folder):
         count = publishing.publish(opened(store), folder)
-    echo(f"{folder}: {count} records; {folder}/{publishing.PUBLIC_STORE} is a store.")
+    echo(f"{folder}: {counted(count, 'record')}; {folder}/{publishing.PUBLIC_STORE} is a store.")

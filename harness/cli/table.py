@@ -123,7 +123,8 @@ def _width(*, to_screen: bool) -> int:
 
 def _end_if_incomplete(sheets: "Sequence[Table]", tolerance: float | None) -> None:
     """Name what is missing or differs, and end with exit code 1 if there is anything."""
-    from harness.report.notes import SHOWN, counted
+    from harness.errors import counted
+    from harness.report.notes import SHOWN
     from harness.report.tables import failures
 
     if failed := failures(sheets, tolerance):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow.compute as pc
 
-from harness.errors import UserError, suggest
+from harness.errors import UserError, counted, suggest
 from harness.evaluation.catalogue import DISPLAY
 from harness.plugin.registry import names
 from harness.report.answers import Answers
@@ -125,7 +125,7 @@ def _verdict(agrees: bool | None) -> str:
 def _score(cell: Score, decimals: int, store: Store, whose: str = "ours") -> Iterator[str]:
     """The mean, each trial with its score, and the commands of the first one."""
     std = "" if cell.std is None else "mean±sample std of "
-    trials = "1 trial" if cell.n == 1 else f"{cell.n} trials"
+    trials = counted(cell.n, "trial")
     yield f"{whose}: {score_text(cell, decimals)} ({std}{trials})"
     if not cell.trials:
         yield "asked of the model with the best dev score whose weights are kept"

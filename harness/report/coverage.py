@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from harness.errors import counted
 from harness.evaluation.catalogue import DISPLAY
 from harness.report.cells import Cell
 from harness.report.groups import Group
 from harness.report.matching import Commands, Wanted
-from harness.report.notes import counted
 from harness.report.paper import Paper
 from harness.report.paper_cells import Comparer, PaperTable
 from harness.report.quantities import Special

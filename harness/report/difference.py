@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.errors import counted
 from harness.evaluation.catalogue import CARDS, SuiteCard
 from harness.evaluation.kept import PAIRS, kept_pairs, resampled_scores
 from harness.report.significance import LEVEL, Samples, quantile, standard_errors, two_sided
@@ -144,7 +145,7 @@ def _spread(first: Scored, second: Scored) -> tuple[float, float, str] | None:
     if not (first.trained or second.trained) or not (error > 0 or (error == 0 and not lone)):
         return None
     if not (first.trained and second.trained):
-        name = f"t-test, {n if first.trained else other} seeds against a constant"
+        name = f"t-test, {counted(n if first.trained else other, 'seed')} against a constant"
     elif lone:
         name = f"Student's t-test with the spread of one, {n} and {other} seeds"
     else:

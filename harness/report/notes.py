@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.errors import headline
+from harness.errors import counted, headline
 from harness.report.cells import FOREIGN, LEAK, LEAKED
 from harness.report.groups import Group
 from harness.report.matching import command
@@ -98,11 +98,6 @@ def nothing_yet(trials: pa.Table, store: Path | str) -> str:
     if trials.num_rows:
         there = f" (of {counted(trials.num_rows, 'trial')} none is final and finished)"
     return f"nothing to show in {store} yet{there}; run: {command(store, 'sweep', 'quickstart')}"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 file`, `2 files`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _unfinished(trials: pa.Table) -> list[dict[str, Any]]:

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.errors import counted
 from harness.evaluation.catalogue import CARDS
 from harness.report.cells import Cell, score_text
 from harness.report.groups import Group
-from harness.report.notes import counted
 from harness.report.paper_cells import PaperTable, trials_text
 from harness.report.paper_notes import Matched, mark_notes, matched_trials, set_ups
 from harness.report.quantities import PAPER_COLUMNS

@@ -12,7 +12,7 @@ from statistics import fmean
 from time import monotonic
 from typing import Any
 
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.sweeps.spaces.search import Search
 
 
@@ -89,7 +89,8 @@ class Budget:
 def out_of_time(left_out: Mapping[str, int]) -> list[str]:
     """A sentence for each search of which a budget left trials out."""
     return [
-        f"The budget had no time for {f'{count} trials' if count else 'further configurations'} "
-        f"of {label}: its choice is among those that ran, and the same command goes on."
+        "The budget had no time for "
+        f"{counted(count, 'trial') if count else 'further configurations'} of {label}: its choice "
+        f"is among those that ran, and the same command goes on."
         for label, count in left_out.items()
     ]

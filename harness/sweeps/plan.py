@@ -7,7 +7,7 @@ from html import escape
 
 from harness.data.corpora import fewer_than_published
 from harness.data.hub import looked_up_once, model_shape
-from harness.errors import NotHere, UserError
+from harness.errors import NotHere, UserError, counted
 from harness.files import digest_of
 from harness.sweeps.devices import (
     Bounds,
@@ -132,7 +132,9 @@ class Plan:
         parts += [f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows]
         notes = "".join(f"<p>Not here yet: {escape(each)}</p>" for each in self.missing)
         notes += "".join(f"<p>{escape(each)}</p>" for each in self.stand_ins)
-        return f"{notes}<table>{''.join(parts)}</table><p>{self.to_run} trials to run</p>"
+        return (
+            f"{notes}<table>{''.join(parts)}</table><p>{counted(self.to_run, 'trial')} to run</p>"
+        )
 
 
 def _between(span: Bounds) -> str:

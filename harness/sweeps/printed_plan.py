@@ -8,7 +8,7 @@ from rich.table import Table
 
 from harness.data.hub import model_shape
 from harness.data.revisions import short_name
-from harness.errors import NotHere, UserError
+from harness.errors import NotHere, UserError, counted
 from harness.plugin import registry
 from harness.plugin.resolution import given_values
 from harness.sweeps.devices import Bounds
@@ -108,11 +108,13 @@ def _offloaded(search: Search) -> int:
 def _to_run(made: Plan) -> str:
     """The trials to run and their steps; between two numbers where scores decide it."""
     more = sum(line.at_most for line in made.lines)
-    trials = f"{made.to_run}{f' to {made.to_run + more}' if more else ''} trials to run"
+    trials = (
+        f"{made.to_run} to {made.to_run + more} trials" if more else counted(made.to_run, "trial")
+    )
     open_rounds = any(not line.decided for line in made.lines)
     why = ", as scores of earlier rounds decide" if open_rounds else ""
     steps = f", {_span(made.steps, _whole)} steps{why}" if made.steps.known else ""
-    return trials + steps
+    return f"{trials} to run{steps}"
 
 
 def time_line(made: Plan) -> str:
@@ -281,7 +283,9 @@ def _together(
 
 def _resolved(shown: Resolution) -> str:
     """The difference that the final seeds resolve, as a sentence."""
-    whence = f"over the store's {shown.groups} groups" if shown.groups else "a typical one"
+    whence = (
+        f"over {counted(shown.groups, 'group')} of the store" if shown.groups else "a typical one"
+    )
     return (
         f"{shown.repeats} final seeds or subsets resolve a difference of {shown.difference:.2f} "
         f"points of {shown.metric} between two methods ({POWER:.0%} power, two-sided t test at "

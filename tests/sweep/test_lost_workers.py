@@ -117,7 +117,7 @@ def test_a_trial_without_a_place_says_what_is_missing_and_then_fails(
         assert not lost.said
         assert not after(30)
         [sentence] = lost.said
-        assert "for its 1 workers of 1 CPUs and 0 GPUs each" in sentence
+        assert "for its 1 worker of 1 CPU and 0 GPUs each" in sentence
         assert "all machines have room for 0 of them. It goes on when there are enough" in sentence
         assert "fails in 30 minutes" in sentence
         assert not after(1700)

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.errors import headline
+from harness.errors import counted, headline
 from harness.evaluation.catalogue import DISPLAY
 from harness.report.cells import Cell
-from harness.report.notes import counted
 from harness.report.page.stored_trials import StoredTrials
 from harness.report.tables import Line, Row, Table, address_name
 from harness.trials.record import Record

@@ -18,7 +18,7 @@ from ray.core.generated.autoscaler_pb2 import AutoscalingState, GetClusterStatus
 from ray.experimental.internal_kv import _internal_kv_get
 from ray.util import placement_group, remove_placement_group
 
-from harness.errors import UserError
+from harness.errors import UserError, counted
 
 LOOK_SECONDS = 1.0
 """Time between two looks at the machines of a cluster, which may join and leave"""
@@ -31,6 +31,11 @@ MOST = 32
 
 Bundle = Mapping[str, float]
 """What a worker occupies: CPU and GPU"""
+
+
+def written(bundle: Bundle) -> str:
+    """CPUs and GPUs in words: `2 CPUs and 1 GPU`."""
+    return f"{counted(bundle.get('CPU', 0), 'CPU')} and {counted(bundle.get('GPU', 0), 'GPU')}"
 
 
 def fitting(bundle: Bundle, machines: Sequence[Mapping[str, float]]) -> int:
@@ -65,7 +70,7 @@ class Capacity:
         """The resources of the largest machine, in words."""
         machines = self.machines or [{}]
         most = max(machines, key=lambda each: (each.get("GPU", 0), each.get("CPU", 0)))
-        return f"{most.get('CPU', 0):g} CPUs and {most.get('GPU', 0):g} GPUs"
+        return written(most)
 
     def wait(self, workers: int, bundle: Bundle, refused: str, say: Callable[[str], None]) -> None:
         """Wait until so many bundles fit, where an autoscaler may start machines for them.

@@ -42,7 +42,7 @@ from ray import tune
 from ray.tune.execution import class_cache
 
 from harness.errors import shortened
-from harness.sweeps.cluster.capacity import Bundle, Capacity, Demand, autoscales, fitting
+from harness.sweeps.cluster.capacity import Bundle, Capacity, Demand, autoscales, fitting, written
 from harness.sweeps.cluster.dashboard import Dashboard, where_it_is
 from harness.sweeps.cluster.machine_check import check_machines
 from harness.sweeps.cluster.ray_session import ray_session
@@ -282,18 +282,19 @@ def affordable(wanted: Resources, capacity: Capacity, say: Callable[[str], None]
         return wanted.gpus if there_are_gpus or wanted.gpus != "auto" else 0
 
     least = 1.0 if (gpus := filled()) == "auto" else gpus
+    bundle = {"CPU": wanted.cpus, "GPU": least}
     refused = (
-        f"no machine has {wanted.cpus:g} CPUs and {least:g} GPUs for one trial: the largest has "
-        f"{capacity.largest}; lower --cpus-per-trial or --gpus-per-trial"
+        f"no machine has {written(bundle)} for one trial: the largest has {capacity.largest}; "
+        f"lower --cpus-per-trial or --gpus-per-trial"
     )
-    capacity.wait(1, {"CPU": wanted.cpus, "GPU": least}, refused, say)
+    capacity.wait(1, bundle, refused, say)
     return Resources(wanted.cpus, filled())
 
 
 def too_many_workers(trial: Trial, bundle: Bundle, capacity: Capacity) -> str:
     """Why the workers of a trial do not run all at the same time, each of which has a bundle."""
     return (
-        f"{trial.label} cannot run: each of its {trial.workers} workers needs {bundle['CPU']:g} "
-        f"CPUs and {bundle['GPU']:g} GPUs, and the machines have room for "
-        f"{fitting(bundle, capacity.machines)} of them; lower workers or --cpus-per-trial"
+        f"{trial.label} cannot run: each of its {trial.workers} workers needs "
+        f"{written(bundle)}, and the machines have room for {fitting(bundle, capacity.machines)} "
+        f"of them; lower workers or --cpus-per-trial"
     )

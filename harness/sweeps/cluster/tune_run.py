@@ -22,8 +22,14 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.trainable import wrap_function
 
-from harness.errors import UserError
-from harness.sweeps.cluster.capacity import GROWTH_SECONDS, LOOK_SECONDS, Capacity, fitting
+from harness.errors import UserError, counted
+from harness.sweeps.cluster.capacity import (
+    GROWTH_SECONDS,
+    LOOK_SECONDS,
+    Capacity,
+    fitting,
+    written,
+)
 from harness.sweeps.cluster.stopping import Stopping
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
 from harness.sweeps.screen.watcher import SweepWatcher
@@ -209,8 +215,8 @@ class Jobs(_Unsaved, TrialProgressCallback):  # type: ignore[misc]
             bundle = {"CPU": self._cpus, "GPU": self.shares.least_of(running.job)}
             wanted, room = running.job.workers, fitting(bundle, self._capacity.machines)
             lacks = (
-                f"{running.job.trial.label} has waited {UNPLACED_SECONDS:.0f} s for its {wanted} "
-                f"workers of {bundle['CPU']:g} CPUs and {bundle['GPU']:g} GPUs each"
+                f"{running.job.trial.label} has waited {UNPLACED_SECONDS:.0f} s for its "
+                f"{counted(wanted, 'worker')} of {written(bundle)} each"
             )
             if room >= wanted:  # others have the room now, such as longer trials
                 running.unplaced = None
