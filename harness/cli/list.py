@@ -151,7 +151,7 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
     shown = reading.table.take(rows[earlier:])
     # Configurations are long texts, so only those of the lines that are printed are read.
     with_values = trials.read(
-        (*FAMILY_COLUMNS, "configuration"), pc.field("key").isin(shown["key"].combine_chunks())
+        (*FAMILY_COLUMNS, "configuration"), {"key": shown["key"].to_pylist()}
     ).table
     searched = searched_names(with_values)
     pairs = with_values.select(["key", "configuration"]).to_pylist()

@@ -56,7 +56,8 @@ class KeptEmbeddings:
                     with suppress(OSError):
                         manifest.with_suffix(end).unlink()
                 continue
-            texts = pq.read_table(manifest.with_suffix(".parquet"))["text"].to_pylist()
+            with pq.ParquetFile(manifest.with_suffix(".parquet")) as file:
+                texts = file.read(["text"])["text"].to_pylist()
             self._add(texts, np.load(manifest.with_suffix(".npy"), mmap_mode="r"))
 
     def __call__(self, texts: list[str], *, dev: bool = False) -> np.ndarray:
@@ -154,14 +155,16 @@ def kept_pairs(path: Path) -> ScoredPairs:
     if not path.is_file():
         return {}
     try:
-        of_queries = _OF_QUERIES[0] in pq.read_schema(path).names
-        names = _OF_QUERIES if of_queries else _OF_PAIRS
-        table = pq.read_table(path, columns=["test", *names])
+        # `read_table` would import pyarrow's data sets, for a third of a second.
+        with pq.ParquetFile(path) as file:
+            of_queries = _OF_QUERIES[0] in file.schema_arrow.names
+            names = _OF_QUERIES if of_queries else _OF_PAIRS
+            table = file.read(["test", *names])
         tests = np.asarray(table["test"].to_pylist(), str)
         first, second = (table[name].to_numpy() for name in names)
         first = first.astype(float)
         second = second.astype(np.int64 if of_queries else float)
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         _logger.warning("%s cannot be read (%s); its pairs are not compared", path, error)
         return {}
     if not (np.isfinite(first).all() and np.isfinite(second).all()):

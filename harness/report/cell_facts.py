@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-import pyarrow.compute as pc
-
 from harness.errors import UserError, counted, suggest
 from harness.evaluation.catalogue import DISPLAY
 from harness.plugin.registry import names
@@ -153,7 +151,7 @@ def _commands(key: str, suite: str | None, store: Store) -> list[str]:
     A model that was never a trial is only measured.
     """
     record = store.get(key)
-    evaluations = store.read(WITHOUT_LARGE, pc.field("evaluates") == key).records()
+    evaluations = store.read(WITHOUT_LARGE, {"evaluates": [key]}).records()
     measured = [each for each in evaluations if suite in (None, each.suite)]
     if record is None:
         return [again(each, store.place) for each in measured[:1]]

@@ -99,9 +99,8 @@ class Configurations:
         stored = tried_of(self.search, self.store)
         settled = self.store.finished_keys()  # also what another search has finished
         settled |= {record.key for tried in stored for record in tried.records}
-        seconds = self.store.read(
-            ("search", "wall_seconds"), pc.field("search") == self.search.id
-        ).table["wall_seconds"]
+        of_search = self.store.read(("wall_seconds",), {"search": [self.search.id]})
+        seconds = of_search.table["wall_seconds"]
         self._spent = pc.sum(seconds).as_py() or 0.0
         studied: set[str] = set()
         for trial in self.study.trials():

@@ -6,14 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from harness.errors import UserError
 from harness.sweeps.devices import NOTHING, UNKNOWN, Bounds, Device, beside, seconds_of
 from harness.sweeps.operations import Part, parts_of_trial
 from harness.sweeps.spaces.search import Search
-from harness.trials.store import Store
+from harness.trials.store import Store, rows_with
 from harness.trials.trial import Trial
 
 _COLUMNS = (
@@ -95,9 +92,7 @@ class Prices:
         """device: None where none is known. cores: CPU cores of a trial."""
         self.device, self.other, self.cores = device, other, cores
         names = sorted({search.name for search in searches})
-        ours = pc.field("method").isin(pa.array(names, pa.string()))
-        finished = pc.field("status") == "finished"
-        self._finished = store.read(_COLUMNS, finished & ours).table
+        self._finished = store.read(_COLUMNS, {"status": ["finished"], "method": names}).table
         self._factors: dict[tuple[str, ...], Bounds] = {}
         self._made: dict[str, Bounds] = {}
         """What trials share and an earlier line makes -> its operations and steps"""
@@ -164,11 +159,8 @@ class Prices:
         return self._factors[kind]
 
     def _measured(self, plugin: str, name: str, setting: str, encoder: str) -> Bounds:
-        alike = self._finished.filter(
-            (pc.field("method") == name)
-            & (pc.field("setting") == setting)
-            & (pc.field("encoder") == encoder)
-        )
+        kind = {"method": [name], "setting": [setting], "encoder": [encoder]}
+        alike = rows_with(self._finished, kind)
         ratios = list[float]()
         for row in reversed(alike.to_pylist()):
             if len(ratios) == RECENT:

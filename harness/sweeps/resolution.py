@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, variance
 
-import pyarrow.compute as pc
-
 from harness.evaluation.suites import suite
 from harness.sweeps.spaces.search import Search
 from harness.trials.store import Store
@@ -87,9 +85,9 @@ def _repeats(search: Search) -> int:
 
 def _groups(kinds: set[_Kind], metric: str, store: Store) -> list[list[float]]:
     """The scores of comparable final trials; of several label subsets, the means over seeds."""
-    final = (pc.field("status") == "finished") & (pc.field("role") == "final")
+    final = {"status": ["finished"], "role": ["final"]}
     scores: dict[tuple[str, ...], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in store.read((*_COLUMNS, "role"), final).table.to_pylist():
+    for row in store.read(_COLUMNS, final).table.to_pylist():
         kind, score = (row["method"], row["setting"], row["encoder"]), dict(row["test"]).get(metric)
         if kind in kinds and score is not None:
             subset = row["subset"] or 0

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-
 from harness.sweeps.budget import Budget
 from harness.sweeps.operations import long_first
 from harness.sweeps.pool import Lanes, Pool, Slot, finish
@@ -310,11 +308,8 @@ class Sweep:
         """The number of trials of this sweep that have failed, also in earlier runs of samplers."""
         reports = {name: task.result() for name, task in self.runs.reports.items()}
         failed = {name for name, report in reports.items() if report["status"] == "failed"}
-        rows = self.store.read(("search", "role"), pc.field("status") == "failed").table
-        for row in rows.to_pylist():
-            if row["search"] in self._samplers and row["role"] == "search":
-                failed.add(row["key"])
-        return len(failed)
+        wanted = {"status": ["failed"], "role": ["search"], "search": self._samplers}
+        return len(failed.union(self.store.read((), wanted).table["key"].to_pylist()))
 
 
 def _by_key(trials: Iterable[Trial]) -> dict[str, Trial]:

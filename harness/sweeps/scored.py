@@ -5,9 +5,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from statistics import fmean
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from harness.data.user_modules import names_of_records
 from harness.errors import UserError, one_line
 from harness.sweeps.spaces.axes import Values
@@ -22,7 +19,6 @@ COST_MARGIN = 0.5
 """Points on dev (Spearman x100) by which the chosen configuration may
 be worse, about a standard deviation over seeds (`TYPICAL` in `resolution.py`)"""
 _logger = logging.getLogger(__name__)
-_FINISHED = pc.field("status") == "finished"
 
 
 @dataclass(frozen=True)
@@ -67,11 +63,10 @@ def tried_of(search: Search, store: Store) -> list[Tried]:
     Trials on other data, models or code, or under another protocol, have other keys and do not
     count.
     """
-    ours = (pc.field("search") == search.id) & (pc.field("role") == "search")
-    ended = _FINISHED | (pc.field("status") == "pruned")
+    ended = {"search": [search.id], "role": ["search"], "status": ["finished", "pruned"]}
     records: dict[str, list[Record]] = defaultdict(list)
     values: dict[str, Values] = {}
-    for record in store.read(WITHOUT_LARGE, ours & ended).records():
+    for record in store.read(WITHOUT_LARGE, ended).records():
         tried = {name: value for name, value in record.configuration.items() if name != "subset"}
         # Each label subset is a trial of its own, but not a configuration of its own.
         values[repr(tried)] = tried
@@ -109,9 +104,9 @@ def _means(
     keys = [
         [key(trial) for trial in search.trials([values], "search")] for values in configurations
     ]
-    asked = pc.field("key").isin(pa.array((name for names in keys for name in names), pa.string()))
+    asked = {"key": [name for names in keys for name in names], "status": ["finished"]}
     columns = ("selected_by", "dev", "training_seconds")
-    rows = store.read(columns, asked & _FINISHED).table.to_pylist()
+    rows = store.read(columns, asked).table.to_pylist()
     by_key = {
         row["key"]: (dict(row["dev"] or ()).get(row["selected_by"]), row["training_seconds"] or 0.0)
         for row in rows

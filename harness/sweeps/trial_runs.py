@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-
 from harness.errors import UserError
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Lanes, Pool, Report, Slot
 from harness.sweeps.screen.watcher import TrialWatcher
@@ -36,7 +34,7 @@ class Settled:
 
     def __init__(self, store: Store) -> None:
         self.finished = store.finished_keys()
-        pruned = store.read(("search",), pc.field("status") == "pruned").table
+        pruned = store.read(("search",), {"status": ["pruned"]}).table
         self._pruned_by = {row["key"]: row["search"] for row in pruned.to_pylist()}
 
     def ended(self, name: str, trial: Trial, status: str) -> None:

@@ -166,7 +166,7 @@ def _report(table: pa.Table) -> None:
     """Warn of trials that have finished with different results."""
     first: dict[str, Record] = {}
     sound, _ = sound_rows(table)
-    for record in map(record_of, sound.filter(pc.field("status") == "finished").to_pylist()):
+    for record in map(record_of, sound.filter(pc.equal(sound["status"], "finished")).to_pylist()):
         if different := first.setdefault(record.key, record).difference(record):
             _logger.warning(
                 "trial %s has finished twice with another %s; the first result stays",

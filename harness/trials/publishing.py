@@ -48,7 +48,7 @@ def publish(store: Store, folder: Path) -> int:
     Returns the number of records. Raises UserError when there is none, and when a text would name
     this machine, its user or a folder of it.
     """
-    table = store.read(where=pc.field("status").isin(PUBLIC_STATES)).table.sort_by("key")
+    table = store.read(where={"status": PUBLIC_STATES}).table.sort_by("key")
     if not table.num_rows:
         raise UserError(f"the store {store.place} has no finished trial to publish")
     table = _public(table)

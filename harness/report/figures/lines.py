@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow.compute as pc
 import yaml
 
 from harness import PROTOCOL
@@ -268,7 +267,7 @@ def drawn_all_the_same(groups: Iterable[Group]) -> list[str]:
 
 def records_of(store: Store, keys: Collection[str]) -> list[Record]:
     """The records of trials, with their histories."""
-    return store.read(where=pc.field("key").isin(list(keys))).records()
+    return store.read(where={"key": keys}).records()
 
 
 def sweep_command(space: str, encoder: str, store: Store) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from harness.evaluation.catalogue import DISPLAY
 from harness.report.figures.specification import file_name, number_text
@@ -129,7 +128,7 @@ def figured(searches: Sequence[SweepSearch]) -> tuple[list[SweepSearch], list[st
 def with_histories(searches: Sequence[SweepSearch], store: Store) -> list[SweepSearch]:
     """The searches, whose best trials have the histories that the store keeps of them."""
     keys = [trial.record.key for search in searches for trial in search.trials[:WITH_CURVES]]
-    rows = store.read(("history",), pc.field("key").isin(keys)).table.to_pylist() if keys else []
+    rows = store.read(("history",), {"key": keys}).table.to_pylist() if keys else []
     histories = {row["key"]: row["history"] or [] for row in rows}
 
     def filled(trial: SweepTrial) -> SweepTrial:

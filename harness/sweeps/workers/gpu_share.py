@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from math import floor
 from typing import Any, Literal
 
-import pyarrow.compute as pc
-
 from harness.data.revisions import parts_of
 from harness.sweeps.machines import Gpu
 from harness.sweeps.pool import Job
@@ -79,9 +77,9 @@ class GpuShares:
 
     def _learn(self, store: Store) -> None:
         columns = ("method", "setting", "encoder", "configuration", "peak_gpu_memory_mib", "device")
-        known = pc.field("peak_gpu_memory_mib").is_valid()
-        rows = store.read(columns, known & pc.field("device").isin(sorted(self._models))).table
-        for row in rows.to_pylist():
+        for row in store.read(columns, {"device": self._models}).table.to_pylist():
+            if row["peak_gpu_memory_mib"] is None:
+                continue
             kind = (row["method"], row["setting"], parts_of(row["encoder"])[0])
             tokens = batch_tokens(json.loads(row["configuration"]))
             self._learn_peak(kind, tokens, row["peak_gpu_memory_mib"])
