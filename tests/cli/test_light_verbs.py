@@ -20,8 +20,9 @@ from tests.cli.conftest import REPOSITORY, Swept
 
 pytestmark = pytest.mark.process
 HEAVY = {
-    "datasets", "deepspeed", "matplotlib", "mteb", "obstore", "optuna", "pandas", "ray", "scipy",
-    "sentence_transformers", "sklearn", "tokenizers", "torch", "transformers",
+    "datasets", "deepspeed", "matplotlib", "mteb", "obstore", "optuna", "pandas",
+    "pyarrow.dataset", "ray", "scipy", "sentence_transformers", "sklearn", "tokenizers", "torch",
+    "transformers",
 }  # fmt: skip
 PROGRAM = """
 import io, json, sys
