@@ -66,9 +66,7 @@ class RemoteStore(Store):
     def place(self) -> str:
         return self.remote.address
 
-    @property
-    def address(self) -> str:
-        return self.remote.address
+    address = place
 
     def check_writable(self) -> None:
         """Raises UserError when a record could not be written into the bucket or into the copy.

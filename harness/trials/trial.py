@@ -4,7 +4,7 @@ import functools
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -97,16 +97,9 @@ class Trial:
 
 def portable(trial: Trial) -> dict[str, Any]:
     """A trial for another process: the plugin by its path, and the commits read of the Hub."""
-    return {
-        "method": str(registry.locate(trial.method)),
-        "configuration": dict(trial.configuration),
-        "seed": trial.seed,
-        "role": trial.role,
-        "search": trial.search,
-        "variant": trial.variant,
-        "searched": trial.searched,
-        "commits": resolved_here(),
-    }
+    named = {part.name: getattr(trial, part.name) for part in fields(trial) if part.init}
+    path, values = str(registry.locate(trial.method)), dict(trial.configuration)
+    return {**named, "method": path, "configuration": values, "commits": resolved_here()}
 
 
 def arrived(sent: Mapping[str, Any]) -> Trial:
