@@ -165,12 +165,12 @@ def _sizes_of(corpora: Collection[str]) -> dict[str, int]:
     return {name: items for name, items in sizes.items() if items is not None}
 
 
-def built(trial: Trial) -> tuple[Method[Any], Kit]:
+def built(trial: Trial, kind: type[Kit] = Kit) -> tuple[Method[Any], Kit]:
     """The trial's method before training, on its device, and the kit that built it."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     seed_everything(trial.seed)
-    kit = Kit(trial.declared, device())
+    kit = kind(trial.declared, device())
     return engines.placed(kit), kit
 
 
