@@ -60,6 +60,9 @@ class Store(StoreFolders):
         """The number of records that wait here for the place that machines share."""
         return 0
 
+    def receive(self) -> None:
+        """Bring what is here up to date with the place that machines share."""
+
     def write(self, record: Record) -> None:
         """Write one record atomically, unless the store has more of this trial already.
 
@@ -123,6 +126,7 @@ class Store(StoreFolders):
         only these, with key, schema_version and status; a history is most of a row's bytes.
         `where`: a condition on these columns. `between`: only keys from the first to the second.
         """
+        self.receive()
         tables: list[pa.Table] = []
         unreadable: list[tuple[str, str]] = []
         for path, rows in each_file(lambda: listed(self.folder), columns, between):
