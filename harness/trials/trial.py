@@ -174,7 +174,9 @@ def describe(trial: Trial, *, here: bool = True) -> Record:
     if here:
         import torch  # a plan makes records of trials that run elsewhere
 
-        threads, device = torch.get_num_threads(), _device_name()
+        threads, device = torch.get_num_threads(), f"cpu ({platform.machine()})"
+        if torch.cuda.is_available():
+            device = str(torch.cuda.get_device_name())
     declared, config = trial.declared, trial.config
     measured, *others = suites_of(config)
     packages = {name: _version(name) for name in _PACKAGES}
@@ -237,14 +239,6 @@ def facts_of(trial: Trial) -> dict[str, Any]:
     """
     known = describe(trial, here=False)
     return {name: getattr(known, name) for name in FACTS}
-
-
-def _device_name() -> str:
-    import torch
-
-    if torch.cuda.is_available():
-        return str(torch.cuda.get_device_name())
-    return f"cpu ({platform.machine()})"
 
 
 @functools.cache
