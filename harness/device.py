@@ -1,8 +1,7 @@
 """Device and precision of a trial, and the amount that it computes at a time."""
 
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.metadata import version
 
@@ -57,11 +56,9 @@ def constant(numbers: tuple[int, ...], on: torch.device) -> torch.Tensor:
         return torch.tensor(numbers).to(on, non_blocking=True)
 
 
-@contextmanager
-def random_state_kept(on: torch.device) -> Iterator[None]:
-    """Restore torch's random state after the block, whatever it draws."""
-    with torch.random.fork_rng([on] if on.type == "cuda" else []):
-        yield
+def random_state_kept(on: torch.device) -> AbstractContextManager[None]:
+    """A block after which torch's random state is as before, whatever was drawn."""
+    return torch.random.fork_rng([on] if on.type == "cuda" else [])
 
 
 def token_groups(lengths: np.ndarray, on: torch.device) -> list[slice]:

@@ -112,6 +112,4 @@ def _shared() -> RemoteFolder | None:
     return _folder(address) if address else None
 
 
-@functools.cache
-def _folder(address: str) -> RemoteFolder:
-    return RemoteFolder(address)
+_folder = functools.cache(RemoteFolder)

@@ -30,9 +30,9 @@ from harness.data.senteval import DATASETS
 from harness.evaluation.senteval_classifier import (
     CLASSIFIER_SEED,
     TEST_MODE,
+    Fold,
     Rows,
     fit,
-    given_fold,
     split_fold,
 )
 from harness.evaluation.transfer_tasks import (
@@ -147,7 +147,7 @@ def compare(task: str, fits: int, folder: Path | None) -> None:
     given = problem(task, folder)
     started = time.process_time()
     rows = Rows(given.features, given.labels, CPU)
-    layers = fit(rows, [given_fold(*each, PENALTIES) for each in given.splits], TEST_MODE)
+    layers = fit(rows, [Fold(*each, PENALTIES) for each in given.splits], TEST_MODE)
     own_seconds = time.process_time() - started
     own = np.stack([each.accuracies for each in layers])
 

@@ -153,18 +153,14 @@ def polar(positive: str, negative: str) -> Splits:
     """
     rows: list[LabelledRow] = []
     for member, label in ((positive, 1), (negative, 0)):
-        rows += [((_words(line),), label) for line in lines(member, encoding="latin-1")]
+        rows += [((words(line),), label) for line in lines(member, encoding="latin-1")]
     return Splits(all=_sorted(rows))
 
 
 def sst2() -> Splits:
     """Read SST-2, whose lines are: sentence, tab, class."""
-    return Splits(
-        {
-            split: _sorted(_sst_rows(f"SST/binary/sentiment-{split}"))
-            for split in ("train", "dev", "test")
-        }
-    )
+    files = {split: f"SST/binary/sentiment-{split}" for split in ("train", "dev", "test")}
+    return Splits({split: _tabbed(member, 2, 1, (0,)) for split, member in files.items()})
 
 
 def trec() -> Splits:
@@ -175,40 +171,34 @@ def trec() -> Splits:
 
 def mrpc() -> Splits:
     """Read MRPC, whose lines are: class, two ids, two sentences; class 1 are the paraphrases."""
+    files = {split: f"MRPC/msr_paraphrase_{split}.txt" for split in ("train", "test")}
     return Splits(
-        {
-            split: _sorted(_mrpc_rows(f"MRPC/msr_paraphrase_{split}.txt"))
-            for split in ("train", "test")
-        }
+        {split: _tabbed(member, 5, 0, (3, 4), header=1) for split, member in files.items()}
     )
 
 
-def _sst_rows(member: str) -> list[LabelledRow]:
-    rows: list[LabelledRow] = []
-    for number, line in enumerate(lines(member), start=1):
-        text, label = _fields(line, 2, member, number)
-        rows.append(((_words(text),), _label(label, BINARY_LABELS, member, number)))
-    return rows
-
-
 def _trec_rows(member: str) -> list[LabelledRow]:
-    rows: list[LabelledRow] = []
+    rows, where = list[LabelledRow](), f"{archive()}, {member}"
     # TREC has a byte that is not UTF-8.
     for number, line in enumerate(lines(member, encoding="latin-1"), start=1):
         label, _, rest = line.strip().partition(":")
         _, space, text = rest.partition(" ")
         if not space:
-            raise UserError(f"{_place(member, number)}: no question behind a label `COARSE:fine`")
-        rows.append(((_words(text),), _label(label, TREC_LABELS, member, number)))
+            raise UserError(f"{where}, line {number}: no question behind a label `COARSE:fine`")
+        rows.append(((words(text),), _label(label, TREC_LABELS, where, number)))
     return rows
 
 
-def _mrpc_rows(member: str) -> list[LabelledRow]:
-    rows: list[LabelledRow] = []
-    for number, line in enumerate(lines(member)[1:], start=2):  # line 1 is a header
-        label, _, _, one, two = _fields(line, 5, member, number)
-        rows.append(((_words(one), _words(two)), _label(label, BINARY_LABELS, member, number)))
-    return rows
+def _tabbed(
+    member: str, expected: int, label: int, texts: Sequence[int], header: int = 0
+) -> Labelled:
+    """Rows of two classes. label, texts: where they stand among the `expected` fields of a line."""
+    rows, where = list[LabelledRow](), f"{archive()}, {member}"
+    for number, line in enumerate(lines(member)[header:], start=header + 1):
+        fields = fields_of(line.strip(), expected, where, number)
+        known = _label(fields[label], BINARY_LABELS, where, number)
+        rows.append((tuple(words(fields[text]) for text in texts), known))
+    return _sorted(rows)
 
 
 def _sorted(rows: list[LabelledRow]) -> Labelled:
@@ -222,28 +212,30 @@ def _sorted(rows: list[LabelledRow]) -> Labelled:
     )
 
 
-def _fields(line: str, expected: int, member: str, number: int) -> list[str]:
-    fields = line.strip().split("\t")
-    if len(fields) != expected:
-        problem = f"{expected} tab-separated fields were expected, {len(fields)} found"
-        raise UserError(f"{_place(member, number)}: {problem}")
+def fields_of(
+    line: str, expected: int, where: str, number: int, *, more: bool = False
+) -> list[str]:
+    """Split line `number` of the file `where` at tabs.
+
+    more: whether further fields are allowed. Raises UserError when it has not the expected number.
+    """
+    fields = line.split("\t")
+    if len(fields) < expected or (len(fields) > expected and not more):
+        raise UserError(
+            f"{where}, line {number}: {expected} tab-separated fields were expected, "
+            f"{len(fields)} found"
+        )
     return fields
 
 
-def _label(text: str, valid: Sequence[str], member: str, number: int) -> int:
+def _label(text: str, valid: Sequence[str], where: str, number: int) -> int:
     if text.strip() not in valid:
-        raise UserError(
-            f'{_place(member, number)}: the class "{text}" is none of {", ".join(valid)}'
-        )
+        raise UserError(f'{where}, line {number}: the class "{text}" is none of {", ".join(valid)}')
     return valid.index(text.strip())
 
 
-def _place(member: str, number: int) -> str:
-    return f"{archive()}, {member}, line {number}"
-
-
-def _words(text: str) -> str:
-    # SentEval splits sentences at white space and joins the words with single spaces.
+def words(text: str) -> str:
+    """The words of a sentence with single spaces between them, as SentEval reads it."""
     return " ".join(text.split())
 
 

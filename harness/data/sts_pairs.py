@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.data.corpora import GRADED
 from harness.data.hub import data_file
-from harness.data.senteval import archive, lines, split_lines
+from harness.data.senteval import archive, fields_of, lines, split_lines, words
 from harness.errors import UserError
 from harness.inputs import read_text
 
@@ -74,9 +74,9 @@ def sts_year(name: str) -> Pairs:
             if not score.strip():
                 continue
             where = f"{archive()}, {folder}/STS.input.{subset}.txt"
-            one, two = _fields(text, 2, where, number, more=False)
-            first.append(_words(one))
-            second.append(_words(two))
+            one, two = fields_of(text, 2, where, number)
+            first.append(words(one))
+            second.append(words(two))
             gold.append(_score(score, f"{archive()}, {folder}/STS.gs.{subset}.txt", number))
         subsets[subset] = len(gold) - sum(subsets.values())
     return Pairs(first, second, np.asarray(gold), subsets)
@@ -113,26 +113,12 @@ def _parse(lines: Sequence[str], where: str, header: int, columns: tuple[int, in
     """
     first, second, gold = [], [], []
     for number, line in enumerate(lines[header:], start=1 + header):
-        fields = _fields(line, max(columns) + 1, where, number)
-        first.append(_words(fields[columns[0]]))
-        second.append(_words(fields[columns[1]]))
+        # Some copies of STS-B have the sources of the sentences in further fields.
+        fields = fields_of(line, max(columns) + 1, where, number, more=True)
+        first.append(words(fields[columns[0]]))
+        second.append(words(fields[columns[1]]))
         gold.append(_score(fields[columns[2]], where, number))
     return Pairs(first, second, np.asarray(gold))
-
-
-def _fields(line: str, expected: int, where: str, number: int, *, more: bool = True) -> list[str]:
-    """Split a line at tabs. Raises UserError when it has not the expected number of fields.
-
-    `more`: further fields are allowed, since some copies of STS-B have the sources of the sentences
-    there.
-    """
-    fields = line.split("\t")
-    if len(fields) < expected or (len(fields) > expected and not more):
-        raise UserError(
-            f"{where}, line {number}: {expected} tab-separated fields were expected, "
-            f"{len(fields)} found"
-        )
-    return fields
 
 
 def _score(text: str, where: str, number: int) -> float:
@@ -144,11 +130,6 @@ def _score(text: str, where: str, number: int) -> float:
     if not np.isfinite(score):
         raise UserError(f'{where}, line {number}: the gold score "{text}" is no number')
     return score
-
-
-def _words(text: str) -> str:
-    # SentEval splits sentences at white space and joins the words with single spaces.
-    return " ".join(text.split())
 
 
 LOADERS: dict[str, Callable[[], Pairs]] = {

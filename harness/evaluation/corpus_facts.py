@@ -1,7 +1,7 @@
 """Facts about a corpus: shape, size, licence, first items, lengths, and overlaps with test sets."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -44,13 +44,10 @@ def corpus_facts(name: str) -> Iterator[str]:
         "pairs in one item:"
     )
     for test in overlaps(corpus):
-        yield f"  {test.task:<8} {test.problem or _overlap(test.figures)}"
-
-
-def _overlap(figures: Mapping[str, int]) -> str:
-    """The figures of a test."""
-    sentences = "{exact:>6} {normalised:>6} of {sentences:<6}".format_map(figures)
-    return sentences + "{pairs_together:>6} of {pairs} pairs".format_map(figures)
+        found = test.problem or (
+            "{exact:>6} {normalised:>6} of {sentences:<6}{pairs_together:>6} of {pairs} pairs"
+        ).format_map(test.figures)
+        yield f"  {test.task:<8} {found}"
 
 
 def _lengths(corpus: Corpus) -> Iterator[str]:

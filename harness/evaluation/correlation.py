@@ -4,7 +4,7 @@ All of it is in float64: pairs whose cosines differ by 1e-9 must keep their orde
 that of evaluation_protocol.md, section 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,15 +23,21 @@ def unit_rows(vectors: np.ndarray) -> np.ndarray:
 
     Raises TrialFailure when a value is not finite, or when all rows point in one direction.
     """
-    # SentEval counts the cosine of a zero vector as 0, and so it is here.
-    vectors = np.asarray(vectors, np.float64)
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
-    if not np.isfinite(norms).all():
-        raise TrialFailure("the embeddings are not finite")
-    units: np.ndarray = vectors / np.where(norms == 0, 1, norms)
+    [units] = unit_blocks(vectors, len(vectors))
     if np.ptp(units, axis=0).max() <= NOISE:
         raise TrialFailure("the embedding is constant")
     return units
+
+
+def unit_blocks(vectors: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """`unit_rows` in blocks of `size` rows, which may all point in one direction."""
+    for start in range(0, len(vectors), size):
+        block = np.asarray(vectors[start : start + size], np.float64)
+        norms = np.sqrt(np.einsum("ij,ij->i", block, block))[:, None]
+        if not np.isfinite(norms).all():
+            raise TrialFailure("the embeddings are not finite")
+        # SentEval counts the cosine of a zero vector as 0, and so it is here.
+        yield block / np.where(norms == 0, 1, norms)
 
 
 def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -113,11 +119,7 @@ def spearman(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> float:
     first, second: (pairs, hidden). Raises TrialFailure when they are not finite or all cosines are
     equal: a constant embedding has no rank correlation.
     """
-    from scipy.stats import spearmanr
-
-    cosines = pair_cosines(first, second)
-    check_defined(cosines, gold)
-    return float(spearmanr(cosines, gold).statistic * 100)
+    return correlation(pair_cosines(first, second), gold).spearman
 
 
 def check_defined(cosines: np.ndarray, gold: np.ndarray) -> None:

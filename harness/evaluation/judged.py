@@ -142,17 +142,13 @@ def _made(title: str, files: tuple[tuple[str, Path], ...], _: tuple[str, ...]) -
     return Suite(
         card,
         functools.partial(figures, dev),
-        {task: functools.partial(_itself, judged) for task, judged in data.items()},
+        {task: functools.partial(data.__getitem__, task) for task in data},
         lambda: list(paths.values()),
         selecting,
         sentences_dev=len(set(splits["dev"].texts)) if "dev" in splits else 0,
         sentences_test=len(set(test.texts)),
         code_digest=digest("queries, documents and relevant pairs"),
     )
-
-
-def _itself(judged: Judged) -> Judged:
-    return judged
 
 
 def _read(paths: Mapping[str, Path]) -> tuple[dict[str, Judged], int]:

@@ -7,8 +7,7 @@ import functools
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -41,53 +40,6 @@ TITLE = "mteb"
 """The suite of tasks that are named one by one"""
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Tasks that are measured together."""
-
-    title: str
-    """The benchmark, the name of the user's file, or TITLE"""
-    tasks: Sequence["AbsTask"]
-
-
-def tasks_called(name: str) -> Chosen:
-    """The task or the benchmark called `name`.
-
-    A benchmark may be written without parentheses: `MTEB-eng-v2` is `MTEB(eng, v2)`. Raises
-    UserError for an unknown name.
-    """
-    mteb = mteb_package(f"{TITLE}:{name}")
-    with undisturbed():
-        with suppress(KeyError):
-            return Chosen(TITLE, [mteb.get_task(name)])
-        benchmarks = _benchmarks(mteb)
-        if found := benchmarks.get(_plain(name)):
-            return Chosen(found.name, list(found.tasks))
-        tasks = mteb.get_tasks(exclude_superseded=False, exclude_beta=False)
-    names = [each.metadata.name for each in tasks]
-    names += [_written(each.name) for each in benchmarks.values()]
-    raise UserError(f'mteb has no task and no benchmark "{name}"{suggest(name, names)}')
-
-
-def tasks_of_file(code: UserCode) -> Chosen:
-    """The tasks of a user's file: its subclasses of AbsTask, and tasks that it has made.
-
-    Raises UserError for a file without tasks, or with two tasks of one name.
-    """
-    path = code.path
-    mteb = mteb_package(f"{TITLE}:{path}")
-    with undisturbed():
-        module = code.module("suite")
-        tasks = [*_made(mteb.AbsTask, module)]
-    names = [task.metadata.name for task in tasks]
-    if not tasks:
-        raise UserError(f"{path} has no task of mteb: a subclass of one of its AbsTask classes")
-    for name in names:
-        if names.count(name) > 1:
-            raise UserError(f'{path} has two tasks called "{name}"; rename one of them')
-    return Chosen(path.stem, tasks)
-
-
 def _made(base: Any, module: ModuleType) -> Sequence["AbsTask"]:
     """The tasks of a module, in the order of the file."""
     every = list({id(value): value for value in vars(module).values()}.values())
@@ -104,11 +56,20 @@ def _made(base: Any, module: ModuleType) -> Sequence["AbsTask"]:
     ]
 
 
-def _benchmarks(mteb: ModuleType) -> dict[str, Any]:
-    """Plain name -> benchmark; a name goes before another benchmark's alias."""
+def _benchmark(mteb: ModuleType, name: str) -> tuple[str, list["AbsTask"]]:
+    """The title and the tasks of a benchmark, which may be written without parentheses.
+
+    `MTEB-eng-v2` is `MTEB(eng, v2)`. Raises UserError where there is none.
+    """
     every = mteb.get_benchmarks()
-    aliases = {_plain(alias): each for each in every for alias in each.aliases or ()}
-    return aliases | {_plain(each.name): each for each in every}
+    benchmarks = {_plain(alias): each for each in every for alias in each.aliases or ()}
+    benchmarks |= {_plain(each.name): each for each in every}  # a name goes before an alias
+    if found := benchmarks.get(_plain(name)):
+        return found.name, list(found.tasks)
+    tasks = mteb.get_tasks(exclude_superseded=False, exclude_beta=False)
+    names = [each.metadata.name for each in tasks]
+    names += [_written(each.name) for each in benchmarks.values()]
+    raise UserError(f'mteb has no task and no benchmark "{name}"{suggest(name, names)}')
 
 
 def _written(name: str) -> str:
@@ -140,25 +101,43 @@ def mteb_suite(name: str) -> Suite:
 
 # A suite is one object in a process, so that data are read once.
 @functools.cache
-def _named(what: str, dev: str | None) -> Suite:
-    chosen = tasks_called(what)
-    return _suite(chosen, dev, {task.metadata.name: _identity(task) for task in chosen.tasks})
+def _named(name: str, dev: str | None) -> Suite:
+    """The suite of the task or the benchmark called `name`."""
+    mteb = mteb_package(f"{TITLE}:{name}")
+    with undisturbed():
+        try:
+            title, tasks = TITLE, [mteb.get_task(name)]
+        except KeyError:
+            title, tasks = _benchmark(mteb, name)
+    return _suite(title, tasks, dev, {task.metadata.name: _identity(task) for task in tasks})
 
 
 @functools.cache
 def _of_file(code: UserCode, dev: str | None) -> Suite:
-    """The suite of a user's file, whose data are read at once: they are a part of its digest."""
-    chosen, path = tasks_of_file(code), code.path
-    if chosen.title in (*CARDS, TITLE):
-        raise UserError(f"{path} makes a suite called {chosen.title}; choose another name for it")
+    """The suite of a user's file: its subclasses of AbsTask, and tasks that it has made.
+
+    The data are read at once: they are a part of its digest. Raises UserError for a file without
+    tasks, or with two tasks of one name.
+    """
+    path, title = code.path, code.path.stem
+    mteb = mteb_package(f"{TITLE}:{path}")
+    with undisturbed():
+        tasks = _made(mteb.AbsTask, code.module("suite"))
+    names = [task.metadata.name for task in tasks]
+    if not tasks:
+        raise UserError(f"{path} has no task of mteb: a subclass of one of its AbsTask classes")
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f'{path} has two tasks called "{name}"; rename one of them')
+    if title in (*CARDS, TITLE):
+        raise UserError(f"{path} makes a suite called {title}; choose another name for it")
     digests = {}
-    for task in chosen.tasks:
-        name = task.metadata.name
+    for name, task in zip(names, tasks, strict=True):
         with explained(f"{path}: the data of task {name} cannot be read: "):
             splits = [*task.eval_splits, *([dev] if dev else [])]
             data = content(loaded(task, splits).dataset)
         digests[name] = digest_of([code.text_digest, _identity(task), data])
-    return _suite(chosen, dev, digests)
+    return _suite(title, tasks, dev, digests)
 
 
 def _identity(task: "AbsTask") -> str:
@@ -169,22 +148,28 @@ def _identity(task: "AbsTask") -> str:
     return digest_of([task.metadata.name, source, scope, parts])
 
 
-def _suite(chosen: Chosen, dev: str | None, digests: Mapping[str, str]) -> Suite:
-    """The suite of some tasks. `digests`: task -> the digest of what decides its scores."""
-    tasks = {task.metadata.name: task for task in chosen.tasks}
+def _suite(
+    title: str, every: Sequence["AbsTask"], dev: str | None, digests: Mapping[str, str]
+) -> Suite:
+    """The suite of some tasks.
+
+    title: the benchmark, the name of the user's file, or TITLE. digests: task -> the digest of what
+    decides its scores.
+    """
+    tasks = {task.metadata.name: task for task in every}
     tests = {name: _splits(task, dev) for name, task in tasks.items()}
-    selecting = f"{next(iter(tasks)) if len(tasks) == 1 else chosen.title}-dev"
+    selecting = f"{next(iter(tasks)) if len(tasks) == 1 else title}-dev"
     data = {name: functools.partial(_loaded, [task], tests[name]) for name, task in tasks.items()}
     if dev is not None:
         data[selecting] = functools.partial(_loaded, [*tasks.values()], [dev])
     whole = Suite(
-        _card(chosen.title, tasks, selecting if dev else None),
+        _card(title, tasks, selecting if dev else None),
         main_scores,
         data,
-        functools.partial(files_of, chosen.tasks),
+        functools.partial(files_of, every),
         code_digest=digest_of([digests, dev]),
         embeds=True,
-        commits=functools.partial(commits_of, chosen.tasks),
+        commits=functools.partial(commits_of, every),
     )
     if dev is not None or len(tasks) == 1:
         return whole

@@ -5,12 +5,12 @@ does. So equal vectors tie on every machine. Of documents that tie, the earlier 
 Memory beyond the vectors is that of a block and of the best rows of every query.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from harness.errors import TrialFailure
-from harness.evaluation.correlation import NOISE
+from harness.evaluation.correlation import NOISE, unit_blocks
 
 DOCUMENTS_AT_ONCE, QUERIES_AT_ONCE = 8192, 256
 """Rows of a block of cosines"""
@@ -29,10 +29,10 @@ def nearest(
     (queries, min(count, documents)), the cosines in float32. A zero vector has cosine 0. Raises
     TrialFailure when a vector is not finite, or when all of them point in one direction.
     """
-    count, parts = min(count, len(documents)), list(_unit_blocks(queries, QUERIES_AT_ONCE))
+    count, parts = min(count, len(documents)), list(unit_blocks(queries, QUERIES_AT_ONCE))
     best = [np.empty((len(part), 0), np.int64) for part in parts]
     spread, anchor, start = 0.0, parts[0][0], 0
-    for block in _unit_blocks(documents, DOCUMENTS_AT_ONCE):
+    for block in unit_blocks(documents, DOCUMENTS_AT_ONCE):
         spread = max(spread, float(np.abs(block - anchor).max()))
         for at, part in enumerate(parts):
             keys = np.concatenate([best[at], _keys(part @ block.T, start)], axis=1)
@@ -46,16 +46,6 @@ def nearest(
     return _LOW - (keys & _LOW), ((keys >> 32) / STEPS).astype(np.float32)
 
 
-def _unit_blocks(vectors: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Rows of unit length in blocks, float64; a row of zeros stays as it is."""
-    for start in range(0, len(vectors), size):
-        block = np.asarray(vectors[start : start + size], np.float64)
-        norms = np.sqrt(np.einsum("ij,ij->i", block, block))[:, None]
-        if not np.isfinite(norms).all():
-            raise TrialFailure("the embeddings are not finite")
-        yield block / np.where(norms == 0, 1, norms)
-
-
 def _keys(cosines: np.ndarray, start: int) -> np.ndarray:
     """Whole numbers that sort as the cosines do, and the earlier of two equal ones higher.
 
@@ -66,27 +56,20 @@ def _keys(cosines: np.ndarray, start: int) -> np.ndarray:
     return keys
 
 
-class SearchedTexts:
-    """Distinct texts that are searched by the cosines of their embeddings."""
+def nearest_texts(
+    query: str, vector: np.ndarray, texts: Sequence[str], vectors: np.ndarray, count: int
+) -> list[tuple[str, float]]:
+    """The `count` texts nearest to a query, with their cosines, nearest first.
 
-    def __init__(self, texts: Sequence[str], vectors: np.ndarray) -> None:
-        """Take distinct texts and their vectors, (texts, hidden)."""
-        self._texts, self._vectors = texts, vectors
-
-    def nearest(self, query: str, vector: np.ndarray, count: int) -> list[tuple[str, float]]:
-        """The `count` texts nearest to a query, with their cosines, nearest first.
-
-        vector: (hidden,), of the query, which may be any text. The query itself is left out, in
-        upper or lower case. Raises TrialFailure when the vector is not finite or zero, or when the
-        embedding is constant.
-        """
-        norm = float(np.linalg.norm(np.asarray(vector, np.float64)))
-        if not np.isfinite(norm) or norm == 0:
-            raise TrialFailure(
-                f'the embedding of "{query}" has no direction (its length is {norm})'
-            )
-        # Case does not matter, because the papers print their queries in lower case.
-        own = sum(text.lower() == query.lower() for text in self._texts)
-        [rows], [cosines] = nearest(vector[None], self._vectors, count + own)
-        near = [(self._texts[row], float(near)) for row, near in zip(rows, cosines, strict=True)]
-        return [each for each in near if each[0].lower() != query.lower()][:count]
+    vector: (hidden,), of the query, which may be any text. texts: distinct ones; vectors: (texts,
+    hidden). The query itself is left out, in upper or lower case. Raises TrialFailure when the
+    vector is not finite or zero, or when the embedding is constant.
+    """
+    norm = float(np.linalg.norm(np.asarray(vector, np.float64)))
+    if not np.isfinite(norm) or norm == 0:
+        raise TrialFailure(f'the embedding of "{query}" has no direction (its length is {norm})')
+    # Case does not matter, because the papers print their queries in lower case.
+    own = sum(text.lower() == query.lower() for text in texts)
+    [rows], [cosines] = nearest(vector[None], vectors, count + own)
+    near = [(texts[row], float(near)) for row, near in zip(rows, cosines, strict=True)]
+    return [each for each in near if each[0].lower() != query.lower()][:count]

@@ -12,7 +12,7 @@ give its dev accuracy.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -67,13 +67,10 @@ class Fold:
     """The numbers of the rows on which the training stops"""
     penalties: Sequence[float]
     """The weight decay of each layer; all folds have equally many"""
-    shuffles: np.random.RandomState
+    shuffles: np.random.RandomState = field(
+        default_factory=lambda: np.random.RandomState(CLASSIFIER_SEED)
+    )
     """The source of the shuffles"""
-
-
-def given_fold(fitted: np.ndarray, validated: np.ndarray, penalties: Sequence[float]) -> Fold:
-    """A fold whose validation rows are given."""
-    return Fold(fitted, validated, penalties, np.random.RandomState(CLASSIFIER_SEED))
 
 
 def split_fold(rows: np.ndarray, penalty: float) -> Fold:
@@ -342,7 +339,7 @@ def _validated(
     rows: Rows, splits: list[RowSplit], training: Training
 ) -> tuple[np.ndarray, list[Layers]]:
     """The best accuracies x100 on the held-out rows, (splits, PENALTIES), and their layers."""
-    layers = fit(rows, [given_fold(*split, PENALTIES) for split in splits], training)
+    layers = fit(rows, [Fold(*split, PENALTIES) for split in splits], training)
     return np.stack([each.accuracies for each in layers]), layers
 
 

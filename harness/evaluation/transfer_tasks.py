@@ -6,6 +6,7 @@ The protocol is in evaluation_protocol.md, section 2.
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.model_selection import StratifiedKFold
 
 from harness.data.senteval import Splits
 from harness.errors import TrialFailure
@@ -36,8 +37,6 @@ class Accuracy:
 
 def stratified_folds(labels: np.ndarray, folds: int) -> list[RowSplit]:
     """SentEval's folds: the numbers of the rows that are fitted, and of those held out."""
-    from sklearn.model_selection import StratifiedKFold  # a plan names suites without it
-
     # Of the first argument only the number of rows counts.
     return list(StratifiedKFold(folds, shuffle=True, random_state=FOLD_SEED).split(labels, labels))
 

@@ -114,11 +114,8 @@ def _built(
     method: str | None,
     record: Record | None,
 ) -> Exportable:
-    import transformers
-
-    from harness.device import device
     from harness.plugin.rebuilt import EmbeddingKit
-    from harness.training.seeds import seed_everything
+    from harness.trials.run import built
 
     short, name = facts["key"][:10], method or facts["method"]
     if method is None and name not in registry.names():
@@ -132,16 +129,12 @@ def _built(
         trial = Trial(str(registry.locate(name)), facts["configuration"], facts["seed"])
         provide_models(store, trial)
         _check_same(trial, facts)
-        transformers.logging.set_verbosity_error()
-        transformers.logging.disable_progress_bar()
-        seed_everything(trial.seed)
-        kit = EmbeddingKit(trial.declared, device())
-        built: Method[Any] = kit.build()
+        found, kit = built(trial, EmbeddingKit)
     # What is not among the weights is that of the pretrained model.
-    unknown = built.load_state_dict(dict(weights), strict=False).unexpected_keys
+    unknown = found.load_state_dict(dict(weights), strict=False).unexpected_keys
     if unknown:
         raise UserError(f"the weights of trial {short} are those of another method ({unknown[0]})")
-    return Exportable(built.eval(), kit, facts, record)
+    return Exportable(found.eval(), kit, facts, record)
 
 
 def _check_same(trial: Trial, facts: Mapping[str, Any]) -> None:

@@ -153,14 +153,14 @@ class MethodConfig(DecoderConfig):
 
     def deciding(self) -> dict[str, Any]:
         """Field -> value as JSON holds it, without fields that change no result."""
-        values = self.model_dump(mode="json", exclude=set(EngineConfig.COMPUTED))
+        values = self.model_dump(mode="json", exclude={*EngineConfig.model_fields})
         if self.selected_by is None:  # trials from before this field keep their keys
             del values["selected_by"]
         return values
 
     def computed_by(self) -> dict[str, Any]:
         """The fields that `deciding` leaves out, with their values."""
-        return self.model_dump(mode="json", include=set(EngineConfig.COMPUTED))
+        return self.model_dump(mode="json", include={*EngineConfig.model_fields})
 
     @model_validator(mode="wrap")
     @classmethod

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -28,6 +28,8 @@ from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declaration import Declaration
 from harness.plugin.stage import Artefact, Stage
 
+T = TypeVar("T")
+
 
 class Declaring(Protocol):
     """A plugin, as far as it declares and is built; see harness.plugin.registry.Plugin."""
@@ -42,6 +44,61 @@ class Declaring(Protocol):
     def method(self) -> Any: ...
     @property
     def passes(self) -> Any: ...
+
+
+class _StageFields(BaseModel):
+    """The kinds of those fields of a stage that the plan and the loop compute with."""
+
+    model_config = ConfigDict(strict=True, from_attributes=True, allow_inf_nan=False)
+
+    name: str
+    trains: Mapping[str, str]
+    streams: Annotated[Mapping[str, PositiveInt], Field(min_length=1)]
+    losses: Mapping[str, float | Callable[..., Any]]
+    epochs: PositiveFloat | None
+    max_steps: PositiveInt | None
+    accumulation: PositiveInt
+
+
+def _stage_problem(stage: Stage) -> str:
+    try:
+        _StageFields.model_validate(stage)
+    except ValidationError as error:
+        first = error.errors()[0]
+        part = ".".join(str(each) for each in first["loc"])
+        return f'gives a stage "{stage.name}" with {part} = {first["input"]!r}: {first["msg"]}'
+    if stage.epochs is None and stage.max_steps is None:
+        return f'gives a stage "{stage.name}" without an end: it has neither epochs nor max_steps'
+    return ""
+
+
+def _answer(hook: str, wanted: str, kind: type[T]) -> "cached_property[T]":
+    """Attribute of `Declared` with the answer of a hook, the class method of this name.
+
+    wanted: the right answer in words. The attribute raises UserError when the hook raises or gives
+    something else.
+    """
+    adapter = TypeAdapter(kind, config=ConfigDict(strict=True))
+
+    def asked(self: "Declared") -> T:
+        with explained(f"method {self.name}: {hook}() raises "):
+            answer = getattr(self.plugin.declaration, hook)(self.config)
+        problem = ""
+        try:
+            adapter.validate_python(answer)
+        except ValidationError as error:
+            returned = type(answer).__name__
+            if error.errors()[0]["loc"]:  # it is the right container of wrong elements
+                returned = f"{returned} with {error.errors()[0]['input']!r}"
+            problem = f"must return {wanted}, but it returned {returned}"
+        if hook == "stages" and not problem:
+            problem = next(filter(None, map(_stage_problem, answer)), "")
+        if problem:
+            raise UserError(f"method {self.name}: {hook}() {problem}")
+        right: T = answer
+        return right
+
+    return cached_property(asked)
 
 
 class Declared:
@@ -61,43 +118,16 @@ class Declared:
         """The class that computes, which is imported now."""
         return self.plugin.method
 
-    @cached_property
-    def corpora(self) -> Mapping[str, str]:
-        """Stream -> name of its corpus."""
-        found: Mapping[str, str] = self._asked("corpora")
-        return found
-
-    @cached_property
-    def models(self) -> list[str]:
-        """The pretrained models that the method loads."""
-        found: list[str] = self._asked("models")
-        return found
-
-    @cached_property
-    def files(self) -> list[Path]:
-        """Other files on which the result depends."""
-        found: list[Path] = self._asked("files")
-        return found
-
-    @cached_property
-    def stages(self) -> list[Stage]:
-        """The training phases in order; none for a method that only evaluates."""
-        found: list[Stage] = self._asked("stages")
-        return found
-
-    @cached_property
-    def artefacts(self) -> list[Artefact]:
-        """The arrays that are made once and shared by trials."""
-        found: list[Artefact] = self._asked("artefacts")
-        return found
-
-    def _asked(self, hook: str) -> Any:
-        """The answer of a hook. Raises UserError when it raises or gives something else."""
-        with explained(f"method {self.name}: {hook}() raises "):
-            answer = getattr(self.plugin.declaration, hook)(self.config)
-        if problem := _answer_problem(hook, answer):
-            raise UserError(f"method {self.name}: {hook}() {problem}")
-        return answer
+    corpora = _answer("corpora", "a dict of stream -> corpus", dict[str, str])
+    """Stream -> name of its corpus"""
+    models = _answer("models", "a list of names", list[str])
+    """The pretrained models that the method loads"""
+    files = _answer("files", "a list of paths", list[Path])
+    """Other files on which the result depends"""
+    stages = _answer("stages", "a list of stages", list[InstanceOf[Stage]])
+    """The training phases in order; none for a method that only evaluates"""
+    artefacts = _answer("artefacts", "a list of artefacts", list[InstanceOf[Artefact]])
+    """The arrays that are made once and shared by trials"""
 
     @property
     def sources(self) -> list[Source]:
@@ -139,11 +169,6 @@ class Declared:
         steps = [self.steps_of(stage) for stage in self.stages]
         known = [number for number in steps if number is not None]
         return sum(known) if len(known) == len(steps) else None
-
-    @property
-    def may_end_early(self) -> bool:
-        """Whether a stage may end before its last step, so that `steps` is an upper bound."""
-        return any(stage.selection.patience is not None for stage in self.stages)
 
     def steps_of(self, stage: Stage) -> int | None:
         """Steps of one stage; None as in `steps`."""
@@ -238,57 +263,3 @@ class Declared:
 def _subset_size(items: int, fraction: float, subset: int) -> int:
     # Drawn as the kit draws it: the size of a subset is random, too.
     return len(label_subset(items, fraction, subset))
-
-
-_STRICT = ConfigDict(strict=True)
-_ANSWERS: dict[str, tuple[str, TypeAdapter[Any]]] = {
-    "corpora": ("a dict of stream -> corpus", TypeAdapter(dict[str, str], config=_STRICT)),
-    "models": ("a list of names", TypeAdapter(list[str], config=_STRICT)),
-    "files": ("a list of paths", TypeAdapter(list[Path], config=_STRICT)),
-    "stages": ("a list of stages", TypeAdapter(list[InstanceOf[Stage]], config=_STRICT)),
-    "artefacts": ("a list of artefacts", TypeAdapter(list[InstanceOf[Artefact]], config=_STRICT)),
-}
-"""Name of a class method -> what it must return, in words and as a type"""
-
-
-class _StageFields(BaseModel):
-    """The kinds of those fields of a stage that the plan and the loop compute with."""
-
-    model_config = ConfigDict(strict=True, from_attributes=True, allow_inf_nan=False)
-
-    name: str
-    trains: Mapping[str, str]
-    streams: Annotated[Mapping[str, PositiveInt], Field(min_length=1)]
-    losses: Mapping[str, float | Callable[..., Any]]
-    epochs: PositiveFloat | None
-    max_steps: PositiveInt | None
-    accumulation: PositiveInt
-
-
-def _answer_problem(hook: str, answer: Any) -> str:
-    """The end of a sentence about a wrong answer; "" for a right one.
-
-    hook: the name of the class method that gave the answer, such as `stages`.
-    """
-    wanted, kind = _ANSWERS[hook]
-    try:
-        kind.validate_python(answer)
-    except ValidationError as error:
-        returned = type(answer).__name__
-        if error.errors()[0]["loc"]:  # it is the right container of wrong elements
-            returned = f"{returned} with {error.errors()[0]['input']!r}"
-        return f"must return {wanted}, but it returned {returned}"
-    stages = answer if hook == "stages" else []
-    return next(filter(None, map(_stage_problem, stages)), "")
-
-
-def _stage_problem(stage: Stage) -> str:
-    try:
-        _StageFields.model_validate(stage)
-    except ValidationError as error:
-        first = error.errors()[0]
-        part = ".".join(str(each) for each in first["loc"])
-        return f'gives a stage "{stage.name}" with {part} = {first["input"]!r}: {first["msg"]}'
-    if stage.epochs is None and stage.max_steps is None:
-        return f'gives a stage "{stage.name}" without an end: it has neither epochs nor max_steps'
-    return ""

@@ -8,7 +8,7 @@ that workers send one another.
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
@@ -172,12 +172,6 @@ class EngineConfig(BaseModel):
         description="launch a whole step at once, as a CUDA graph, where batches have a shape that "
         "was there before; on a GPU, with the engine single",
     )
-
-    COMPUTED: ClassVar = frozenset(
-        {"engine", "workers", "zero", "offload_optimiser", "offload_parameters", "deepspeed"}
-        | {"chunk_size", "cuda_graphs"}
-    )
-    """The names of these fields"""
 
     @model_validator(mode="after")
     def _engine_fits(self) -> Self:

@@ -15,7 +15,7 @@ from harness.data.hub import (
     model_folder,
     model_shape,
 )
-from harness.errors import UserError, extra, reason
+from harness.errors import UserError, explained, extra
 from harness.plugin.rebuilt import is_rebuilt, rebuilt
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def load_model(name: str) -> "SentenceTransformer":
     folder = model_folder(name)
     # It prints a warning about every default that it takes.
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
-    try:
+    with explained(f'"{name}" cannot be loaded by sentence-transformers: '):
         if is_rebuilt(folder):
             return rebuilt(folder)
         for code in _foreign_code(folder):
@@ -56,11 +56,6 @@ def load_model(name: str) -> "SentenceTransformer":
         if not isinstance(model[0], Transformer):
             kind = type(model[0]).__name__
             raise UserError(f'"{name}" is not a transformer: its first module is {kind}')
-    except UserError:
-        raise
-    except Exception as error:  # a damaged folder can raise any exception
-        why = reason(error).splitlines()[0]
-        raise UserError(f'"{name}" cannot be loaded by sentence-transformers: {why}') from None
     return model
 
 

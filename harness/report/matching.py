@@ -17,7 +17,7 @@ from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import STSB_DEV
 from harness.files import shipped
 from harness.plugin import registry
-from harness.plugin.located import is_path, plain_name
+from harness.plugin.registry import is_path, plain_name
 from harness.report.groups import Group
 from harness.report.published import ReportedRow
 from harness.report.systems import NOTHING_SAID, ColumnRun, ReportedRun, Systems

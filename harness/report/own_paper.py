@@ -15,7 +15,7 @@ from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, Metric
 from harness.inputs import read_text
 from harness.plugin import registry
-from harness.plugin.located import is_path, located, plain_name
+from harness.plugin.registry import is_path, located, plain_name
 from harness.plugin.resolution import resolve
 from harness.report.matching import ANY, Wanted, run_of, wanted_for
 from harness.report.paper import Paper, TableFigure

@@ -116,17 +116,12 @@ def _free(name: str) -> str:
     return f"metric.{name}" if name.startswith("_") else name
 
 
-def weights_and_biases(folder: Path) -> Begin:
-    """Writes `wandb/offline-run-...` in the folder of the tracking."""
-    # The library reads the variable when it is imported.
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-    return partial(_WandbRun, folder)
-
-
 class _WandbRun:
-    """A trial as a run, whose id is its key."""
+    """A trial as a run in `wandb/offline-run-...` of the tracking's folder; its id is its key."""
 
     def __init__(self, folder: Path, about: About, identity: str | None) -> None:
+        # The library reads the variable when it is imported.
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
 
         # A login of some earlier day is no wish to send this trial away; WANDB_MODE is one.
@@ -182,10 +177,6 @@ def valid_name(name: str) -> str:
     return valid if len(valid) <= _LONGEST else f"{valid[: _LONGEST - 17]}-{digest(name)}"
 
 
-def _quoted(found: re.Match[str]) -> str:
-    return f"%{ord(found[0]):X}"
-
-
 class Mlflow:
     """Writes `mlflow.db` in the folder of the tracking; a sweep is an experiment."""
 
@@ -197,7 +188,8 @@ class Mlflow:
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         folder.mkdir(parents=True, exist_ok=True)
         # SQLAlchemy reads the path as a part of a URL.
-        database = re.sub("[%?#]", _quoted, str(folder.resolve() / "mlflow.db"))
+        plain = str(folder.resolve() / "mlflow.db")
+        database = re.sub("[%?#]", lambda sign: f"%{ord(sign[0]):X}", plain)
         self._artifacts = (folder.resolve() / "mlflow-artifacts").as_uri()
         self._own = "MLFLOW_TRACKING_URI" not in os.environ
         self._lock = folder / "mlflow.lock"
@@ -205,7 +197,7 @@ class Mlflow:
         with locked(self._lock, "the database of MLflow"):
             self._client = MlflowClient(f"sqlite:///{database}" if self._own else None)
             self._client.search_experiments(max_results=1)
-            if self._own and Path(database) != folder.resolve() / "mlflow.db":
+            if self._own and database != plain:
                 with suppress(OSError):  # MLflow makes empty folders of the quoted name
                     os.removedirs(Path(database).parent)
 
@@ -264,7 +256,7 @@ class _MlflowRun:
 
 TRACKERS: dict[str, Callable[[Path], Begin]] = {
     "tensorboard": lambda folder: partial(_EventFiles, folder / "tensorboard"),
-    "wandb": weights_and_biases,
+    "wandb": lambda folder: partial(_WandbRun, folder),
     "mlflow": Mlflow,
 }
 """Name of a tracker, which is that of the module that it needs -> what makes it in a folder"""

@@ -11,6 +11,7 @@ first gets a name that nobody writes again, and what is removed is what was fold
 
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -127,10 +128,7 @@ def _chosen(files: Sequence[_File], at_least: int) -> list[_File]:
     The compacted files come first: of two results of a key, the one that has been there longer
     stays.
     """
-    times: dict[str, int] = {}
-    for file in files:
-        for key in file.keys:
-            times[key] = times.get(key, 0) + 1
+    times = Counter(key for file in files for key in file.keys)
     chosen = {file.path for file in files if any(times[key] > 1 for key in file.keys)}
     own = [file for file in files if file.own]
     if own and len(own) >= at_least:

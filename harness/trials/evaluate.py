@@ -18,7 +18,7 @@ from harness.evaluation.embedder import Embedder
 from harness.evaluation.kept import KeptEmbeddings, keep_pairs
 from harness.evaluation.overlap import contamination
 from harness.evaluation.scores import Scores
-from harness.evaluation.search import SearchedTexts
+from harness.evaluation.search import nearest_texts
 from harness.evaluation.suites import Embeddings, Suite
 from harness.evaluation.suites import suite as suite_called
 from harness.files import cache_folder
@@ -241,12 +241,13 @@ class SentenceModel:
             read = source(corpus)
             texts = list(chain.from_iterable(read.corpus(read.paths()).columns))
         self._embed = Measurement(model, store, steps=steps).embed
-        distinct = list(dict.fromkeys(texts))
-        self._searched = SearchedTexts(distinct, self._embed(distinct))
+        self._texts = list(dict.fromkeys(texts))
+        self._vectors = self._embed(self._texts)
 
     def nearest(self, query: str, count: int) -> list[tuple[str, float]]:
         """The `count` sentences nearest to a query, each with its cosine, nearest first."""
-        return self._searched.nearest(query, self._embed([query])[0], count)
+        vector = self._embed([query])[0]
+        return nearest_texts(query, vector, self._texts, self._vectors, count)
 
     def cosine(self, one: str, other: str) -> float:
         """The cosine of two sentences, between -1 and 1."""

@@ -7,6 +7,7 @@ is checked here. Only the columns that were read are checked.
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any, get_args
 
 import pyarrow as pa
@@ -89,7 +90,7 @@ def _checks(name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
         yield _all_of(column, pc.is_valid(column.items)), "has a value that is missing"
     if name == "uncertainty":
         numbers = [_is_number(column.items.field(number)) for number in range(3)]
-        whole = pc.or_(pc.is_null(column.items), pc.and_(pc.and_(*numbers[:2]), numbers[2]))
+        whole = pc.or_(pc.is_null(column.items), reduce(pc.and_, numbers))
         yield _all_of(column, whole), "has a value that is not three finite numbers"
     if name in (*_FINITE_MAPS, *_OTHER_MAPS):
         named = pc.less_equal(pc.binary_length(column.keys), pa.scalar(1000, pa.int32()))
@@ -97,9 +98,7 @@ def _checks(name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
     if name == "history":
         points = column.values
         parts = [pc.is_valid(points), *(pc.is_valid(points.field(number)) for number in range(4))]
-        whole = parts[0]
-        for part in parts[1:]:
-            whole = pc.and_(whole, part)
+        whole = reduce(pc.and_, parts)
         yield _all_of(column, whole), "has a point without step, stage, metric or value"
 
 
@@ -193,7 +192,9 @@ def without_wrong(table: pa.Table, column: Column, wrong: Callable[[], Wrong]) -
     reasons = _own_reasons(column)
     if reasons is None:
         return table
-    parents = list(map(_parent, column("evaluates").to_pylist(), column("encoder").to_pylist()))
+    # A record is made from the trial that it measures, or from one that it starts from.
+    evaluated, encoders = column("evaluates").to_pylist(), column("encoder").to_pylist()
+    parents = [key or _start(encoder) for key, encoder in zip(evaluated, encoders, strict=True)]
     if any(parents):
         trained_wrongly = wrong()
         reasons = [
@@ -255,11 +256,6 @@ def _own_reason(engine: str | None, configuration: str | None, protocol: int | N
         f"the {batches} batches of each step (accumulation) up to protocol {LAST_WRONG}; the same "
         f"command runs it again"
     )
-
-
-def _parent(evaluated: str | None, encoder: str | None) -> str | None:
-    """The key of the trial that a record was made from: one it measures, or one it starts from."""
-    return evaluated or _start(encoder)
 
 
 def _start(encoder: str | None) -> str | None:

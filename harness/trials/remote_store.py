@@ -10,12 +10,11 @@ what it has new is sent later.
 import functools
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from harness.claims import held
 from harness.errors import UserError
@@ -23,8 +22,8 @@ from harness.files import cache_folder, digest
 from harness.inputs import kind_of
 from harness.owners import Owner
 from harness.remote import SCHEME, RemoteAway, RemoteFolder
-from harness.trials.record import SCHEMA, Record
-from harness.trials.record_files import UNFINISHED, KeyRange, Reading
+from harness.trials.record import Record
+from harness.trials.record_files import UNFINISHED
 from harness.trials.remote_claims import (
     NOTES,
     RemoteClaim,
@@ -66,9 +65,7 @@ class RemoteStore(Store):
     def place(self) -> str:
         return self.remote.address
 
-    @property
-    def address(self) -> str:
-        return self.remote.address
+    address = place
 
     def check_writable(self) -> None:
         """Raises UserError when a record could not be written into the bucket or into the copy.
@@ -127,15 +124,6 @@ class RemoteStore(Store):
                 with self._going_on("the log stays here"), suppress(FileNotFoundError):
                     self._remote_logs.upload(path, path.name)
 
-    def read(
-        self,
-        columns: Sequence[str] = SCHEMA.names,
-        where: pc.Expression | None = None,
-        between: KeyRange | None = None,
-    ) -> Reading:
-        self.receive()
-        return super().read(columns, where, between)
-
     def get(self, key: str) -> Record | None:
         found = super().get(key)
         if found is not None and found.finished:
@@ -168,7 +156,6 @@ class RemoteStore(Store):
             self.copy.send()
 
     def receive(self) -> None:
-        """Bring the copy up to date."""
         with self._going_on(f"only the copy {self.folder} is read"):
             self.copy.receive()
 

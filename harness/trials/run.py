@@ -136,6 +136,7 @@ def run_trial(
         if weights is not None:
             keep_pairs(scores.pairs, pairs_file(weights, measured.name))
     why = f"its search pruned it after {outcome.steps} steps" if outcome.pruned else None
+    items = {name: count_items(name) for name in kit.declared.corpora.values() if final}
     return replace(
         describe(trial),
         status="pruned" if outcome.pruned else "finished",
@@ -146,7 +147,7 @@ def run_trial(
         details=scores.details,
         uncertainty=scores.uncertainty,
         contamination=contamination(kit.declared.corpora.values(), measured) if final else {},
-        corpora=_sizes_of(kit.declared.corpora.values()) if final else {},
+        corpora={name: size for name, size in items.items() if size is not None},
         history=[*outcome.all_points()],
         steps=outcome.steps,
         training_seconds=outcome.seconds,
@@ -159,18 +160,12 @@ def run_trial(
     )
 
 
-def _sizes_of(corpora: Collection[str]) -> dict[str, int]:
-    """Corpus -> the number of its items."""
-    sizes = {name: count_items(name) for name in corpora}
-    return {name: items for name, items in sizes.items() if items is not None}
-
-
-def built(trial: Trial) -> tuple[Method[Any], Kit]:
+def built(trial: Trial, kind: type[Kit] = Kit) -> tuple[Method[Any], Kit]:
     """The trial's method before training, on its device, and the kit that built it."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     seed_everything(trial.seed)
-    kit = Kit(trial.declared, device())
+    kit = kind(trial.declared, device())
     return engines.placed(kit), kit
 
 

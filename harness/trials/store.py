@@ -70,6 +70,9 @@ class Store(StoreFolders):
         """The number of records that wait here for the place that machines share."""
         return 0
 
+    def receive(self) -> None:
+        """Bring what is here up to date with the place that machines share."""
+
     def write(self, record: Record) -> None:
         """Write one record atomically, unless the store has more of this trial already.
 
@@ -133,6 +136,7 @@ class Store(StoreFolders):
         only these, with key, schema_version and status; a history is most of a row's bytes.
         `where`: what a row must have. `between`: only keys from the first to the second.
         """
+        self.receive()
         where = where or {}
         columns = (*columns, *(column for column in where if column not in columns))
         tables: list[pa.Table] = []

@@ -4,7 +4,7 @@ import functools
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -97,16 +97,9 @@ class Trial:
 
 def portable(trial: Trial) -> dict[str, Any]:
     """A trial for another process: the plugin by its path, and the commits read of the Hub."""
-    return {
-        "method": str(registry.locate(trial.method)),
-        "configuration": dict(trial.configuration),
-        "seed": trial.seed,
-        "role": trial.role,
-        "search": trial.search,
-        "variant": trial.variant,
-        "searched": trial.searched,
-        "commits": resolved_here(),
-    }
+    named = {part.name: getattr(trial, part.name) for part in fields(trial) if part.init}
+    path, values = str(registry.locate(trial.method)), dict(trial.configuration)
+    return {**named, "method": path, "configuration": values, "commits": resolved_here()}
 
 
 def arrived(sent: Mapping[str, Any]) -> Trial:
@@ -181,7 +174,9 @@ def describe(trial: Trial, *, here: bool = True) -> Record:
     if here:
         import torch  # a plan makes records of trials that run elsewhere
 
-        threads, device = torch.get_num_threads(), _device_name()
+        threads, device = torch.get_num_threads(), f"cpu ({platform.machine()})"
+        if torch.cuda.is_available():
+            device = str(torch.cuda.get_device_name())
     declared, config = trial.declared, trial.config
     measured, *others = suites_of(config)
     packages = {name: _version(name) for name in _PACKAGES}
@@ -244,14 +239,6 @@ def facts_of(trial: Trial) -> dict[str, Any]:
     """
     known = describe(trial, here=False)
     return {name: getattr(known, name) for name in FACTS}
-
-
-def _device_name() -> str:
-    import torch
-
-    if torch.cuda.is_available():
-        return str(torch.cuda.get_device_name())
-    return f"cpu ({platform.machine()})"
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from scipy.stats import ortho_group
 from harness.data.sts_pairs import Pairs
 from harness.errors import TrialFailure
 from harness.evaluation.retrieval import PROTOCOLS, Retrieval, RetrievalProtocol
-from harness.evaluation.search import SearchedTexts
+from harness.evaluation.search import nearest_texts
 
 # Every combination, also those that are not in PROTOCOLS.
 ALL_PROTOCOLS = [
@@ -143,17 +143,17 @@ def test_the_nearest_sentences(pairs: Pairs, inside: bool) -> None:
     expected = sorted(
         (text for text in known if text.lower() != query), key=lambda text: -cosines[text]
     )
-    searched_texts = SearchedTexts(list(known), np.array(list(known.values())))
-    found = searched_texts.nearest(query, vector, 1000)
+    searched = list(known), np.array(list(known.values()))
+    found = nearest_texts(query, vector, *searched, 1000)
     assert [text for text, _ in found] == expected
     assert [cosine for _, cosine in found] == pytest.approx(
         [cosines[text] for text in expected], abs=2**-24
     )
     assert len(found) == len(known) - inside
-    assert searched_texts.nearest(query, vector, 3) == found[:3]
+    assert nearest_texts(query, vector, *searched, 3) == found[:3]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0])
 def test_a_query_without_direction_has_no_neighbours(value: float) -> None:
     with pytest.raises(TrialFailure, match='embedding of "a query" has no direction'):
-        SearchedTexts(["one", "two"], np.eye(2)).nearest("a query", np.full(2, value), 3)
+        nearest_texts("a query", np.full(2, value), ["one", "two"], np.eye(2), 3)

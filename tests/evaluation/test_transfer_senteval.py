@@ -14,9 +14,9 @@ from harness.data.senteval import DATASETS
 from harness.evaluation.senteval_classifier import (
     FAST_MODE,
     TEST_MODE,
+    Fold,
     Rows,
     fit,
-    given_fold,
     nested_cross_validation,
     single_test,
     split_fold,
@@ -112,7 +112,7 @@ def test_layers_side_by_side_are_those_trained_alone(
     """Folds of different sizes, some with a batch more, that stop at different validations."""
     features, labels = problem(200, classes, seed=1)
     splits = [stratified(labels, 3)[0], np.split(np.arange(200), [120])]
-    folds = [given_fold(*split, PENALTIES) for split in splits]
+    folds = [Fold(*split, PENALTIES) for split in splits]
     found = fit(Rows(features, labels, CPU), folds, FAST_MODE if fast else TEST_MODE)
     passes = set()
     for (rows, others), layers in zip(splits, found, strict=True):
@@ -241,7 +241,7 @@ def test_a_fold_of_a_real_task_is_sentevals(stratified: Make) -> None:
     rows, others = stratified(labels, 10)[0]
     given = Rows(features, labels, CPU)
     penalties = (1e-5, 1e-2)
-    [layers] = fit(given, [given_fold(rows, others, penalties)], TEST_MODE)
+    [layers] = fit(given, [Fold(rows, others, penalties)], TEST_MODE)
     for penalty, accuracy in zip(penalties, layers.accuracies, strict=True):
         one = Reference(32, 2, penalty)
         expected = one.fit(features[rows], labels[rows], features[others], labels[others])

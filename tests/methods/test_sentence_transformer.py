@@ -19,7 +19,7 @@ from harness.data.hub import EMBEDDED, model_folder
 from harness.errors import UserError
 from harness.evaluation.correlation import first_rows
 from harness.evaluation.embedder import Embedder
-from harness.evaluation.search import SearchedTexts
+from harness.evaluation.search import nearest_texts
 from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.kit import Kit
@@ -330,8 +330,8 @@ def test_all_minilm_has_the_published_figures() -> None:
     # SentEval's white space makes one of two strings.
     query = "you can do it, too."  # one of DiffCSE's
     rows = first_rows(stsb.texts)
-    searched = SearchedTexts([stsb.texts[row] for row in rows], vectors[rows])
-    nearest = searched.nearest(query, embed([query])[0], 3000)
+    texts = [stsb.texts[row] for row in rows]
+    nearest = nearest_texts(query, embed([query])[0], texts, vectors[rows], 3000)
     assert len(nearest) == 2551 - 1
     assert {"You can use it, too.", "Yes, you can do it."} == {text for text, _ in nearest[:2]}
     sample = stsb.texts[::40]

@@ -7,7 +7,7 @@ from harness.data.revisions import trained_name
 from harness.document import Document, Location
 from harness.errors import UserError, suggest
 from harness.plugin import registry
-from harness.plugin.located import is_path, located, plain_name
+from harness.plugin.registry import is_path, located, plain_name
 from harness.plugin.resolution import resolve
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.space import (

@@ -11,8 +11,7 @@ from harness.document import BadYaml, Document, Location, read_value
 from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
-from harness.plugin.located import located
-from harness.plugin.registry import Plugin
+from harness.plugin.registry import Plugin, located
 from harness.plugin.resolution import CORPUS, corpus_fields, resolve
 from harness.sweeps.spaces.axes import Between, SamplerRange, SamplerValues, Span, Values, is_whole
 from harness.sweeps.spaces.methods import plain_values, pretrained
