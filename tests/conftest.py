@@ -16,6 +16,9 @@ from typing import Any
 # Before torch and huggingface_hub are imported: tests run beside one another, and none may ask the
 # network.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A trial of several threads shares its cores with other tests: its threads wait for one another
+# asleep, and not in a loop, which may take most of the time of a processor.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # A terminal's size and colours are not the tests': they read what a pipe gets.
 os.environ.pop("COLUMNS", None)

@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.quickstart import TABLE, table_of
 from harness.sweeps.spaces.space import load_space
+from tests.sweeping import ONE_AT_A_TIME
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -48,8 +49,8 @@ def bootstrap(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-SHORT = ("--set", "max_steps=5", "--configurations", "1", "--seeds", "0,1")
-"""The quickstart with less training; what it scores is not the subject here"""
+SHORT = ("--set", "max_steps=5", "--configurations", "1", "--seeds", "0,1", *ONE_AT_A_TIME)
+"""The quickstart with less training and one worker; what it scores is not the subject here"""
 
 
 def readme_table() -> list[str]:

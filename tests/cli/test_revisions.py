@@ -15,6 +15,7 @@ from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial, revisions
 from tests.downloads import FIRST, SECOND, THIRD, downloaded, downloaded_model, downloaded_texts
+from tests.sweeping import write_few_pairs
 
 DATA_OF_MTEB = {
     "STS12": "mteb/sts12-sts", "BIOSSES": "mteb/biosses-sts", "STS22": "mteb/sts22-crosslingual-sts"
@@ -70,9 +71,9 @@ def test_a_trial_records_its_commits(harness: Harness, store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_is_measured_at_a_revision(harness: Harness, store: Store) -> None:
+def test_a_model_is_measured_at_a_revision(harness: Harness, store: Store, tmp_path: Path) -> None:
     """Without one it is that of the default branch; the embedded model has no commit."""
-    words = ["--suite", "graded"]
+    words = ["--suite", str(write_few_pairs(tmp_path))]
     records = {
         name: ran(harness, store, "eval", name, *words)
         for name in ("some/tiny", "some/tiny@v2", f"some/tiny@{FIRST}", "tiny-bert")
@@ -81,7 +82,7 @@ def test_a_model_is_measured_at_a_revision(harness: Harness, store: Store) -> No
     assert commits == [FIRST, SECOND, FIRST, None]
     assert records["tiny-bert"].revisions == {}
     assert len({record.key for record in records.values()}) == 4
-    scores = [record.test["graded"] for record in records.values()]
+    scores = [record.test["few"] for record in records.values()]
     assert scores[0] == scores[2] == scores[3] != scores[1]
     answer = harness("eval", "some/tiny@v3", *words, "--store", store.folder)
     assert (answer.code, answer.err.count("\n")) == (2, 1)

@@ -505,14 +505,14 @@ def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, floa
     method.load_state_dict(weights)
     method.eval()
 
-    def corpus(stream: str) -> list[TextBatch]:
+    def corpus(stream: str, rows: int = 1) -> list[TextBatch]:
         tokens = kit.tokens(method.corpora(kit.config)[stream], method.template)
         reader = Stream(
             tokens,
             method.template,
-            StreamOptions(limit=method.training_pieces, batch_size=1, seed=5),
+            StreamOptions(limit=method.training_pieces, batch_size=rows, seed=5),
         )
-        return list(islice(reader, len(tokens)))
+        return list(islice(reader, len(tokens) // rows))
 
     def plain(batch: TextBatch, _modules: Tensor) -> Tensor:
         return method.encoder.at(batch, method.template.mask_positions(batch.attention_mask))
@@ -521,7 +521,8 @@ def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, floa
     same, entailed = (representation_divergence(method.states, part) for part in (texts, pairs))
     layers = weight_convergence(method.states, method.encoder, method.augmentation, texts)
     method.encoder.train()
-    dropout = representation_divergence(plain, texts * 10)
+    # Many draws, whose mean is compared; all sentences are read at once.
+    dropout = representation_divergence(plain, corpus("analysed", len(texts)) * 10)
     return {
         "divergence": same.raw, "divergence-unit": same.unit, "convergence": layers.mean,
         "divergence-entailment": entailed.raw, "divergence-entailment-unit": entailed.unit,
