@@ -3,7 +3,6 @@
 tests/methods/test_matrix.py compares the two, and shows what the page should have.
 """
 
-import copy
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 import torch
 import transformers
 
@@ -20,7 +18,6 @@ from harness.data.batching import TextBatch, pad
 from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
 from harness.data.tokens import piece_ids
-from harness.encoders import pretrained
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
@@ -184,22 +181,7 @@ def found_in(folder: Path) -> dict[str, Cells]:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     corpora = write_corpora(folder / "corpora")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pretrained, "_loaded", _read_once())
-        return {
-            name: column(save(name, folder / f"tiny-{name.lower()}".replace(" ", "-")), corpora)
-            for name in ARCHITECTURES
-        }
-
-
-def _read_once() -> Any:
-    """`pretrained._loaded` that copies a model which it has read before, in a third of the time."""
-    read, models = pretrained._loaded, {}
-
-    def loaded(name: str, config: Any, dtype: torch.dtype, device: torch.device | None) -> Any:
-        key = name, config.to_json_string(), dtype
-        if key not in models:
-            models[key] = read(name, config, dtype, device)
-        return copy.deepcopy(models[key])
-
-    return loaded
+    return {
+        name: column(save(name, folder / f"tiny-{name.lower()}".replace(" ", "-")), corpora)
+        for name in ARCHITECTURES
+    }
