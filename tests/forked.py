@@ -89,7 +89,9 @@ def _keep(asking: socket.socket) -> NoReturn:
         ended = os.pidfd_open(worker)
         while ended not in select.select([asking, ended], [], [])[0]:
             told = asking.recv(1)
-            os.kill(worker, told[0] if told else signal.SIGKILL)
+            # Ctrl-C goes to the whole group, as in a terminal.
+            send = os.killpg if told == bytes([signal.SIGINT]) else os.kill
+            send(worker, told[0] if told else signal.SIGKILL)
             if not told:
                 break
         code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) & 255

@@ -114,14 +114,14 @@ def test_weights_that_products_round_travel_rounded(
 ) -> None:
     """Linear layers travel as bf16: fewer bytes give the same bits, and those of one process."""
     name, values = cases["bf16"]
-    runs = {engine: {"": (name, values | fields)} for engine, fields in SHARDED.items()}
-    rounded, exact = (
-        by_ranks(f"tests.ranks.trained:{function}", runs, 2, tmp_path / function)
-        for function in ("trained_and_counted", "trained_exactly")
-    )
+    runs = {
+        engine: {str(rounded): (name, values | fields, rounded) for rounded in (True, False)}
+        for engine, fields in SHARDED.items()
+    }
+    together = by_ranks("tests.ranks.trained:trained_and_counted", runs, 2, tmp_path / "ranks")
     alone = trained_in_plain_torch(name, values)
     for engine in SHARDED:
-        found, expected = rounded[engine][""], exact[engine][""]
+        found, expected = together[engine]["True"], together[engine]["False"]
         assert found.pop("gathered") < 0.9 * expected.pop("gathered")
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
         torch.testing.assert_close(found["norms"], alone["norms"], rtol=2**-6, atol=0)

@@ -40,16 +40,15 @@ class Gathered(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def trained_exactly(name: str, values: dict[str, Any]) -> Computed:
-    """The same as `trained_and_counted`, with weights that travel unrounded in every precision."""
-    with patch.object(engines, "sent_as", return_value=None):
-        return trained_and_counted(name, values)
+def trained_and_counted(name: str, values: dict[str, Any], rounded: bool) -> Computed:
+    """The same as `trained`, and `gathered`: the bytes that this rank gets of the others.
 
-
-def trained_and_counted(name: str, values: dict[str, Any]) -> Computed:
-    """The same as `trained`, and `gathered`: the bytes that this rank gets of the others."""
+    `rounded`: whether weights travel rounded where the precision allows it.
+    """
     gathered = Gathered()
-    found = trained(name, values, gathered)
+    exactly = patch.object(engines, "sent_as", return_value=None)
+    with nullcontext() if rounded else exactly:
+        found = trained(name, values, gathered)
     return found | {"gathered": torch.tensor(gathered.bytes)}
 
 

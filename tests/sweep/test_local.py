@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from harness.sweeps.spaces.overrides import Overrides, searches
 from harness.sweeps.spaces.space import load_space
 from harness.trials.record import Record
 from harness.trials.store import Store
+from tests.programs import forking_python
 from tests.sweeping import write_few_pairs
 
 SPACE = """\
@@ -108,7 +108,8 @@ def test_ctrl_c_saves_the_trial_and_the_same_command_goes_on(
     assert whole.code == 0, whole.err
     inherited = {name: text for name, text in os.environ.items() if name != "HARNESS_HUB"}
     command = subprocess.Popen(
-        [sys.executable, "-m", "harness", "sweep", "--local", space, "--store", tmp_path / "store"],
+        [forking_python(), "-m", "harness", "sweep", "--local", space, "--store",
+         tmp_path / "store"],
         env={**inherited, "HARNESS_CACHE": str(cache), "HARNESS_TEST_PAUSE": "0.2"}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
