@@ -32,9 +32,6 @@ from harness.training.optimisers import StageOptimiser
 from harness.training.parameters import rounded_in_products
 from harness.training.saved_state import readable
 
-UNCOMPILED = "TORCHDYNAMO_DISABLE"
-"""The variable with which torch leaves a function as it is that it is asked to compile"""
-
 
 class Losses(nn.Module):
     """The losses of a method as a module, whose passes a library can follow."""
@@ -229,20 +226,12 @@ def library() -> Any:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else it says that it looked for others
     # Its autotuner, which nobody calls here, would import mlflow for a second of a processor.
     hidden = sys.modules.setdefault("mlflow", None) is None  # type: ignore[arg-type]
-    # It would compile its own optimiser Muon, which nobody uses here, for another second.
-    compiles = os.environ.get(UNCOMPILED)
-    os.environ[UNCOMPILED] = "1"
     try:
         with extra("deepspeed", "the engine"):
             import deepspeed
-            import deepspeed.runtime.zero.muon.muon_optimizer
     finally:
         if hidden:
             del sys.modules["mlflow"]
-        if compiles is None:
-            del os.environ[UNCOMPILED]
-        else:
-            os.environ[UNCOMPILED] = compiles
     # It calls torch by names that torch will change; a user can do nothing about it.
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     # It asks the environment which GPU of the machine is this process's.
