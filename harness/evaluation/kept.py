@@ -155,7 +155,7 @@ def kept_pairs(path: Path) -> ScoredPairs:
     if not path.is_file():
         return {}
     try:
-        # `read_table` would import pyarrow's data sets, for a third of a second.
+        # `read_table` would import pyarrow's data sets, which nothing else here needs.
         with pq.ParquetFile(path) as file:
             of_queries = _OF_QUERIES[0] in file.schema_arrow.names
             names = _OF_QUERIES if of_queries else _OF_PAIRS
