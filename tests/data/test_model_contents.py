@@ -183,6 +183,7 @@ FOREIGN: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", FOREIGN.values(), ids=FOREIGN)
 def test_a_folder_of_the_library_that_asks_for_code(
     make: Callable[[Path], None], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

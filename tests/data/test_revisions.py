@@ -66,6 +66,7 @@ def test_a_revision_picks_a_snapshot(downloads: Path, revision: str, commit: str
     assert commits_of([folder, Path(__file__)]) == {"models/some/tiny": commit}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("downloads")
 def test_several_revisions_of_one_repository() -> None:
     [first] = source("some/texts").paths()

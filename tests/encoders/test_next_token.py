@@ -35,6 +35,7 @@ def check_loss(folder: Path, **options: Any) -> None:
         assert torch.allclose(head(states), found.logits, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("name", ["Llama", "Qwen2", "Gemma", "Gemma 3", "Mistral"])
 def test_the_loss_of_a_causal_language_model(name: str, tmp_path: Path, tied: bool) -> None:

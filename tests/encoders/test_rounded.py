@@ -55,6 +55,7 @@ def as_autocast_does(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values", "frozen"),
     [
@@ -123,6 +124,7 @@ def test_trained_and_moved_layers_stay_as_they_are() -> None:
         assert not any("forward" in vars(each) for each in module)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [{"accumulation": 2}, {"accumulation": 2, "chunk_size": 4}])
 def test_weights_that_train_are_rounded_once_a_step(
     kit_for: KitFor, monkeypatch: pytest.MonkeyPatch, values: Any

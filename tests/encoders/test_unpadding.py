@@ -164,6 +164,7 @@ def test_other_places_that_methods_reach(tiny_roberta: Path, kind: str) -> None:
     assert_equal(both(encoder, lambda: encoder.cls(batch, **reach), *leaves))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("kind", ["adapter", "lora"])
 def test_low_rank_modules_of_each_row(tiny_encoder: Path, kind: Any) -> None:

@@ -64,6 +64,7 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(DATASETS, task)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_tasks")
 def test_a_task_is_scored_as_its_splits_say() -> None:
     for task, penalties in {"mr": 10, "sst2": 1, "trec": 1, "mrpc": 1}.items():

@@ -286,6 +286,7 @@ def test_reason_has_the_output_of_the_last_attempt_alone(tmp_path: Path) -> None
     assert with_log("it failed", tmp_path / "log") == "it failed"
 
 
+@pytest.mark.slow
 def test_reason_waits_for_a_watchdog_that_is_late(tmp_path: Path) -> None:
     """On a busy machine, the sweep hears of a death before its watchdog has read the last words."""
     log = BoundedLog(tmp_path / "log")

@@ -122,6 +122,7 @@ class Reference:
         return headed
 
 
+@pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize("denoising", ["padding", "released", "positions", "none"])
 @pytest.mark.usefixtures("equal_views")

@@ -108,6 +108,7 @@ def test_noise_climbs(steps: int) -> None:
     assert all(each.grad is None for each in given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.usefixtures("equal_views")
 def test_losses_of_several_batches(

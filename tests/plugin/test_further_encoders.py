@@ -124,6 +124,7 @@ def kit_on(twins: str, models: Models) -> Callable[..., Kit]:
     return make
 
 
+@pytest.mark.slow
 def test_the_contract_is_kept_where_the_models_are_not_here(twins: str) -> None:
     assert problems(twins) == []
 
@@ -158,6 +159,7 @@ def test_low_rank_changes_are_those_of_the_encoder(kit_on: Callable[..., Kit]) -
     assert changed == {"encoder"}
 
 
+@pytest.mark.slow
 def test_what_is_planned_is_what_a_step_computes(kit_on: Callable[..., Kit]) -> None:
     assert planned_shares(kit_on()) == {"views": pytest.approx(1, rel=0.05)}
 

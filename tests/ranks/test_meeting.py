@@ -25,6 +25,7 @@ def test_ranks_meet_in_the_folder_that_is_named(
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["file", "tcp"])
 def test_others_that_do_not_come_are_lost(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -169,6 +169,7 @@ def test_the_prediction_of_one_more_run_is_that_of_scipy(values: Sequence[float]
         assert found.agrees(published) == (found.p_value(published) >= 0.05)
 
 
+@pytest.mark.slow
 def test_p_is_uniform_where_nothing_differs() -> None:
     """Of many reproductions of one method, a twentieth differs at 5 %."""
     rows = np.random.default_rng(0).normal(75, 0.5, (1000, 4))

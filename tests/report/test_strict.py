@@ -67,6 +67,7 @@ def test_a_reproduction_succeeds(store: Store, reproduce: Callable[..., None]) -
     assert strict(store, tolerance=0.04) == 0
 
 
+@pytest.mark.slow
 def test_a_difference_fails_and_one_seed_has_no_spread_to_judge_by(
     store: Store, reproduce: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:

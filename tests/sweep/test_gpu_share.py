@@ -172,6 +172,7 @@ def test_only_a_trial_that_shares_a_gpu_is_run_again(monkeypatch: pytest.MonkeyP
     assert record.reason == "OutOfMemoryError: CUDA out of memory"
 
 
+@pytest.mark.slow
 def test_a_worker_that_ran_out_keeps_nothing_of_the_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

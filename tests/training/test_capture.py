@@ -231,6 +231,7 @@ def test_options_train_the_same(
     assert_equal(found, trained(kit))
 
 
+@pytest.mark.slow
 def test_it_does_not_matter_when_a_step_was_captured(kit_for: KitFor, tmp_path: Path) -> None:
     """A trial that gives way captures anew, and goes on with the same numbers."""
     kit = kit_of(kit_for, "simcse", "unsup", {})
@@ -244,6 +245,7 @@ def test_it_does_not_matter_when_a_step_was_captured(kit_for: KitFor, tmp_path: 
     assert Tapes.captured > captured + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["simcse", "promptbert"])
 def test_rooms_and_wider_rows_change_last_digits_alone(kit_for: KitFor, name: str) -> None:
     """Captured steps beside those of a training without them, where nothing is dropped."""

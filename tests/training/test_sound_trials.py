@@ -53,6 +53,7 @@ class Circle:
         self.itself = self
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True])
 def test_garbage_of_a_trial_is_gone_after_it(*, fails: bool) -> None:
     before = Circle()

@@ -249,6 +249,7 @@ def reasons(store: Store) -> list[str | None]:
     return [row.reason for row in found]
 
 
+@pytest.mark.slow
 def test_the_newest_attempt_of_a_folded_trial_counts(store: Store) -> None:
     for number in range(2):
         store.write(unfinished(number, "first"))
