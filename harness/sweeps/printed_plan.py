@@ -166,9 +166,12 @@ def _rehearsal(seconds: Bounds) -> str:
 
 
 def _span(bounds: Bounds, shown: Callable[[float], str]) -> str:
-    """A number that lies between two, or the one that both are."""
+    """A number that lies between two, or the one that both are; of one unit, as `2 to 5 h`."""
     least, most = shown(bounds.least), shown(bounds.most)
-    return least if least == most else f"{least} to {most}"
+    if least == most:
+        return least
+    number, _, unit = least.rpartition(" ")
+    return f"{number if number and most.endswith(f' {unit}') else least} to {most}"
 
 
 def _whole(number: float) -> str:
@@ -181,7 +184,7 @@ def _hours(hours: float) -> str:
 
 def _rough(seconds: float, names: Sequence[str], least: float) -> str:
     """A duration in the largest unit of which it has at least so many, with the name behind it."""
-    for name, size in zip(names, (86400.0, 3600.0, 60.0), strict=False):
+    for name, size in zip(names, (365.25 * 86400, 86400.0, 3600.0, 60.0), strict=False):
         if seconds >= least * size:
             return f"{seconds / size:,.0f}{name}"
     return f"{seconds:.0f}{names[-1]}"
@@ -189,7 +192,7 @@ def _rough(seconds: float, names: Sequence[str], least: float) -> str:
 
 def _duration(seconds: float) -> str:
     """A rough duration in few words."""
-    return _rough(seconds, (" days", " h", " min", " s"), 2)
+    return _rough(seconds, (" years", " days", " h", " min", " s"), 2)
 
 
 def _tables(searches: list[Search], made: Plan) -> Iterator[Table | str]:
@@ -249,7 +252,7 @@ def _few_digits(number: float) -> str:
 
 def _short(seconds: float) -> str:
     """A rough duration in few characters."""
-    return _rough(seconds, ("d", "h", "m", "s"), 1.5)
+    return _rough(seconds, ("y", "d", "h", "m", "s"), 1.5)
 
 
 def _gib(size: int) -> str:
