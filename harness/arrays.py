@@ -17,7 +17,6 @@ from harness.inputs import why
 from harness.locks import lock_beside, locked
 from harness.manifests import MANIFEST, damage, seal, sealed_files
 
-_logger = logging.getLogger(__name__)
 IN_MEMORY = 4 * 2**20
 """Bytes up to which the content of a scratch file is in memory"""
 
@@ -26,8 +25,7 @@ class Scratch:
     """A file in the cache folder that has no name, so nothing is left of it when its user ends."""
 
     def __init__(self) -> None:
-        file = SpooledTemporaryFile(IN_MEMORY, dir=str(cache_folder()))  # noqa: SIM115
-        self._file: IO[bytes] = file
+        self._file = _file()
         self._size = 0
         weakref.finalize(self, self._file.close)
 
@@ -60,6 +58,13 @@ class Scratch:
             return np.frombuffer(self._file.read(), kind)
         self._file.flush()
         return np.memmap(self._file, kind, "r")
+
+
+def _file() -> IO[bytes]:
+    return SpooledTemporaryFile(IN_MEMORY, mode="w+b", dir=str(cache_folder()))
+
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -196,8 +196,8 @@ def _tabbed(
     rows, where = list[LabelledRow](), f"{archive()}, {member}"
     for number, line in enumerate(lines(member)[header:], start=header + 1):
         fields = fields_of(line.strip(), expected, where, number)
-        known = _label(fields[label], BINARY_LABELS, where, number)
-        rows.append((tuple(words(fields[text]) for text in texts), known))
+        sentences = tuple(words(fields[text]) for text in texts)
+        rows.append((sentences, _label(fields[label], BINARY_LABELS, where, number)))
     return _sorted(rows)
 
 

@@ -44,10 +44,10 @@ def corpus_facts(name: str) -> Iterator[str]:
         "pairs in one item:"
     )
     for test in overlaps(corpus):
-        found = test.problem or (
+        overlap = test.problem or (
             "{exact:>6} {normalised:>6} of {sentences:<6}{pairs_together:>6} of {pairs} pairs"
         ).format_map(test.figures)
-        yield f"  {test.task:<8} {found}"
+        yield f"  {test.task:<8} {overlap}"
 
 
 def _lengths(corpus: Corpus) -> Iterator[str]:

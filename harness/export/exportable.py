@@ -129,12 +129,12 @@ def _built(
         trial = Trial(str(registry.locate(name)), facts["configuration"], facts["seed"])
         provide_models(store, trial)
         _check_same(trial, facts)
-        found, kit = built(trial, EmbeddingKit)
+        model, kit = built(trial, EmbeddingKit)
     # What is not among the weights is that of the pretrained model.
-    unknown = found.load_state_dict(dict(weights), strict=False).unexpected_keys
+    unknown = model.load_state_dict(dict(weights), strict=False).unexpected_keys
     if unknown:
         raise UserError(f"the weights of trial {short} are those of another method ({unknown[0]})")
-    return Exportable(found.eval(), kit, facts, record)
+    return Exportable(model.eval(), kit, facts, record)
 
 
 def _check_same(trial: Trial, facts: Mapping[str, Any]) -> None:

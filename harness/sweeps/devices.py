@@ -64,7 +64,7 @@ class Device:
     memory: float
     """GiB"""
     gain: float = 1.0
-    """So many times the usual share of `exact` is reached"""
+    """Factor on the usual share of `exact`"""
 
     @property
     def is_gpu(self) -> bool:
@@ -98,7 +98,7 @@ HALVED = ("AuthenticAMD", "25")
 """Vendor and family of the CPUs that do an operation of avx512f in two halves (AMD's Software
 Optimization Guide for Zen 4)"""
 HALVED_GAIN = 1.25
-"""So many times the share in float32 is reached there: what is no product is not halved"""
+"""Factor on their share in float32: work beside products is not halved"""
 ROUNDED_TIMES = {"amx_bf16": 32, "avx512_bf16": 2}
 """Capability of a CPU -> its products in bf16 in the time of one in float32, by its width"""
 CPU_SHARES = {128: (0.28, 0.2), 384: (0.6, 0.52), 768: (0.6, 0.52)}

@@ -1,12 +1,14 @@
 """Starting, joining and losing Ray: each has its sentence, and nothing of it is left behind."""
 
 import json
+import logging
 import os
 import shutil
 import signal
 import socket
 import stat
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -305,6 +307,37 @@ def test_what_fails_in_ray_later_is_one_sentence(monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv("RAY_ADDRESS", raising=False)
         with pytest.raises(SweepStopped, match=sentence), sessions.ray_session():
             raise sessions.ray.exceptions.RaySystemError("lost")
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("in_short")
+def test_a_lost_ray_says_nothing_more(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its core lives on in the process, and writes to the descriptor of stderr when it ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        head = SimpleNamespace(gcs_address=address, get_node_id=str)
+        monkeypatch.setattr(
+            sessions.ray, "init", lambda *_, **__: SimpleNamespace(dashboard_url="")
+        )
+        monkeypatch.setattr(sessions.ray, "get_runtime_context", lambda: head)
+        monkeypatch.setattr(sessions.ray, "nodes", list)
+        monkeypatch.setattr(sessions.ray, "is_initialized", lambda: True)
+        monkeypatch.setattr(logging.getLogger("ray"), "handlers", [])
+        monkeypatch.setattr(sys, "stderr", sys.stderr)
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        terminal = os.dup(2)
+        try:
+            with pytest.raises(SweepStopped, match="has stopped"), sessions.ray_session():
+                listener.close()
+                raise sessions.ray.exceptions.RaySystemError("lost")
+            print("the sentence of the sweep", file=sys.stderr)
+            os.write(2, b"Failed to connect to GCS")
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
+    assert capfd.readouterr().err == "the sentence of the sweep\n"
 
 
 def forever(*_: object, **__: object) -> None:

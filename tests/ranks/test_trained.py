@@ -44,9 +44,10 @@ TRAVELS = {"zero_optimization": {"stage3_param_persistence_threshold": 1}}
 """By default, what is small stays whole on every worker"""
 SHARDED = {"zero-3": ENGINES["zero-3"] | {"deepspeed": TRAVELS}, "fsdp": ENGINES["fsdp"]}
 LEARNING_RATE = 1e-4
-LARGEST, MEAN = 0.35 * LEARNING_RATE, 0.002 * LEARNING_RATE
-"""Most that a weight may differ by after four steps, whose rates add up to 2.5 times the peak, and
-the root mean square over all weights"""
+LARGEST = 0.35 * LEARNING_RATE
+"""Most that a weight may differ by after four steps, whose rates add up to 2.5 times the peak"""
+MEAN = 0.002 * LEARNING_RATE
+"""Most that the root mean square of all differences may be"""
 
 
 @pytest.fixture(scope="module")
@@ -80,17 +81,15 @@ def together(
 
 
 def differences(found: Computed, expected: Computed) -> torch.Tensor:
-    """The differences of all weights, (weights,).
-
-    The biases of the keys are left out: they change no attention, so their gradient is the rounding
-    error of zero, out of which Adam makes a step of any size.
-    """
-    assert found.keys() == expected.keys()
-    return torch.cat([
-        (found[name] - value).abs().flatten()
-        for name, value in expected.items()
-        if name != "norms" and not name.endswith("key.bias")
-    ])  # fmt: skip
+    """The differences of all weights that float32 decides, (weights,)."""
+    names = expected.keys() - {"undecided"}
+    assert found.keys() - {"undecided"} == names
+    each = [
+        (found[name] - expected[name]).abs().flatten()
+        for name in expected
+        if name in names - {"norms"}
+    ]
+    return torch.cat(each)[~expected["undecided"]]
 
 
 # More than 20 s: the first case trains all of them, in the same two processes.
@@ -106,9 +105,8 @@ def test_weights_after_four_steps(
     found, expected = together[engine][setting], alone[setting]
     torch.testing.assert_close(found["norms"], expected["norms"], rtol=1e-5, atol=0)
     different = differences(found, expected)
+    assert different.max() < LARGEST
     assert different.square().mean().sqrt() < MEAN
-    # The gradient of a single weight, too, may be a rounding error, as on a CPU of Zen 4.
-    assert (different > LARGEST).sum() <= 1
 
 
 @pytest.mark.slow
@@ -136,7 +134,7 @@ def test_weights_that_products_round_travel_rounded(
 def test_clipping_clips(alone: dict[str, Computed]) -> None:
     """And the settings train something else than one another."""
     assert alone["clipping"]["norms"].min() > SETTINGS["clipping"]["gradient_clipping"]
-    assert differences(alone["clipping"], alone["chunks"]).square().mean().sqrt() > MEAN
+    assert differences(alone["clipping"], alone["chunks"]).max() > LARGEST
 
 
 @pytest.mark.slow

@@ -25,6 +25,8 @@ from tests.ranks.rank import Computed, kit_of
 
 STEPS = 4
 """Steps of a stage"""
+EPSILON = torch.finfo(torch.float32).eps
+"""Relative rounding error of a number"""
 
 
 class Gathered(TorchDispatchMode):
@@ -79,10 +81,19 @@ def trained(
 
 
 def trained_in_plain_torch(name: str, values: dict[str, Any]) -> Computed:
-    """The same by a loop with torch's own functions, in this process alone and without chunks."""
+    """The same by a loop with torch's own functions, in this process alone and without chunks.
+
+    And `undecided`: of all weights, whether the gradient of a step is a rounding error of zero, out
+    of which Adam makes a step of any size, (weights,) bool. That of the biases of the keys is,
+    because they change no attention.
+    """
     kit = kit_of(name, values | {"engine": "single", "workers": 1, "chunk_size": None})
     assert isinstance(kit.config, TrainingConfig)
     method, norms = without_dropout(kit).train(), []
+    undecided = {
+        name: torch.full_like(value, name.endswith("key.bias"), dtype=torch.bool)
+        for name, value in method.named_parameters()
+    }
     for stage in kit.declared.stages:
         rates = {field: getattr(kit.config, field) for field in stage.trains.values()}
         groups = [
@@ -96,13 +107,18 @@ def trained_in_plain_torch(name: str, values: dict[str, Any]) -> Computed:
                 with in_precision(kit.config.precision, kit.device):
                     losses = method.losses(next(batches), stage)
                 (_loss(losses, stage) / stage.accumulation).backward()
+            for name, value in method.named_parameters():
+                if value.grad is not None:
+                    size = value.grad.abs()
+                    undecided[name] |= (size > 0) & (size < EPSILON * size.max())
             parameters = [each for group in groups for each in group["params"]]
             norms.append(nn.utils.clip_grad_norm_(parameters, kit.config.gradient_clipping).item())
             optimiser.step()
             optimiser.zero_grad()
             schedule.step()
     found = {each: value.detach().clone() for each, value in method.named_parameters()}
-    return found | {"norms": torch.tensor(norms)}
+    flat = torch.cat([each.flatten() for each in undecided.values()])
+    return found | {"norms": torch.tensor(norms), "undecided": flat}
 
 
 def _loss(losses: dict[str, torch.Tensor], stage: Stage) -> torch.Tensor:
