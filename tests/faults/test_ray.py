@@ -309,6 +309,13 @@ def test_what_fails_in_ray_later_is_one_sentence(monkeypatch: pytest.MonkeyPatch
             raise sessions.ray.exceptions.RaySystemError("lost")
 
 
+def lose(listener: socket.socket) -> None:
+    """Lose the Ray of a session, whose head listens there."""
+    with sessions.ray_session():
+        listener.close()
+        raise sessions.ray.exceptions.RaySystemError("lost")
+
+
 @pytest.mark.process
 @pytest.mark.usefixtures("in_short")
 def test_a_lost_ray_says_nothing_more(
@@ -329,9 +336,8 @@ def test_a_lost_ray_says_nothing_more(
         monkeypatch.delenv("RAY_ADDRESS", raising=False)
         terminal = os.dup(2)
         try:
-            with pytest.raises(SweepStopped, match="has stopped"), sessions.ray_session():
-                listener.close()
-                raise sessions.ray.exceptions.RaySystemError("lost")
+            with pytest.raises(SweepStopped, match="has stopped"):
+                lose(listener)
             print("the sentence of the sweep", file=sys.stderr)
             os.write(2, b"Failed to connect to GCS")
         finally:
