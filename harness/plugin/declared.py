@@ -240,6 +240,12 @@ class Declared:
                 f"{where} has {needs}, which needs whole gradients, and {engine} shards them; "
                 f"choose engine=ddp"
             )
+        if stage.moves and getattr(self.config, "shards_weights", False):
+            sharded = "fsdp shards them" if engine == "fsdp" else "zero=3 shards them"
+            raise UserError(
+                f"{where} changes weights by itself ({stage.moves[0]}), for which every worker "
+                f"needs them whole, and {sharded}; choose engine=ddp, or deepspeed with zero=2"
+            )
         prevents = stage.prevents_capture if getattr(self.config, "cuda_graphs", False) else None
         if prevents:
             raise UserError(

@@ -214,3 +214,14 @@ class EngineConfig(BaseModel):
     def shards_weights(self) -> bool:
         """Whether each of the ranks has only its part of the weights."""
         return self.engine == "fsdp" or (self.engine == "deepspeed" and self.zero == 3)
+
+    def keeps_rounded(self, accumulation: int) -> bool:
+        """Whether steps may read rounded weights, of whose float32 values each worker has a share.
+
+        accumulation: batches of a step. DeepSpeed does so with zero 1 and 2. It adds up gradients
+        as they are, and so rounded, over chunks, and with zero 2 and an offloaded optimiser over
+        batches.
+        """
+        adds_rounded = self.zero == 2 and self.offload_optimiser and accumulation > 1
+        sharded = self.engine == "deepspeed" and self.zero < 3
+        return sharded and self.chunk_size is None and not adds_rounded

@@ -76,7 +76,9 @@ def least_memory(declared: Declared, engine: EngineConfig | None = None) -> list
     bf16 (harness.training.engines.sent_as) are float32 where they arrive.
 
     Of W bytes of weights, G of gradients, S of state and C of the copy of the weights that train
-    (zero 1 and 2 step on their shares of a copy), each of N workers has
+    (zero 1 and 2 step on their shares of a copy; unless the precision is fp32, all but norms and
+    embeddings is rounded beside it, and W then counts two bytes for each weight that trains), each
+    of N workers has
 
         single, ddp          W   + G   + S
         deepspeed, zero 1    W   + G   + (S + C)/N
@@ -86,9 +88,10 @@ def least_memory(declared: Declared, engine: EngineConfig | None = None) -> list
 
     (Rajbhandari et al. 2020, arXiv 1910.02054, sections 3.1 and 5, here with float32 weights); all
     but W are 0 where the encoder is frozen. What is offloaded counts as `offloaded`: with
-    `offload_optimiser` (G + S + C)/N and, with zero 1 and 2, another C/N for what comes back; with
-    `offload_parameters` W/N. The layer that zero 3 and fsdp make whole while it runs is not
-    counted; of encoders that are no decoders, fsdp makes all weights whole in a step.
+    `offload_optimiser` (G + S + C)/N and, with zero 1 and 2, another C/N for what comes back (C/2N
+    if it is rounded); with `offload_parameters` W/N. The layer that zero 3 and fsdp make whole
+    while it runs is not counted; of encoders that are no decoders, fsdp makes all weights whole in
+    a step.
     """
     if engine is None:
         engine = engine_of(declared)
@@ -172,6 +175,7 @@ def _of_stage(declared: Declared, stage: Stage, weights: int, engine: EngineConf
     for size, trains in _further(declared, stage):
         weights, trained = weights + size, trained + size * trains
     states = 1 if stage.optimisation.optimiser == "lars" else 2
+    rounds = _rounds(declared, stage, engine)
     # The shares that a worker keeps on its own device, as the table above says.
     kept, gradients, kept_states, copies, offloaded = 1.0, 1.0, 1.0, 0, 0.0
     shard = 1 / engine.workers
@@ -184,18 +188,29 @@ def _of_stage(declared: Declared, stage: Stage, weights: int, engine: EngineConf
         if engine.zero == 3:
             kept = 0 if engine.offload_parameters else shard
         if engine.offload_optimiser:
-            offloaded += trained * (1 + states + 1 + copies) * shard
+            returned = copies / 2 if rounds else copies
+            offloaded += trained * (1 + states + 1 + returned) * shard
         if engine.offload_parameters:
             offloaded += weights * shard
     # A corpus may have fewer items than a batch; where its size is not known, none are certain.
     sizes = [min(size, declared.items(name) or 0) for name, size in stage.streams.items()]
     items = min(sizes) if "contrastive" in stage.losses else 0
+    held = kept * (weights - trained / 2 if rounds else weights)
     return LeastMemory(
-        weights=ceil(weights * kept + trained * (gradients + (states + copies) * kept_states)),
-        batch=ceil(weights * kept) + 2 * FLOAT32 * items**2,
+        weights=ceil(held + trained * (gradients + (states + copies) * kept_states)),
+        batch=ceil(held) + 2 * FLOAT32 * items**2,
         items=items,
         offloaded=ceil(offloaded),
     )
+
+
+def _rounds(declared: Declared, stage: Stage, engine: EngineConfig) -> bool:
+    """Whether steps may read weights of two bytes where float32 ones train."""
+    config = declared.config
+    exact = not isinstance(config, TrainingConfig) or config.precision == "fp32"
+    low_rank = isinstance(config, TrainingConfig) and config.lora_rank is not None
+    possible = engine.keeps_rounded(stage.accumulation)
+    return possible and not (exact or low_rank or stage.moves)
 
 
 @dataclass(frozen=True)
@@ -271,7 +286,9 @@ def _remedy(declared: Declared, room: Room) -> str:
         return "no ZeRO stage helps a single worker: set workers, or choose a smaller encoder"
     if any(stage.needs_whole_gradients for stage in declared.stages):
         return "it needs whole gradients, so no ZeRO stage can be used: choose a smaller encoder"
-    for zero in ZERO_STAGES:
+    # What a method itself changes, zero 3 must not shard.
+    stages = [zero for zero in ZERO_STAGES if zero < 3 or not any(s.moves for s in declared.stages)]
+    for zero in stages:
         sharded = engine.model_copy(update={"engine": "deepspeed", "zero": zero})
         most = max(least.weights for least in least_memory(declared, sharded))
         if most <= room.size:

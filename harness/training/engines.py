@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,16 +29,18 @@ from harness.training import fully_sharded
 from harness.training.capture import CapturedOptimiser
 from harness.training.fully_sharded import FullyShardedOptimiser
 from harness.training.optimisers import StageOptimiser
-from harness.training.parameters import rounded_in_products
-from harness.training.saved_state import readable
+from harness.training.parameters import rounded_in_products, without_changes
+from harness.training.saved_state import is_rounded, readable, set_whole, whole
 
 
 class Losses(nn.Module):
     """The losses of a method as a module, whose passes a library can follow."""
 
-    def __init__(self, method: Method[Any], config: TrainingConfig) -> None:
+    def __init__(self, method: Method[Any], config: TrainingConfig, *, shares: bool = True) -> None:
+        """`shares`: whether ranks have shares of the parameters, or of copies of them."""
         super().__init__()
         self.method, self.precision = method, config.precision
+        self._losses = without_changes(method) if shares else method.losses
 
     def forward(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         """The terms that `Method.losses` gives, in the precision of the configuration."""
@@ -46,7 +48,7 @@ class Losses(nn.Module):
         # The caller asks for it, too, but on a GPU DeepSpeed computes in float32 what a block
         # around its own forward pass asks to round.
         with in_precision(resolve_precision(self.precision, device), device):
-            return self.method.losses(batch, stage)
+            return self._losses(batch, stage)
 
 
 class DataParallelOptimiser(StageOptimiser):
@@ -57,19 +59,35 @@ class DataParallelOptimiser(StageOptimiser):
     ) -> None:
         """The arguments are those of `StageOptimiser`."""
         super().__init__(stage, method, config, *arguments)
+        self.losses = self._follow(Losses(method, config, shares=False), searches=True)
+
+    def _follow(self, losses: nn.Module, *, searches: bool) -> DistributedDataParallel:
+        """The same losses, whose gradients torch averages.
+
+        searches: whether it looks in every pass for parameters that have no gradient. What a step
+        leaves out, as a loss over nothing does, would else be waited for.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # older torch has no other name for it
             self._parallel = DistributedDataParallel(
-                Losses(method, config),
-                # What a step leaves out, as a loss over nothing does, has no gradient to wait for.
-                find_unused_parameters=True,
+                losses,
+                find_unused_parameters=searches,
                 gradient_as_bucket_view=True,  # no second copy of them
                 broadcast_buffers=False,  # all ranks compute the same ones
+                init_sync=searches,  # the second one finds the weights of the first
             )
-        self.losses = self._parallel
+        return self._parallel
 
     def accumulating(self, *, last: bool) -> AbstractContextManager[object]:
         return nullcontext() if last else self._parallel.no_sync()
+
+    def step(self, step: int) -> Tensor | None:
+        reached = all(parameter.grad is not None for parameter in self.parameters)
+        norm = super().step(step)
+        # All steps of such a stage reach what its first one reaches.
+        if self._parallel.find_unused_parameters and self.stage.capturable and reached:
+            self.losses = self._follow(self._parallel.module, searches=False)
+        return norm
 
 
 ADAM_MOMENTS, RMSPROP_MOMENTS = ("exp_avg", "exp_avg_sq"), ("square_avg",)
@@ -91,6 +109,9 @@ class ZeroOptimiser(StageOptimiser):
         self._moments = RMSPROP_MOMENTS if rmsprop else ADAM_MOMENTS
         self._numbered = [each for group in self.torch.param_groups for each in group["params"]]
         """The parameters in the order in which `tensors` numbers them"""
+        self._kind = sent_as(config, next(method.parameters()).device)
+        """The numbers in which weights of linear layers are read in a step; None: float32"""
+        exact = self._round(method, config)
         self._engine, _, _, _ = deepspeed.initialize(
             model=Losses(method, config),
             optimizer=self.torch,
@@ -98,8 +119,8 @@ class ZeroOptimiser(StageOptimiser):
             dist_init_required=False,
         )
         self.losses = self._engine
-        self._kind = sent_as(config, next(method.parameters()).device)
-        """The numbers in which weights of linear layers are gathered in a step"""
+        for parameter, value in exact.items():
+            set_whole(parameter, value)
         # What it keeps gathered between two steps, an evaluation in float32 reads, too.
         self._rounded = [
             each
@@ -115,6 +136,33 @@ class ZeroOptimiser(StageOptimiser):
             each.register_post_accumulate_grad_hook(self._note)  # type: ignore[no-untyped-call]
             for each in self.parameters
         ]
+
+    def _round(self, method: nn.Module, config: TrainingConfig) -> dict[nn.Parameter, Tensor]:
+        """Round the weights that only products read; their float32 values, in the CPU's memory.
+
+        Each rank steps on float32 values of its share of them, so a step computes what it computes
+        with float32 weights. They stay float32 where the engine says so, and where a method changes
+        something by itself, which may be made of weights.
+        """
+        trained = [each for each in rounded_in_products(method) if each.requires_grad]
+        rounded = cast("set[nn.Parameter]", {*trained})
+        may_round = config.keeps_rounded(self.stage.accumulation) and not self.stage.moves
+        if not self._kind or not may_round or rounded == {*self.parameters}:
+            return {}
+        # DeepSpeed lays out a group as numbers of one type, and adds up all gradients in float32 if
+        # the first group is rounded (ZeRO 1) or is not (ZeRO 2).
+        first = config.zero == 1
+        self.torch.param_groups[:] = [
+            {**group, "params": members}
+            for wanted in (first, not first)
+            for group in self.torch.param_groups
+            if (members := [each for each in group["params"] if (each in rounded) == wanted])
+        ]
+        self.peaks = [group["lr"] for group in self.torch.param_groups]
+        exact = {each: each.data.cpu() for each in self.parameters if each in rounded}
+        for each in exact:
+            each.data = each.data.to(self._kind)
+        return exact
 
     @contextmanager
     def accumulating(self, *, last: bool) -> Iterator[None]:
@@ -154,6 +202,8 @@ class ZeroOptimiser(StageOptimiser):
         from deepspeed.utils import safe_get_full_optimizer_state
 
         steps = [values["step"] for values in self.torch.state.values()]
+        if steps:
+            self._link_states()
         tensors = {}
         for number, parameter in enumerate(self._numbered if steps else ()):
             tensors[f"{number}/step"] = steps[0]
@@ -169,17 +219,29 @@ class ZeroOptimiser(StageOptimiser):
         for shard in shards or zero.single_partition_of_fp32_groups:
             moments = {name: torch.zeros_like(shard) for name in self._moments}
             self.torch.state[shard] = {"step": tensors["0/step"].clone(), **moments}
-        if shards is None:  # ZeRO 1 and 2 look for the state when they do their first step
-            zero._lazy_init_hp_params_optimizer_state()
+        self._link_states()
         for number, parameter in enumerate(self._numbered):
             for name in self._moments:
                 value = tensors[f"{number}/{name}"].to(parameter.device)
                 safe_set_full_optimizer_state(parameter, value, name)
 
+    def _link_states(self) -> None:
+        """Let DeepSpeed find the state of every parameter.
+
+        ZeRO 1 and 2 look for it once, after the step of the first group, when no other has any.
+        """
+        zero = self._engine.optimizer
+        if hasattr(zero, "_hp_optimizer_states_linked"):
+            zero._hp_optimizer_states_linked = False
+            zero._lazy_init_hp_params_optimizer_state()
+
     def close(self) -> None:
         for hook in self._hooks:
             hook.remove()
+        exact = {each: whole(each) for each in self.parameters if is_rounded(each)}
         self._engine.destroy()
+        for parameter, value in exact.items():
+            parameter.data = value.to(parameter.device)
 
 
 def sent_as(config: TrainingConfig, device: torch.device) -> torch.dtype | None:

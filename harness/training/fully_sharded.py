@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 from harness.encoders.families import is_decoder
 from harness.ranks import gather, rank_count
 from harness.training.optimisers import StageOptimiser, gradients_of
-from harness.training.parameters import rounded_in_products
+from harness.training.parameters import rounded_in_products, without_changes
 from harness.training.saved_state import AROUND, shared_out
 
 
@@ -134,7 +134,7 @@ class FullyShardedOptimiser(StageOptimiser):
         super().__init__(*arguments)
         _, method = arguments[:2]
         self._around: WholeWeights = getattr(method, AROUND)
-        self.losses = partial(self._around, method.losses)
+        self.losses = partial(self._around, without_changes(method, frozen=True))
         self._shards: list[tuple[nn.Parameter, DTensor]] = []
         """A rank's own rows, and the parameter to which they belong, in the optimiser's order"""
         for group in self.torch.param_groups:

@@ -143,11 +143,13 @@ class Trainer:
                 if number:  # how long the stages before it were must not matter for this one
                     seed_stage(self.seed, number)
                 self._run_stage(number, streams[number], lengths[number], saved)
+                self._end_stage()
                 saved = None
                 if stages[number].selection.own_run:
                     load_weights(self.method, self.outcome.forget_best())
         except Pruned:
             self.outcome.pruned = True
+            self._end_stage()
         load_weights(self.method, self.outcome.best_state)
         self.outcome.best_state = {}
         return self.outcome
@@ -227,6 +229,12 @@ class Trainer:
             self._optimiser.close()
         self._optimiser = stage_optimiser(stage, self.method, self.config, steps, scaling)
         return self._optimiser
+
+    def _end_stage(self) -> None:
+        """Let the optimiser go, with its memory, unless sharded weights are read through it."""
+        if self._optimiser and not self.config.shards_weights:
+            self._optimiser.close()
+            self._optimiser = None
 
     def _save(
         self,
@@ -325,6 +333,8 @@ class Trainer:
 
     def _watched(self, stage: Stage) -> dict[str, float]:
         """Quantities that the method watches; its mode and the random state stay as they were."""
+        if type(self.method).watched is Method.watched:
+            return {}  # what it reads would be made whole for nothing
         self.method.eval()
         with torch.no_grad(), random_state_kept(self.kit.device), readable(self.method):
             found = self.method.watched(stage)

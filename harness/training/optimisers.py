@@ -16,7 +16,7 @@ from harness.plugin.config import TrainingConfig
 from harness.plugin.method import Method
 from harness.plugin.stage import Optimisation, OptimiserName, ScheduleName, Stage
 from harness.training.feeding import StepBatches
-from harness.training.parameters import count, trainable
+from harness.training.parameters import count, trainable, whole_shape
 
 Groups = list[dict[str, Any]]
 
@@ -136,8 +136,8 @@ def parameter_groups(
             groups.append({"params": parameters, "lr": rate})
             continue
         # Biases and the weights of norms are the parameters with one dimension.
-        decaying = [parameter for parameter in parameters if parameter.dim() > 1]
-        plain = [parameter for parameter in parameters if parameter.dim() <= 1]
+        decaying = [parameter for parameter in parameters if len(whole_shape(parameter)) > 1]
+        plain = [parameter for parameter in parameters if len(whole_shape(parameter)) <= 1]
         for members, decay in ((decaying, config.weight_decay), (plain, 0.0)):
             if members:
                 groups.append({"params": members, "lr": rate, "weight_decay": decay})

@@ -1,17 +1,22 @@
 """Parameters that a stage trains, their learning rates, and their number."""
 
+import itertools
 from collections import defaultdict
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from glob import escape
+from typing import Any
 
 import torch
 import transformers
 from torch import Tensor, nn
 
 from harness.encoders.low_rank import MARK
-from harness.errors import UserError, suggest
+from harness.errors import TrialFailure, UserError, suggest
 from harness.plugin.kit import kept_weights
+from harness.plugin.method import Method
 from harness.plugin.stage import Stage
+from harness.training.saved_state import is_sharded
 
 
 def trained_names(method: nn.Module, stage: Stage) -> dict[str, str]:
@@ -76,6 +81,39 @@ def trainable(method: nn.Module, stage: Stage) -> dict[str, list[nn.Parameter]]:
     return groups
 
 
+def without_changes(
+    method: Method[Any], *, frozen: bool = False
+) -> Callable[..., dict[str, Tensor]]:
+    """The losses of a method that may not change a parameter of which ranks have shares.
+
+    The first batch raises TrialFailure when it changes one, because the change would be lost.
+    frozen: whether they share frozen ones, too, though these are whole now.
+    """
+    batches = itertools.count()
+
+    def changes() -> dict[str, int]:
+        """Name -> how often an operation has changed the tensor in place, as torch counts it."""
+        return {
+            name: value._version
+            for name, value in method.named_parameters()
+            if frozen or value.requires_grad or is_sharded(value)
+        }
+
+    def losses(*arguments: Any) -> dict[str, Tensor]:
+        if next(batches):
+            return method.losses(*arguments)
+        before = changes()
+        terms = method.losses(*arguments)
+        if changed := sorted(name for name, _ in changes().items() - before.items()):
+            raise TrialFailure(
+                f"the method changes {changed[0]} by itself while it computes its losses, and "
+                f"engines that shard do not see that; set engine=ddp"
+            )
+        return terms
+
+    return losses
+
+
 def rounded_in_products(method: nn.Module) -> list[Tensor]:
     """The float32 weights that autocast rounds wherever they are read: those of linear layers."""
     layers = [each for each in method.modules() if type(each) is nn.Linear]
@@ -89,10 +127,16 @@ def rounded_in_products(method: nn.Module) -> list[Tensor]:
     return [each for each in weights if each not in elsewhere]
 
 
+def whole_shape(parameter: nn.Parameter) -> torch.Size:
+    """The shape of a parameter on all ranks together; ZeRO 3 leaves a rank none of it."""
+    shape: torch.Size = getattr(parameter, "ds_shape", parameter.shape)
+    return shape
+
+
 def count(method: nn.Module, *, trained: bool) -> int:
     """The number of parameters; `trained`: only of those that train now."""
     return sum(
-        parameter.numel()
+        whole_shape(parameter).numel()
         for parameter in method.parameters()
         if parameter.requires_grad or not trained
     )
@@ -112,5 +156,7 @@ def added(method: nn.Module) -> int:
         if MARK not in name
     }
     return sum(
-        parameter.numel() for parameter in method.parameters() if parameter not in pretrained
+        whole_shape(parameter).numel()
+        for parameter in method.parameters()
+        if parameter not in pretrained
     )

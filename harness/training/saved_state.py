@@ -38,8 +38,17 @@ def is_sharded(parameter: nn.Parameter) -> bool:
     return hasattr(parameter, "ds_id") or isinstance(parameter, DTensor)
 
 
+def is_rounded(parameter: nn.Parameter) -> bool:
+    """Whether steps read the parameter rounded, and ranks have shares of its values (ZeRO 1, 2)."""
+    return hasattr(parameter, "_hp_mapping") and parameter.dtype != torch.float32
+
+
 def whole(parameter: nn.Parameter) -> Tensor:
-    """The values of a parameter; of a sharded one a copy in the memory of the CPU."""
+    """The values of a parameter; of one that ranks share a copy in the memory of the CPU."""
+    if is_rounded(parameter):
+        from deepspeed.utils import safe_get_full_fp32_param
+
+        return cast("Tensor", safe_get_full_fp32_param(parameter)).cpu()
     if not is_sharded(parameter):
         return parameter.detach()
     if isinstance(parameter, DTensor):
@@ -55,7 +64,19 @@ def readable(method: nn.Module) -> Iterator[None]:
     """In the block, what a method reads outside of a training step is whole.
 
     The modules of pretrained models get their weights when they run; those of a method may not.
+    Weights that are rounded stay so under autocast, where products would round them, too.
     """
+    rounded = [each for each in method.parameters() if is_rounded(each)]
+    if rounded and not torch.is_autocast_enabled(rounded[0].device.type):
+        kept = [each.data for each in rounded]
+        for each in rounded:
+            each.data = whole(each).to(each.device)
+        try:
+            yield
+        finally:
+            for each, values in zip(rounded, kept, strict=True):
+                each.data = values
+        return
     sharded = [each for each in method.parameters() if is_sharded(each)]
     if not sharded:
         yield
@@ -87,11 +108,19 @@ def load_weights(method: nn.Module, weights: Mapping[str, Tensor]) -> None:
     plain = dict(weights)
     for name, parameter in method.named_parameters():
         if name in plain and is_sharded(parameter):
-            _set_whole(parameter, plain.pop(name))
+            set_whole(parameter, plain.pop(name))
     method.load_state_dict(plain, strict=False)
 
 
-def _set_whole(parameter: nn.Parameter, value: Tensor) -> None:
+def set_whole(parameter: nn.Parameter, value: Tensor) -> None:
+    """Set the values of a parameter that ranks share; all of them call it."""
+    if is_rounded(parameter):
+        from deepspeed.utils import safe_set_full_fp32_param
+
+        with torch.no_grad():
+            parameter.copy_(value)
+        safe_set_full_fp32_param(parameter, value.to(parameter.device))
+        return
     if isinstance(parameter, DTensor):
         with torch.no_grad():
             parameter.copy_(shared_out(value, parameter))

@@ -71,4 +71,5 @@ class Declaration(plugin.Declaration[Config]):
     @classmethod
     def stages(cls, config: Config) -> list[Stage]:
         trained = ["encoder.*", "head.*"]
-        return [config.stage("contrastive", trains=trained, moves=("momentum.*",))]
+        moved = ("momentum.*",) if config.queue_size else ()
+        return [config.stage("contrastive", trains=trained, moves=moved)]

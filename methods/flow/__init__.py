@@ -48,10 +48,10 @@ class Config(plugin.TrainingConfig):
 
     @model_validator(mode="after")
     def _starts_from_a_batch(self) -> Self:
-        if self.engine == "deepspeed":
+        if self.engine in ("deepspeed", "fsdp"):
             raise UserError(
-                "flow: its first batch sets its first weights, which deepspeed does not see; "
-                "choose engine=ddp"
+                f"flow: its first batch sets its first weights, which {self.engine} does not see; "
+                f"choose engine=ddp"
             )
         return self
 

@@ -7,12 +7,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
 from tests import architectures
 from tests.method_cases import CASES, IDS, values_of
 from tests.ranks.computed import computed
-from tests.ranks.rank import Computed, by_ranks
+from tests.ranks.rank import Computed, by_ranks, kit_of
 
 TRAINED = {
     case: (name, options)
@@ -164,11 +165,11 @@ IN_CHUNKS = [
     "sncse", "cotbert-1", "scored_pairs-cosent", "dcpcse-True-0.5", "dcpcse-layer-shared-sup-10.0",
 ]  # fmt: skip
 """Further cases of `test_chunks`: losses over all rows of a batch"""
-SMALL = ["clsr-20", "flow-last-two"]
+SMALL, MOVED = ["clsr-20", "flow-last-two"], ["esimcse-2.0"]
 REFUSED = {
     "zero-2": SMALL,
-    "zero-3": [*SMALL, "consert-sup-adversarial-shuffle"],
-    "fsdp": SMALL,
+    "zero-3": [*SMALL, *MOVED, "consert-sup-adversarial-shuffle"],
+    "fsdp": [*SMALL, *MOVED],
 }
 """Engine -> cases that it refuses to train"""
 
@@ -198,6 +199,15 @@ def test_ranks(
     together: dict[str, dict[str, Computed]], alone: dict[str, Computed], engine: str
 ) -> None:
     assert not too_different(together[engine], alone)
+
+
+@pytest.mark.parametrize("engine", REFUSED)
+def test_what_an_engine_cannot_train_is_refused(cases: dict[str, Any], engine: str) -> None:
+    """Each in one sentence that names an engine for it."""
+    for case in REFUSED[engine]:
+        name, values = cases[case]
+        with pytest.raises(UserError, match=r"choose engine=ddp|zero=2|choose other views"):
+            kit_of(name, values | ENGINES[engine]).declared.check()
 
 
 @pytest.mark.slow

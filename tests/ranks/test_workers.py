@@ -137,6 +137,8 @@ def test_a_lost_worker_and_other_engines(
         [record] = Store(copy).read().records()
         assert (record.steps, record.engine["engine"]) == (12, engine["engine"])
         assert record.configuration.keys().isdisjoint(record.engine)
+        for parameters in ("parameters_total", "parameters_trainable", "parameters_added"):
+            assert getattr(record, parameters) == getattr(undisturbed, parameters) != 0
         losses = [
             [point["value"] for point in each.history if point["metric"] == "loss"]
             for each in (record, undisturbed)

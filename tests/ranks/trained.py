@@ -11,14 +11,16 @@ from torch.utils._pytree import tree_leaves
 
 from harness.device import in_precision
 from harness.plugin.config import TrainingConfig
+from harness.plugin.kit import Kit
 from harness.plugin.stage import Stage
 from harness.ranks import has_ranks
 from harness.training import engines
 from harness.training.engines import shard, stage_optimiser
 from harness.training.feeding import made, stage_streams
+from harness.training.loop import restore, snapshot
 from harness.training.parameters import trainable
 from harness.training.progress import GRADIENT_NORM, Outcome
-from harness.training.saved_state import whole
+from harness.training.saved_state import load_weights, whole
 from harness.training.steps import Steps
 from tests.method_cases import without_dropout
 from tests.ranks.rank import Computed, kit_of
@@ -42,42 +44,68 @@ class Gathered(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def trained_and_counted(name: str, values: dict[str, Any], rounded: bool) -> Computed:
-    """The same as `trained`, and `gathered`: the bytes that this rank gets of the others.
+def trained_in_three_ways(name: str, values: dict[str, Any]) -> Computed:
+    """What `trained` gives, with these words in front of the names.
 
-    `rounded`: whether weights travel rounded where the precision allows it.
+    `exact`: no weight is rounded before a product. `rounded`: the weights are where the precision
+    allows it. `stopped`: so, too, and a checkpoint goes on after half of the steps. `gathered` of
+    the first two is the number of bytes that this rank gets of the others.
     """
-    gathered = Gathered()
-    exactly = patch.object(engines, "sent_as", return_value=None)
-    with nullcontext() if rounded else exactly:
-        found = trained(name, values, gathered)
-    return found | {"gathered": torch.tensor(gathered.bytes)}
+    found: Computed = {}
+    for way in ("exact", "rounded", "stopped"):
+        gathered = Gathered()
+        exactly = patch.object(engines, "sent_as", return_value=None)
+        with exactly if way == "exact" else nullcontext():
+            computed = trained(name, values, gathered, stops=way == "stopped")
+        computed["gathered"] = torch.tensor(gathered.bytes)
+        found |= {f"{way} {part}": value for part, value in computed.items()}
+    return found
 
 
 def trained(
-    name: str, values: dict[str, Any], during: AbstractContextManager[object] | None = None
+    name: str,
+    values: dict[str, Any],
+    during: AbstractContextManager[object] | None = None,
+    *,
+    stops: bool = False,
 ) -> Computed:
     """All parameters after the last step, and the `norms` of the gradients of all steps.
 
-    `during`: is entered for the steps alone.
+    `during`: is entered for the steps alone. `stops`: whether another method and another optimiser
+    go on from a checkpoint after half of the steps of a stage.
     """
     kit = kit_of(name, values)
     assert isinstance(kit.config, TrainingConfig)
-    method = without_dropout(kit).train()
-    if kit.config.shards_weights and has_ranks():
-        shard(method, kit.config, kit.device)
+    method = _placed(kit)
     outcome, steps = Outcome(), Steps(kit, seed=0)
     for stage in kit.declared.stages:
         optimiser = stage_optimiser(stage, method, kit.config, STEPS, None)
         batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
         with during or nullcontext():
             for step in range(STEPS):
+                if stops and step == STEPS // 2:
+                    steps.synchronise(outcome)
+                    names = [each for each, _ in method.named_parameters()]
+                    saved = snapshot(method, names, optimiser, outcome)
+                    optimiser.close()
+                    method = _placed(kit)
+                    load_weights(method, saved.weights)
+                    optimiser = stage_optimiser(stage, method, kit.config, STEPS, None)
+                    outcome = restore(saved, method, names, optimiser)
                 steps.run(outcome, optimiser, batches, step)
         steps.synchronise(outcome)
         found = {each: whole(value).clone() for each, value in method.named_parameters()}
         optimiser.close()
     norms = [each["value"] for each in outcome.curves if each["metric"] == GRADIENT_NORM]
     return found | {"norms": torch.tensor(norms)}
+
+
+def _placed(kit: Kit) -> Any:
+    """The method, of which each rank has its part where weights are sharded."""
+    method = without_dropout(kit).train()
+    if isinstance(kit.config, TrainingConfig) and kit.config.shards_weights and has_ranks():
+        shard(method, kit.config, kit.device)
+    return method
 
 
 def trained_in_plain_torch(name: str, values: dict[str, Any]) -> Computed:
@@ -97,7 +125,13 @@ def trained_in_plain_torch(name: str, values: dict[str, Any]) -> Computed:
     for stage in kit.declared.stages:
         rates = {field: getattr(kit.config, field) for field in stage.trains.values()}
         groups = [
-            {"params": each, "lr": rates[field]} for field, each in trainable(method, stage).items()
+            {
+                "params": [each for each in members if (each.dim() == 1) == plain],
+                "lr": rates[field],
+                "weight_decay": 0.0 if plain else kit.config.weight_decay,
+            }
+            for field, members in trainable(method, stage).items()
+            for plain in (True, False)
         ]
         optimiser = torch.optim.AdamW(groups, weight_decay=0.0)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1 - step / STEPS)
