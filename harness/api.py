@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.errors import UserError, counted
-from harness.targets.options import SweepOptions, whole_numbers
+from harness.sweeps.spaces.overrides import whole_numbers
+from harness.targets.options import SweepOptions
 from harness.targets.stores import opened
 
 # What follows is imported when it is needed, so that a wrong name is answered at once.

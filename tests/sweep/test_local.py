@@ -15,7 +15,8 @@ from harness.files import shipped
 from harness.sweeps.devices import Device
 from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.pools import runs_here
-from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.overrides import Overrides
+from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from harness.trials.record import Record
 from harness.trials.store import Store

@@ -19,7 +19,7 @@ from harness.sweeps.spaces.space import (
 )
 
 
-def locators_of(space: Space, document: Document, wanted: tuple[str, ...]) -> dict[str, str]:
+def locators_of(space: Space, document: Document, wanted: Sequence[str]) -> dict[str, str]:
     """Method as the space names it -> where to load it from, for those that are wanted.
 
     wanted: names or paths of the command line, which go before the paths of the space; empty: all.

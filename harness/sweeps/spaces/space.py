@@ -216,7 +216,7 @@ def load_space(path: Path) -> tuple[Space, Document]:
     """The search space of a file, and the document that knows its lines.
 
     Raises UserError with file and line for whatever is wrong with the space itself. Hyperparameters
-    are checked against their methods later, by `harness.sweeps.spaces.overrides.searches`.
+    are checked against their methods later, by `harness.sweeps.spaces.searches.searches`.
     """
     document = read_document(path)
     space = document.parse(Space)
