@@ -124,7 +124,7 @@ def sweep(space: str | Path, *methods: str, **options: Any) -> Table:
     asked = SweepOptions(space=str(space), methods=methods, **options)
     chosen, store = asked.searches(warnings.warn), opened(asked.store)
     from harness.sweeps.budget import out_of_time
-    from harness.sweeps.screen.bar import Bar
+    from harness.sweeps.screen.terminal import Bar
     from harness.targets.execution import run_searches
 
     def run() -> "SweepResult":

@@ -1,6 +1,7 @@
 """Runs the trials of a sweep in this process, one after the other, without Ray."""
 
 import asyncio
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,17 +13,11 @@ import torch
 
 from harness.errors import Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
-from harness.sweeps.machines import this_machine
+from harness.sweeps.devices import estimated, this_cpu
+from harness.sweeps.machines import Limits, Resources, this_machine
 from harness.sweeps.memory import check_fits, largest_room
-from harness.sweeps.pool import (
-    POSTPONED,
-    Hearing,
-    Job,
-    Lanes,
-    Pool,
-    Report,
-    trial_report,
-)  # fmt: skip
+from harness.sweeps.pool import POSTPONED, Hearing, Job, Lanes, Pool, Report, trial_report
+from harness.sweeps.spaces.search import Search
 from harness.training.interruption import ended_by_sigterm, outside
 from harness.training.memory import own_garbage
 from harness.training.progress import Progress
@@ -32,6 +27,36 @@ from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial, arrived, failed, portable
+
+START_SECONDS = 10.0
+"""Seconds of the start of Ray and of its workers"""
+
+
+def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) -> bool:
+    """Whether a sweep runs in this process unless its user says otherwise.
+
+    It does so where one trial runs at a time, and where all of its trials together are estimated
+    to take no longer than the start of Ray. Trials with limits, and those on GPUs or on a cluster,
+    have processes of their own.
+    """
+    if os.environ.get("RAY_ADDRESS") or limits != Limits() or resources.gpus:
+        return False
+    if resources.gpus is None and this_machine().gpus:
+        return False
+    if resources.cpus <= (cores := os.cpu_count() or 1) < 2 * resources.cpus:
+        return True
+    if cores < resources.cpus:
+        return False  # Ray says that no machine has as many
+    seconds = 0.0
+    for search in searches:
+        trials = len(search.known_trials())
+        estimate = estimated(search.known_trials()[0], this_cpu())
+        if not estimate.known or search.sampler is not None:
+            return False
+        if search.rounds:  # then come the other rounds, of which none is known, and the finals
+            trials = trials * len(search.rounds) + len(search.trials([search.fixed], "final"))
+        seconds += estimate.middle * trials
+    return seconds <= START_SECONDS
 
 
 class LocalPool(Pool):

@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH, UserError, headline, reason
-from harness.sweeps.machines import Limits
-from harness.sweeps.process_memory import children, family, machine_memory, parent, resident
+from harness.sweeps.machines import Limits, children, family, machine_memory, parent, resident
 from harness.sweeps.workers import watchdog
 from harness.sweeps.workers.limits import Watchdog, limited, stopped, with_log
 from harness.sweeps.workers.watchdog import Watch
@@ -366,7 +365,7 @@ def test_memory_is_known_here() -> None:
 
 PARENT = """\
 import os, sys, time
-from harness.sweeps.process_memory import adopt_orphans
+from harness.sweeps.machines import adopt_orphans
 adopt_orphans()
 common = b"x" * (64 << 20)
 for place in sys.argv[1:]:

@@ -22,9 +22,9 @@ import pytest
 
 from harness.errors import SweepStopped, UserError
 from harness.owners import OWNER, Owner
+from harness.sweeps.cluster import lifetime as folders
 from harness.sweeps.cluster import machine_check
 from harness.sweeps.cluster import ray_session as sessions
-from harness.sweeps.cluster import session_folder as folders
 from harness.sweeps.cluster.machine_check import check_same, digests_of, digests_of_code
 from harness.trials.store import Store
 from harness.trials.trial import Trial

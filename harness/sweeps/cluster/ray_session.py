@@ -21,10 +21,8 @@ from ray.job_config import JobConfig
 
 from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
-from harness.sweeps.cluster.multi_process import multi_process_service
-from harness.sweeps.cluster.orphans import no_orphans
-from harness.sweeps.cluster.session_folder import session_folder
-from harness.sweeps.process_memory import children
+from harness.sweeps.cluster.lifetime import multi_process_service, no_orphans, session_folder
+from harness.sweeps.machines import children
 
 START_ATTEMPTS = 2
 """Number of starts of a local Ray that does not come up, which happens on a crowded machine"""

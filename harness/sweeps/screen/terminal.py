@@ -1,4 +1,4 @@
-"""The progress of a sweep on the screen: a live view in a terminal, plain lines elsewhere."""
+"""The progress of a sweep on the screen: a live view, plain lines, or one bar for Python."""
 
 import time
 from collections.abc import Mapping
@@ -183,3 +183,53 @@ class Terminal(SweepWatcher):
 
     def _view(self) -> Group:
         return live_view([self.state], [*self._parts(), *self._trials()])
+
+
+class Bar(SweepWatcher):
+    """A bar over the trials, in Python and notebooks; above it stands what the user should know."""
+
+    def __init__(self) -> None:
+        from tqdm.auto import tqdm  # no verb needs it
+
+        self._bar = tqdm(unit="trial")
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self._bar.close()
+
+    def notice(self, sentence: str) -> None:
+        """Print a sentence above the bar."""
+        self._bar.write(sentence)
+
+    def underway(self, titles: list[str], left: int | None) -> None:
+        """These rounds go on now, and so many trials are left of them."""
+        self._bar.total = None if left is None else self._bar.n + left
+        self._bar.set_description("; ".join(titles))
+
+    def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
+        """A search has chosen a configuration."""
+        if dev is not None:
+            self.notice(f"chosen for {search.label}: {search.metric} {dev:.2f}")
+
+    def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        """The trial has done more steps."""
+        self._bar.set_postfix_str(f"{trial.label}: {report['step']}/{report['total_steps']}")
+
+    def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        """The trial has finished or failed."""
+        self._bar.update()
+        if report["status"] == "failed":
+            self.notice(f"{trial.label}: FAILED: {report['reason']}")
+
+    def preparing(self, title: str) -> None:
+        """A worker makes a part that trials share."""
+        self._bar.set_postfix_str(title)
+
+    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
+        """A part has been made, or cannot be."""
+        if reason is not None:
+            self.notice(f"{title}: FAILED: {reason}")
+
+    def stopping(self, running: int) -> None:
+        """The sweep is interrupted."""
+        self.notice(f"Stopping: {running} running trials save their state.")

@@ -19,8 +19,7 @@ import torch
 
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH
 from harness.processes import python_command
-from harness.sweeps.machines import Limits
-from harness.sweeps.process_memory import adopt_orphans
+from harness.sweeps.machines import Limits, adopt_orphans
 from harness.sweeps.workers.gpu_share import allowed_fraction
 from harness.sweeps.workers.watchdog import STOPPED
 from harness.trials.output import last_lines
