@@ -75,7 +75,6 @@ class LocalPool(Pool):
         pass
 
     def check_fits(self, trials: Iterable[Trial]) -> None:
-        """Raises UserError for a trial that needs more memory than this machine has."""
         machine = this_machine()
         room = largest_room([machine], on_gpu=bool(machine.gpus), limit=None)
         for trial in trials:
@@ -84,7 +83,6 @@ class LocalPool(Pool):
     def serve(
         self, loop: asyncio.AbstractEventLoop, sweep: asyncio.Task[None], lanes: Lanes
     ) -> None:
-        """Run the task of a sweep to its end. `lanes`: those of its tasks that wait for slots."""
         with ended_by_sigterm(), _threads(self.cpus):
             loop.call_soon(lanes.open, lambda held: not held)
             loop.run_until_complete(asyncio.wait([sweep]))
@@ -102,7 +100,6 @@ class LocalPool(Pool):
     def each(
         self, call: Callable[[dict[str, Any], str, float], Any], jobs: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
-        """Call a function with each of these; yield (number, what it returned)."""
         for number, settings in enumerate(jobs):
             sent = {**settings, "trial": portable(settings["trial"]), "files": None}
             yield number, call(sent, self.store.address, self.cpus)

@@ -18,7 +18,7 @@ from harness.sweeps.devices import (
 )
 from harness.sweeps.machines import this_machine
 from harness.sweeps.memory import most_memory
-from harness.sweeps.price import FREE, Price, Prices, joined
+from harness.sweeps.price import FREE, Price, Prices, spanned
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweeps.spaces.axes import (
     Axes,
@@ -123,7 +123,7 @@ class Plan:
                 line.search, line.round,
                 "; ".join(f"{name}: {value}" for name, value in line.varied.items()),
                 "?" if line.trials is None else f"{line.trials:,}", f"{line.stored:,}",
-                _between(line.steps), _between(line.seconds),
+                line.steps.shown(), line.seconds.shown(),
             )
             for line in self.lines
         ]  # fmt: skip
@@ -135,13 +135,6 @@ class Plan:
         return (
             f"{notes}<table>{''.join(parts)}</table><p>{counted(self.to_run, 'trial')} to run</p>"
         )
-
-
-def _between(span: Bounds) -> str:
-    if not span.known:
-        return "?"
-    least, most = round(span.least), round(span.most)
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 @looked_up_once()
@@ -302,7 +295,7 @@ class _Planner:
         fewest, most: trials to run; None: a budget in hours decides.
         """
         trials = self._extremes(search, rounds, role)
-        price = joined([self.prices.of(trial) for trial in trials])
+        price = spanned([self.prices.of(trial) for trial in trials])
         memory, certain = most_memory(trial.declared for trial in trials), fewest == most
         return PlanLine(
             search.label, title, shown, fewest + stored if certain else None, stored,
@@ -354,7 +347,7 @@ class _Planner:
         self.planned |= set(new)
         # Seeds and subsets cost the same.
         kinds = {id(trial.declared): trial for trial in trials}
-        price = joined([self.prices.of(trial) for trial in kinds.values()])
+        price = spanned([self.prices.of(trial) for trial in kinds.values()])
         return PlanLine(
             search.label, title, shown, len(trials), len(trials) - len(missing), len(new),
             price, self.prices.of_all(new.values()),

@@ -1,13 +1,14 @@
 """Cost of trials: steps, and seconds on a device, as estimated or as the store's trials took."""
 
 import json
+import operator
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.errors import UserError
-from harness.sweeps.devices import NOTHING, UNKNOWN, Bounds, Device, beside, seconds_of
+from harness.sweeps.devices import NOTHING, UNKNOWN, Bounds, Device, beside, joined, seconds_of
 from harness.sweeps.operations import Part, parts_of_trial
 from harness.sweeps.spaces.search import Search
 from harness.trials.store import Store, rows_with
@@ -35,47 +36,34 @@ class Price:
     measured: bool = False
     """Whether the seconds follow from trials of the store"""
 
+    @property
+    def bounds(self) -> tuple[Bounds, Bounds, Bounds]:
+        """Its parts, in their order."""
+        return self.steps, self.seconds, self.elsewhere
+
     def __add__(self, other: "Price") -> "Price":
-        return Price(
-            self.steps + other.steps,
-            self.seconds + other.seconds,
-            self.elsewhere + other.elsewhere,
-            self.measured and other.measured,
-        )
+        steps, seconds, elsewhere = map(operator.add, self.bounds, other.bounds)
+        return Price(steps, seconds, elsewhere, self.measured and other.measured)
 
     def times(self, least: float, most: float) -> "Price":
         """The price of so many trials of the kind."""
-        return Price(
-            self.steps.times(least, most),
-            self.seconds.times(least, most),
-            self.elsewhere.times(least, most),
-            self.measured,
-        )
+        steps, seconds, elsewhere = (part.times(least, most) for part in self.bounds)
+        return Price(steps, seconds, elsewhere, self.measured)
 
 
 FREE = Price(NOTHING, NOTHING, NOTHING, measured=True)
+
+
+def spanned(prices: Sequence[Price]) -> Price:
+    """From the cheapest to the dearest of several trials, of which there is one at least."""
+    steps, seconds, elsewhere = map(joined, zip(*(each.bounds for each in prices), strict=True))
+    return Price(steps, seconds, elsewhere, all(each.measured for each in prices))
 
 
 def _steps_alone(trial: Trial) -> Price:
     """The price of a trial on a model whose sizes are not known."""
     steps = trial.declared.steps
     return Price(UNKNOWN if steps is None else Bounds(steps, steps), UNKNOWN, UNKNOWN)
-
-
-def joined(prices: Sequence[Price]) -> Price:
-    """From the cheapest to the dearest of several trials, of which there is one at least."""
-
-    def ends(parts: list[Bounds]) -> Bounds:
-        if not all(part.known for part in parts):
-            return UNKNOWN
-        return Bounds(min(part.least for part in parts), max(part.most for part in parts))
-
-    return Price(
-        ends([price.steps for price in prices]),
-        ends([price.seconds for price in prices]),
-        ends([price.elsewhere for price in prices]),
-        all(price.measured for price in prices),
-    )
 
 
 class Prices:

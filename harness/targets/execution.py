@@ -187,7 +187,7 @@ def _measured(
     trials, complete = [one.trial for one, _ in asked], True
     with _pool(bool(options.local), options, store, trials, SweepWatcher()) as running:
         # Ray reads its environment when it is first imported, which is what the pool has done.
-        from harness.sweeps.workers.suite_worker import measured
+        from harness.sweeps.workers.worker import measured
 
         counts = to_measure(suites for _, suites in asked)
         notice(f"\nTrials of the store to measure: {counts}, {running.slots} at a time")

@@ -22,7 +22,6 @@ from harness.targets.options import seconds_of
 from harness.trials.output import KEPT_BYTES, BoundedLog, last_lines, wait_for_end
 from harness.trials.record import Record
 from harness.trials.store import Store
-from harness.trials.trial import Trial
 from tests.programs import run_module
 from tests.sweeping import BAG, TRAINED, one_grid
 
@@ -479,10 +478,9 @@ def test_trials_that_share_a_gpu_share_its_memory(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: properties)
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", given.append)
-    trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, 0)
     record = Record("key", "finished", "final", "pooling", "unsup", "tiny-bert", 0, {})
     limits, log = Limits(gpus=gpus), tmp_path / "log"
-    assert limited(trial, tmp_path, log, "sweep", limits, lambda: record) is record
+    assert limited(tmp_path, log, "sweep", limits, lambda: record) is record
     assert given == pytest.approx(shares)
 
 

@@ -42,9 +42,16 @@ from ray import tune
 from ray.tune.execution import class_cache
 
 from harness.errors import shortened
-from harness.sweeps.cluster.capacity import Bundle, Capacity, Demand, autoscales, fitting, written
+from harness.sweeps.cluster.capacity import (
+    Bundle,
+    Capacity,
+    Demand,
+    autoscales,
+    check_machines,
+    fitting,
+    written,
+)
 from harness.sweeps.cluster.dashboard import Dashboard, where_it_is
-from harness.sweeps.cluster.machine_check import check_machines
 from harness.sweeps.cluster.ray_session import ray_session
 from harness.sweeps.cluster.tune_run import Awaited, Jobs, NextInLine, trial_worker
 from harness.sweeps.machines import Limits, Machine, Resources, this_machine
@@ -159,7 +166,6 @@ class RayPool(Pool):
         return GpuShares(self.resources.gpus or 0, gpus, 0, self.store)
 
     def check_fits(self, trials: Iterable[Trial]) -> None:
-        """Raises UserError for a trial that needs more memory than any machine has."""
         on_gpu = bool(self._shares.wanted)
         room = largest_room(self._machines, on_gpu=on_gpu, limit=self.limits.memory_bytes)
         bundle = self._bundle(1.0 if on_gpu else 0.0)  # a trial of several has whole GPUs
@@ -183,8 +189,6 @@ class RayPool(Pool):
     def serve(
         self, loop: asyncio.AbstractEventLoop, sweep: asyncio.Task[None], lanes: Lanes
     ) -> None:
-        """Run the task of a sweep to its end. `lanes`: those of its tasks that wait for slots."""
-
         def turn() -> bool:
             """Let the tasks go on until they wait; whether the sweep has ended.
 
