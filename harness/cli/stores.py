@@ -21,7 +21,7 @@ from harness.sweeps.cluster.lifetime import left_sessions
 from harness.targets.stores import opened
 from harness.trials import merging, publishing
 from harness.trials.cleaning import Removable, removables
-from harness.trials.flat import write_flat
+from harness.trials.publishing import write_flat
 
 
 def clean(
