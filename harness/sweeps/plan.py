@@ -1,5 +1,6 @@
 """The plan of a sweep: its trials, which of them the store has, and what the rest would cost."""
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -231,14 +232,15 @@ class _Planner:
         """The lines of the search, and the chosen configuration when the store has all trials."""
         lines = []
         scored: Scored = []
-        complete = search.ready
+        complete, repeats = search.ready, len(search.trials([search.fixed], "search"))
         for number, axes in enumerate(search.rounds):
             title = f"round {number + 1}"
             shown = {name: axis_text(axis) for name, axis in axes.items()}
             if not complete and number:
                 # Its values, or those that it keeps, depend on scores that are not there yet.
-                earlier = list(search.rounds[: number + 1])
-                lines.append(self._open_round(search, title, shown, earlier))
+                earlier, limit = search.rounds[: number + 1], search.limit or math.inf
+                sizes = [int(min(size, limit)) * repeats for size in fewest_and_most(earlier)]
+                lines.append(self._open_line(search, title, shown, earlier, "search", *sizes))
                 continue
             configurations = search.configurations(number, scored if complete else [])
             trials = search.trials(configurations, "search")
@@ -249,35 +251,19 @@ class _Planner:
         if search.sampler is not None:
             settled = sum(each.is_complete for each in tried_of(search, self.store))
             scored = sampled_of(search, self.store)
-            budget = search.sampler.configurations
+            budget, hours = search.sampler.configurations, search.sampler.hours
             complete = budget is not None and settled >= budget
-            lines.append(self._sampler_line(search, settled))
+            left = None if budget is None else max(0, budget - settled) * repeats
+            stored = (settled if budget is None else min(settled, budget)) * repeats
+            title = search.sampler.name + (f", {hours:g} h" if hours else "")
+            shown = {name: axis_text(axis) for name, axis in search.ranges.items()}
+            ranges = [search.ranges]
+            lines.append(
+                self._open_line(search, title, shown, ranges, "search", left or 0, left, stored)
+            )
         if not complete:
             return lines, None
         return lines, chosen_of(search, scored, self.store) if scored else search.fixed
-
-    def _open_round(
-        self, search: Search, title: str, shown: dict[str, str], rounds: Sequence[Axes]
-    ) -> PlanLine:
-        """The line of a round whose trials follow from scores that are not there yet."""
-        fewest, most = fewest_and_most(rounds)
-        if search.limit is not None:
-            fewest, most = min(fewest, search.limit), min(most, search.limit)
-        each = len(search.trials([search.fixed], "search"))
-        return self._open_line(search, title, shown, rounds, "search", fewest * each, most * each)
-
-    def _sampler_line(self, search: Search, settled: int) -> PlanLine:
-        """The line of a sampler. settled: number of configurations that the store has settled."""
-        assert search.sampler is not None
-        budget, hours = search.sampler.configurations, search.sampler.hours
-        ranges = {name: axis_text(axis) for name, axis in search.ranges.items()}
-        size = len(search.trials([search.fixed], "search"))
-        title = search.sampler.name + (f", {hours:g} h" if hours else "")
-        stored = settled if budget is None else min(settled, budget)
-        left = None if budget is None else (budget - stored) * size
-        return self._open_line(
-            search, title, ranges, [search.ranges], "search", left or 0, left, stored * size
-        )
 
     def _open_line(
         self,

@@ -167,12 +167,17 @@ class RayPool(Pool):
 
     def check_fits(self, trials: Iterable[Trial]) -> None:
         on_gpu = bool(self._shares.wanted)
-        room = largest_room(self._machines, on_gpu=on_gpu, limit=self.limits.memory_bytes)
+        most = largest_room(self._machines, on_gpu=on_gpu, limit=self.limits.memory_bytes)
         bundle = self._bundle(1.0 if on_gpu else 0.0)  # a trial of several has whole GPUs
         for trial in trials:
-            check_fits(trial, room)
+            check_fits(trial, most)
             if trial.workers > 1:
-                refused = too_many_workers(trial, bundle, self._capacity)
+                room = fitting(bundle, self._capacity.machines)
+                refused = (
+                    f"{trial.label} cannot run: each of its {trial.workers} workers needs "
+                    f"{written(bundle)}, and the machines have room for {room} of them; lower "
+                    f"workers or --cpus-per-trial"
+                )
                 self._capacity.wait(trial.workers, bundle, refused, self._watcher.notice)
 
     @cached_property
@@ -293,12 +298,3 @@ def affordable(wanted: Resources, capacity: Capacity, say: Callable[[str], None]
     )
     capacity.wait(1, bundle, refused, say)
     return Resources(wanted.cpus, filled())
-
-
-def too_many_workers(trial: Trial, bundle: Bundle, capacity: Capacity) -> str:
-    """Why the workers of a trial do not run all at the same time, each of which has a bundle."""
-    return (
-        f"{trial.label} cannot run: each of its {trial.workers} workers needs "
-        f"{written(bundle)}, and the machines have room for {fitting(bundle, capacity.machines)} "
-        f"of them; lower workers or --cpus-per-trial"
-    )
