@@ -36,7 +36,7 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial, arrived, failed, portable
 from harness.trials.trial import commit as commit_here
 from harness.trials.trial import key as key_of
-from harness.trials.workers import Launch
+from harness.trials.workers import RankLauncher
 
 PRUNE = "prune"
 """The file in the folder of a running trial with which the driver ends its training"""
@@ -159,7 +159,7 @@ def _run_trial(
     limits: Limits,
     *,
     commit: str,
-    launch: Launch,
+    launch: RankLauncher,
 ) -> dict[str, Any]:
     """Run one trial, unless another process has finished it in the meantime, or runs it.
 
