@@ -29,7 +29,7 @@ from harness.sweeps.spaces.axes import (
     known_values,
 )
 from harness.sweeps.spaces.search import Search, implied
-from harness.sweeps.trial_runs import Settled
+from harness.sweeps.trial_runs import CompleteTrials
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 
@@ -193,7 +193,7 @@ class _Planner:
     """The finished trials of a store, which was read once for all searches."""
 
     def __init__(self, store: Store, prices: Prices) -> None:
-        self.store, self.prices, self.settled = store, prices, Settled(store)
+        self.store, self.prices, self.complete = store, prices, CompleteTrials(store)
         self.absent: set[tuple[str | None, ...]] = set()
         """Models and data of trials, of which some are not here; most trials share theirs"""
         self.planned: set[str] = set()
@@ -347,7 +347,7 @@ class _Planner:
         if needs in self.absent:
             return False
         try:
-            return bool(self.settled.keys({key(trial, download=False): trial}))
+            return bool(self.complete.keys({key(trial, download=False): trial}))
         except NotHere:  # without the model or the data file there is no key to look for
             self.absent.add(needs)
             return False

@@ -95,7 +95,7 @@ class Sweep:
         missing: dict[str, Trial] = {}
         for search in self.everything:
             trials = _by_key(search.known_trials())
-            if left := trials.keys() - self.runs.settled.keys(trials):
+            if left := trials.keys() - self.runs.complete.keys(trials):
                 self._check_runnable(search)
             missing |= {name: trials[name] for name in left}
         if missing and not only_parts:
@@ -129,7 +129,7 @@ class Sweep:
         """Make what the known trials share, and run none of them."""
         untrained = [search for search in self.everything if not search.trainers]
         trials = _by_key(trial for search in untrained for trial in search.known_trials())
-        finished = self.runs.settled.finished
+        finished = self.runs.complete.finished
         missing = {name: trial for name, trial in trials.items() if name not in finished}
         self.runs.expected |= missing
         await asyncio.gather(*(self.runs.prepared(*each) for each in missing.items()))
@@ -197,7 +197,7 @@ class Sweep:
             values, name = search.configurations(number, scored), f"round {number + 1}"
             trials = search.trials(values, "search")
             by_key = _by_key(trials)
-            stored = len(self.runs.settled.keys(by_key))
+            stored = len(self.runs.complete.keys(by_key))
             if search.pruner and stored < len(by_key):  # it says how far each of them runs
                 await self._judged(f"search, {name}", search, name, values, stored)
             else:
@@ -257,7 +257,7 @@ class Sweep:
     ) -> None:
         """Run the trials that the store lacks; of a search, those for which there is time."""
         by_key = _by_key(trials)
-        settled = self.runs.settled.keys(by_key)
+        settled = self.runs.complete.keys(by_key)
         missing = long_first({name: by_key[name] for name in by_key if name not in settled})
         workers = max((each.workers for each in missing.values()), default=1)
         phase = Phase(title, missing.keys, len(settled), workers=workers)

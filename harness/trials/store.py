@@ -112,11 +112,11 @@ class Store(StoreFolders):
         when its record is written.
         """
         stored = self.get(key)
-        if stored is not None and stored.settled_for(search):
+        if stored is not None and stored.counts_for(search):
             return stored
         with self.claimed(key, title):
             stored = self.get(key)  # the process that was waited for may have finished it
-            if stored is None or not stored.settled_for(search):
+            if stored is None or not stored.counts_for(search):
                 stored = run()
                 self.write(stored)
             shutil.rmtree(self.running(key), ignore_errors=True)

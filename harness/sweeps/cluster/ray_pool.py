@@ -53,7 +53,7 @@ from harness.sweeps.cluster.capacity import (
 )
 from harness.sweeps.cluster.dashboard import Dashboard, where_it_is
 from harness.sweeps.cluster.ray_session import ray_session
-from harness.sweeps.cluster.tune_run import Awaited, Jobs, NextInLine, trial_worker
+from harness.sweeps.cluster.tune_run import Jobs, TuneScheduler, TuneSearcher, trial_worker
 from harness.sweeps.machines import Limits, Machine, Resources, this_machine
 from harness.sweeps.memory import check_fits, largest_room
 from harness.sweeps.pool import TURNS, Hearing, Job, Lanes, Pool, Report
@@ -249,8 +249,8 @@ class RayPool(Pool):
         return tune.Tuner(
             trial_worker(bound, partial(_resources, cpus=self.resources.cpus)),
             tune_config=tune.TuneConfig(
-                search_alg=Awaited(self._jobs, turn),
-                scheduler=NextInLine(lambda: self.slots, self._jobs.waited_too_long),
+                search_alg=TuneSearcher(self._jobs, turn),
+                scheduler=TuneScheduler(lambda: self.slots, self._jobs.waited_too_long),
                 num_samples=-1,  # until the searcher ends it
                 reuse_actors=True,  # imports and start-up once per worker, not per trial
                 trial_name_creator=_name,

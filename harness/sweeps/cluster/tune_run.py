@@ -241,7 +241,7 @@ class Jobs(_Unsaved, TrialProgressCallback):  # type: ignore[misc]
             self._watcher.notice(sentence)
 
 
-class Awaited(_Unsaved, Searcher):  # type: ignore[misc]
+class TuneSearcher(_Unsaved, Searcher):  # type: ignore[misc]
     """Gives Tune the jobs that somebody awaits."""
 
     def __init__(self, jobs: Jobs, turn: Callable[[], bool]) -> None:
@@ -266,7 +266,7 @@ class Awaited(_Unsaved, Searcher):  # type: ignore[misc]
         """Save nothing: the store is the ledger."""
 
 
-class NextInLine(_Unsaved, FIFOScheduler):  # type: ignore[misc]
+class TuneScheduler(_Unsaved, FIFOScheduler):  # type: ignore[misc]
     """A free worker takes the first trial for which no other worker is starting.
 
     It also takes out of Tune what has ended, because Tune shows itself to a scheduler alone.
