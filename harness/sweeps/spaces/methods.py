@@ -85,7 +85,7 @@ def trainers_of(
     count; one that trains for others starts from a pretrained one. Raises UserError with the line
     of the model.
     """
-    part, trainers = space.methods.get(name) or MethodSpace(), dict[str, str]()
+    part, trainers = space.part(name), dict[str, str]()
     base = pretrained((part.encoders or space.encoders)[0])
     for where, model in _trained(name, part, space):
         method, is_encoder = model.trained_by, isinstance(model, TrainedEncoder)
@@ -95,7 +95,7 @@ def trainers_of(
         if not is_encoder and method in (name, *users):
             raise document.error(of_trainer, f"{name} cannot begin before {method} has ended")
         trainers[method] = locators.get(method) or located(method, document, of_trainer)
-        if (space.methods.get(method) or MethodSpace()).variants:
+        if space.part(method).variants:
             raise document.error(
                 of_trainer, f"{method} has variants, and only one can train the encoder"
             )

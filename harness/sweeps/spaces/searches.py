@@ -28,7 +28,6 @@ from harness.sweeps.spaces.space import (
     Space,
     TrainedEncoder,
     replaced_names,
-    rounds,
     selector,
 )
 from harness.sweeps.spaces.values import check_command_line, check_shared, check_values, read_values
@@ -80,7 +79,7 @@ class _Searches:
 
     def of(self, name: str) -> Iterator[Search]:
         """The searches of one method."""
-        part, values = self.space.methods[name] or MethodSpace(), self.overrides.values
+        part, values = self.space.methods[name], self.overrides.values
         wanted = self.overrides.encoders
         wanted = (values["encoder"],) if "encoder" in values else wanted
         settings = part.setting or self.space.setting
@@ -93,9 +92,8 @@ class _Searches:
         self, name: str, variant: str, setting: str, encoder: str | TrainedEncoder
     ) -> Search:
         """The search of a method, with those that train its models."""
-        part, base = self.space.methods.get(name) or MethodSpace(), pretrained(encoder)
-        varied = part.variants[variant].values if part.variants else {}
-        models = trained_models({**part.set, **varied})
+        part, base = self.space.part(name), pretrained(encoder)
+        models = trained_models({**part.set, **part.variant(variant).values})
         models = {key: each for key, each in models.items() if key not in self.overrides.values}
         if isinstance(encoder, TrainedEncoder):
             models = {"encoder": encoder, **models}
@@ -109,16 +107,15 @@ class _Searches:
     def _search(self, name: str, variant: str, setting: str, encoder: str) -> Search:
         """The search of a method; one that the space does not have has its published values."""
         space, overrides = self.space, self.overrides
-        part, locator = space.methods.get(name) or MethodSpace(), self.locators[name]
+        part, locator = space.part(name), self.locators[name]
         plugin = registry.load(locator)
         fields = plugin.config_type.model_fields
-        varied = part.variants[variant].values if part.variants else {}
         own = {"setting": setting, "encoder": encoder}
         merged: Values = {"suite": space.suite}
         for layer in (
             space.set,
             plain_values(part.set, encoder),
-            plain_values(varied, encoder),
+            plain_values(part.variant(variant).values, encoder),
             overrides.values,
         ):  # the later wins
             values = with_own_corpus(plugin, layer, merged | own)
@@ -128,7 +125,7 @@ class _Searches:
             merged["selected_by"] = metric
         fixed = {key: value for key, value in (merged | own).items() if key in fields}
         # What the last layer sets, with the method's own names, is not searched.
-        free = [overrides.searched(axes, values) for axes in rounds(part, variant)]
+        free = [overrides.searched(axes, values) for axes in part.rounds_of(variant)]
         # It refuses a bad value now, before anything runs.
         ranges = bound(plugin, fixed, overrides.searched(part.ranges or {}, values))
         final = Repeats(
