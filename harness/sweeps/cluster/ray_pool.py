@@ -238,16 +238,22 @@ class RayPool(Pool):
 
     def _tuner(self, turn: Callable[[], bool]) -> tune.Tuner:
         """The run of Tune, which ends with the sweep. `turn`: lets the sweep's tasks go on."""
+        cpus = self.resources.cpus
         bound = partial(
             worker.run_one,
             store=self.store.address,
             sweep=self.sweep,
             commit=commit(),
-            cpus=self.resources.cpus,
+            cpus=cpus,
             limits=self.limits,
         )
+
+        def resources(settings: dict[str, Any]) -> tune.PlacementGroupFactory:
+            bundle = {"CPU": cpus, "GPU": settings["gpus"]}  # of each process of a job
+            return tune.PlacementGroupFactory([bundle] * settings["workers"])
+
         return tune.Tuner(
-            trial_worker(bound, partial(_resources, cpus=self.resources.cpus)),
+            trial_worker(bound, resources),
             tune_config=tune.TuneConfig(
                 search_alg=TuneSearcher(self._jobs, turn),
                 scheduler=TuneScheduler(lambda: self.slots, self._jobs.waited_too_long),
@@ -269,12 +275,6 @@ class RayPool(Pool):
 def _name(trial: Any) -> str:
     """The name of a trial for Tune, whose names are unique and have no spaces."""
     return f"{arrived(trial.config['trial']).label} {trial.trial_id[-5:]}".replace(" ", "_")
-
-
-def _resources(settings: dict[str, Any], *, cpus: float) -> Any:
-    """Cores and GPUs of each process of a job."""
-    bundles = [{"CPU": cpus, "GPU": settings["gpus"]} for _ in range(settings["workers"])]
-    return tune.PlacementGroupFactory(bundles)
 
 
 def affordable(wanted: Resources, capacity: Capacity, say: Callable[[str], None]) -> Resources:
