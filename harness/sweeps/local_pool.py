@@ -5,11 +5,9 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict
 from typing import Any
-
-import torch
 
 from harness.errors import Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
@@ -27,6 +25,7 @@ from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial, arrived, failed, portable
+from harness.trials.workers import in_threads
 
 START_SECONDS = 10.0
 """Seconds of the start of Ray and of its workers"""
@@ -83,7 +82,7 @@ class LocalPool(Pool):
     def serve(
         self, loop: asyncio.AbstractEventLoop, sweep: asyncio.Task[None], lanes: Lanes
     ) -> None:
-        with ended_by_sigterm(), _threads(self.cpus):
+        with ended_by_sigterm(), in_threads(max(1, int(self.cpus))):  # as a worker of Ray has
             loop.call_soon(lanes.open, lambda held: not held)
             loop.run_until_complete(asyncio.wait([sweep]))
 
@@ -139,14 +138,3 @@ class LocalPool(Pool):
                 return attempt(trial, report, weights, running)
 
         return trial_report(trial, key, self.store, train)
-
-
-@contextmanager
-def _threads(cpus: float) -> Iterator[None]:
-    """In the block, torch has as many threads as a worker of a sweep gives it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(max(1, int(cpus)))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

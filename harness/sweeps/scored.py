@@ -1,4 +1,4 @@
-"""What a store knows of searches: their configurations with dev scores, and what seeds resolve."""
+"""Searches in a store: their configurations with dev scores, and what their seeds resolve."""
 
 import logging
 import math

@@ -267,13 +267,8 @@ def each_file(
     arguments are those of `read_rows`.
     """
     done: set[Path] = set()
-    new = True
-    while new:
-        new = False
-        for path in paths():
-            if path in done:
-                continue
-            new = True
+    while new := [path for path in paths() if path not in done]:
+        for path in new:
             rows: pa.Table | str
             try:
                 rows = read_rows(path, columns, between)

@@ -34,6 +34,17 @@ END_SECONDS = 20.0
 """Seconds for which rank 0 waits for the reason of a rank that has ended"""
 
 
+@contextmanager
+def in_threads(count: int) -> Iterator[None]:
+    """In the block, torch has so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 @dataclass(frozen=True)
 class RankSpec:
     """A rank of a trial, as the process that becomes it is told."""
@@ -46,16 +57,11 @@ class RankSpec:
     @contextmanager
     def active(self) -> Iterator[None]:
         """In the block, this process is that rank."""
-        before = torch.get_num_threads()
-        torch.set_num_threads(self.threads)
         if torch.cuda.is_available():
             # A worker of Ray sees its own GPU alone, so that there it has number 0.
             torch.cuda.set_device(self.number % torch.cuda.device_count())
-        try:
-            with joined(self.number, self.count, self.address):
-                yield
-        finally:
-            torch.set_num_threads(before)
+        with in_threads(self.threads), joined(self.number, self.count, self.address):
+            yield
 
 
 class Peers(Protocol):

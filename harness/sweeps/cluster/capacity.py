@@ -80,13 +80,6 @@ class Capacity:
             self._looked = time.monotonic()
         return self._machines
 
-    @property
-    def largest(self) -> str:
-        """The resources of the largest machine, in words."""
-        machines = self.machines or [{}]
-        most = max(machines, key=lambda each: (each.get("GPU", 0), each.get("CPU", 0)))
-        return written(most)
-
     def wait(self, workers: int, bundle: Bundle, refused: str, say: Callable[[str], None]) -> None:
         """Wait until so many bundles fit, where an autoscaler may start machines for them.
 

@@ -1,4 +1,4 @@
-"""What lives as long as a sweep on Ray: its folder, CUDA's service, and all that its driver starts.
+"""Things that live as long as a sweep on Ray: a folder, CUDA's service, what its driver starts.
 
 Ray ends most of its processes when the driver is killed, but its agents wait for a minute to report
 the end to a server that is gone. So a program of its own, this module with the argument DRIVER,

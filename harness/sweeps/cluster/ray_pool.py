@@ -292,9 +292,12 @@ def affordable(wanted: Resources, capacity: Capacity, say: Callable[[str], None]
 
     least = 1.0 if (gpus := filled()) == "auto" else gpus
     bundle = {"CPU": wanted.cpus, "GPU": least}
+    sizes = [(machine.get("GPU", 0), machine.get("CPU", 0)) for machine in capacity.machines]
+    most_gpus, most_cpus = max(sizes, default=(0, 0))
     refused = (
-        f"no machine has {written(bundle)} for one trial: the largest has {capacity.largest}; "
-        f"lower --cpus-per-trial or --gpus-per-trial"
+        f"no machine has {written(bundle)} for one trial: the largest has "
+        f"{written({'CPU': most_cpus, 'GPU': most_gpus})}; lower --cpus-per-trial or "
+        f"--gpus-per-trial"
     )
     capacity.wait(1, bundle, refused, say)
     return Resources(wanted.cpus, filled())
