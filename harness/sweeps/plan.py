@@ -10,24 +10,12 @@ from harness.data.corpora import fewer_than_published
 from harness.data.hub import looked_up_once, model_shape
 from harness.errors import NotHere, UserError, counted
 from harness.files import digest_of
-from harness.sweeps.devices import (
-    Bounds,
-    Device,
-    check_gpus,
-    device_here,
-    named_device,
-)
+from harness.sweeps.devices import Device, check_gpus, device_here, named_device
 from harness.sweeps.machines import this_machine
 from harness.sweeps.memory import most_memory
 from harness.sweeps.price import FREE, Price, Prices, spanned
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
-from harness.sweeps.spaces.axes import (
-    Axes,
-    Values,
-    axis_text,
-    fewest_and_most,
-    known_values,
-)
+from harness.sweeps.spaces.axes import Axes, Values, axis_text, fewest_and_most, known_values
 from harness.sweeps.spaces.search import Search, implied
 from harness.sweeps.trial_runs import CompleteTrials
 from harness.trials.store import Store
@@ -58,16 +46,6 @@ class PlanLine:
     """Whether its configurations are known; otherwise its costs span those that it may have"""
     at_most: int = 0
     """The most trials that it may have, where their number is not known"""
-
-    @property
-    def steps(self) -> Bounds:
-        """Optimiser steps of a trial; unknown where a corpus is not here and its size neither."""
-        return self.each.steps
-
-    @property
-    def seconds(self) -> Bounds:
-        """Seconds of a trial; unknown where a model, a corpus or the device is."""
-        return self.each.seconds
 
 
 @dataclass(frozen=True)
@@ -103,16 +81,6 @@ class Plan:
         return sum((line.whole for line in self.lines), FREE)
 
     @property
-    def steps(self) -> Bounds:
-        """Optimiser steps of the trials to run; unknown when those of a line are."""
-        return self.whole.steps
-
-    @property
-    def seconds(self) -> Bounds:
-        """Seconds of the trials one by one; unknown when those of a line are."""
-        return self.whole.seconds
-
-    @property
     def measured(self) -> bool:
         """Whether the time of every line with trials to run follows from trials of the store."""
         return all(line.each.measured for line in self.lines if line.to_run or line.at_most)
@@ -124,7 +92,7 @@ class Plan:
                 line.search, line.round,
                 "; ".join(f"{name}: {value}" for name, value in line.varied.items()),
                 "?" if line.trials is None else f"{line.trials:,}", f"{line.stored:,}",
-                line.steps.shown(), line.seconds.shown(),
+                line.each.steps.shown(), line.each.seconds.shown(),
             )
             for line in self.lines
         ]  # fmt: skip

@@ -3,8 +3,9 @@
 import json
 import operator
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from harness.errors import UserError
@@ -143,16 +144,14 @@ class Prices:
         kind = (trial.declared.name, trial.config.setting, trial.config.encoder)
         if kind not in self._factors:
             self._factors[kind] = UNKNOWN  # not for the trials of the store themselves
-            self._factors[kind] = self._measured(trial.method, *kind)
+            if ratios := list(islice(self._ratios(trial.method, *kind), RECENT)):
+                self._factors[kind] = Bounds(min(ratios) / SPREAD, max(ratios) * SPREAD)
         return self._factors[kind]
 
-    def _measured(self, plugin: str, name: str, setting: str, encoder: str) -> Bounds:
+    def _ratios(self, plugin: str, name: str, setting: str, encoder: str) -> Iterator[float]:
+        """The seconds of each trial of a kind over their estimate, the last one first."""
         kind = {"method": [name], "setting": [setting], "encoder": [encoder]}
-        alike = rows_with(self._finished, kind)
-        ratios = list[float]()
-        for row in reversed(alike.to_pylist()):
-            if len(ratios) == RECENT:
-                break
+        for row in reversed(rows_with(self._finished, kind).to_pylist()):
             if not self._ran_there(row) or not row["wall_seconds"]:
                 continue
             try:
@@ -161,8 +160,7 @@ class Prices:
                 continue  # of another version of the method
             estimate = self.of(stored).seconds
             if estimate.known:
-                ratios.append(row["wall_seconds"] / estimate.middle)
-        return Bounds(min(ratios) / SPREAD, max(ratios) * SPREAD) if ratios else UNKNOWN
+                yield row["wall_seconds"] / estimate.middle
 
     def _ran_there(self, row: dict[str, Any]) -> bool:
         """Whether a trial ran on the device, and on a CPU also on this machine."""

@@ -113,7 +113,7 @@ def _to_run(made: Plan) -> str:
     )
     open_rounds = any(not line.decided for line in made.lines)
     why = ", as scores of earlier rounds decide" if open_rounds else ""
-    steps = f", {made.steps.shown()} steps{why}" if made.steps.known else ""
+    steps = f", {made.whole.steps.shown()} steps{why}" if made.whole.steps.known else ""
     return f"{trials} to run{steps}"
 
 
@@ -210,8 +210,8 @@ def _numbers(lines: Sequence[PlanLine]) -> tuple[str, ...]:
     """The trials of searches that differ in the encoder, those stored, and the cost of one."""
     trials = [line.trials for line in lines if line.trials is not None]
     most = sum(line.at_most for line in lines)
-    steps = [line.steps for line in lines if line.steps.known]
-    seconds = [line.seconds for line in lines if line.seconds.known]
+    steps = [line.each.steps for line in lines if line.each.steps.known]
+    seconds = [line.each.seconds for line in lines if line.each.seconds.known]
     memory = [line.memory for line in lines if line.memory is not None]
     return (
         str(sum(trials)) if len(trials) == len(lines) else f"≤{most}" if most else "?",
