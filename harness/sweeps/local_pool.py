@@ -96,7 +96,7 @@ class LocalPool(Pool):
         except Postponed as why:
             return {"status": POSTPONED, "reason": str(why)}
 
-    def each(
+    def map_unordered(
         self, call: Callable[[dict[str, Any], str, float], Any], jobs: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
         for number, settings in enumerate(jobs):

@@ -53,9 +53,9 @@ def plan_parts(
     if made.stand_ins:
         yield f"Smaller than the paper's: {'; '.join(made.stand_ins)}."
     yield from _tables(shown, made)
-    given = {search.label: _given(search) for search in shown}
-    for name, encoders, labels in _together(shown, given):
-        if values := given[labels[0]]:
+    details = {search.label: _given(search) for search in shown}
+    for name, encoders, labels in _together(shown, details):
+        if values := details[labels[0]]:
             yield f"{name} on {', '.join(encoders)}: {values}"
     yield f"\n{_to_run(made)}"
     yield MEMORY

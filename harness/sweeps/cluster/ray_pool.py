@@ -215,7 +215,7 @@ class RayPool(Pool):
         if stopping.asked:
             raise KeyboardInterrupt
 
-    def each(
+    def map_unordered(
         self, call: Callable[[dict[str, Any], str, float], Any], jobs: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
         """Call a function on a worker for each of these; yield (number, what it returned).

@@ -118,9 +118,9 @@ class Jobs(_Unsaved, TrialProgressCallback):  # type: ignore[misc]
 
     def next_settings(self) -> dict[str, Any]:
         """The next job as Tune hands it to a worker, with its share of a GPU."""
-        given = self.next.popleft()
-        job, given.waits = given.job, time.monotonic()
-        return worker.settings_of(job, self.shares.begun(job), self.node)
+        running = self.next.popleft()
+        running.waits = time.monotonic()
+        return worker.settings_of(running.job, self.shares.begun(running.job), self.node)
 
     # What Tune says
 

@@ -221,7 +221,7 @@ def measured(
          "record": model.record, "suites": dict(suites)}
         for model, suites in asked
     ]  # fmt: skip
-    for number, records in pool.each(measure_model, settings):
+    for number, records in pool.map_unordered(measure_model, settings):
         if not isinstance(records, str):
             # A cluster's worker has the source of the harness without the history.
             records = [replace(record, commit=commit_here()) for record in records]
