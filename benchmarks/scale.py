@@ -3,7 +3,7 @@
 The records are written in batches of 256, as the trials of a sweep end, each into a file of its own
 with a history of 20 points, and each batch is compacted as the sweep does it. Only the last batches
 are timed; what is before them is written as compaction leaves it. Then come the start of a trial
-(`Store.get` of a key that is not there), what a driver reads when it begins (`Settled`), and
+(`Store.get` of a key that is not there), what a driver reads when it begins (`CompleteTrials`), and
 claimants that take and give back a claim in one folder, 16 at a time. With `--bucket`, requests are
 counted instead: those of a trial, of the claimants, and of trials that run for half a minute, to
 moto's server, which is installed into an environment of its own first.
@@ -31,7 +31,7 @@ import pyarrow as pa
 from store import made_up
 
 from harness.claims import Claim
-from harness.sweeps.trial_runs import Settled
+from harness.sweeps.trial_runs import CompleteTrials
 from harness.trials.record import SCHEMA, Record
 from harness.trials.remote_store import RemoteStore
 from harness.trials.store import SMALL_FILES, Store
@@ -70,7 +70,7 @@ def main() -> None:
         show("the end of a trial, its record", median(writes))
         starts = [seconds(lambda: store.get(key(numbers)))[0] for _ in range(50)]
         show("the start of a trial", median(starts))
-        show("what a driver reads when it begins", *seconds(lambda: Settled(store)))
+        show("what a driver reads when it begins", *seconds(lambda: CompleteTrials(store)))
         print(f"{len(list(store.folder.glob('*.parquet')))} files")
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             whole = seconds(lambda: list(pool.map(claim, [store] * options.claimants)))

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.overrides import Overrides
+from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from harness.trials.run import attempt
 from harness.trials.store import Store

@@ -13,7 +13,7 @@ It is raised by hand when a change of either changes a result.
 
 _HOMES = {
     "encoder": ("harness.export.folder", "encoder"),
-    "load": ("harness.trials.flat", "data_frame"),
+    "load": ("harness.trials.publishing", "data_frame"),
     "plan": ("harness.api", "plan"),
     "run": ("harness.api", "run"),
     "sweep": ("harness.api", "sweep"),

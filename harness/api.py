@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.errors import UserError, counted
-from harness.targets.options import SweepOptions, whole_numbers
+from harness.sweeps.spaces.overrides import whole_numbers
+from harness.targets.options import SweepOptions
 from harness.targets.stores import opened
 
 # What follows is imported when it is needed, so that a wrong name is answered at once.
@@ -123,7 +124,7 @@ def sweep(space: str | Path, *methods: str, **options: Any) -> Table:
     asked = SweepOptions(space=str(space), methods=methods, **options)
     chosen, store = asked.searches(warnings.warn), opened(asked.store)
     from harness.sweeps.budget import out_of_time
-    from harness.sweeps.screen.bar import Bar
+    from harness.sweeps.screen.terminal import Bar
     from harness.targets.execution import run_searches
 
     def run() -> "SweepResult":

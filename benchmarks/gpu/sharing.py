@@ -12,7 +12,7 @@ from place import Place
 
 import harness
 from harness.device import device
-from harness.sweeps.cluster.multi_process import PIPES
+from harness.sweeps.cluster.lifetime import PIPES
 from harness.sweeps.workers.gpu_share import allowed_fraction
 
 HARNESS = [sys.executable, "-m", "harness"]

@@ -49,7 +49,7 @@ def _methods(_: Any) -> Iterable[tuple[str, str]]:
 
 
 def _spaces(_: Any) -> Iterable[tuple[str, str]]:
-    from harness.sweeps.spaces.named_spaces import shipped_spaces
+    from harness.sweeps.spaces.overrides import shipped_spaces
 
     return ((name, "a search space") for name in shipped_spaces())
 

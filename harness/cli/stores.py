@@ -17,11 +17,11 @@ from harness.cli.progress import working
 from harness.errors import UserError, counted, headline
 from harness.files import cache_folder
 from harness.inputs import is_folder, why
-from harness.sweeps.cluster.session_folder import left_sessions
+from harness.sweeps.cluster.lifetime import left_sessions
 from harness.targets.stores import opened
 from harness.trials import merging, publishing
 from harness.trials.cleaning import Removable, removables
-from harness.trials.flat import write_flat
+from harness.trials.publishing import write_flat
 
 
 def clean(

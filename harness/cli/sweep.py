@@ -235,7 +235,7 @@ def _leave_table(
     from harness.plugin.registry import names
     from harness.report.finished_sweep import next_commands, sweep_groups, sweep_table, verdicts
     from harness.report.quantities import PAPER_COLUMNS
-    from harness.trials.flat import write_flat
+    from harness.trials.publishing import write_flat
 
     trials = store.read(PAPER_COLUMNS).table
     groups = sweep_groups(trials, result.finals)

@@ -9,6 +9,7 @@ import typer
 
 from harness.cli import completion
 from harness.cli.options import PaperOption, SetOption, StoreOption, TrackOption, set_values
+from harness.sweeps.spaces.overrides import whole_numbers
 from harness.targets.options import SweepOptions
 
 P = ParamSpec("P")
@@ -145,8 +146,8 @@ def read(
         methods=names[:split],
         encoders=encoder or (),
         values=set_values(set_),
-        seeds=seeds or (),
-        subsets=subsets or (),
+        seeds=whole_numbers(seeds or "", "--seeds"),
+        subsets=whole_numbers(subsets or "", "--subsets"),
         **options,
     )
 

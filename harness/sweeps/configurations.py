@@ -146,17 +146,17 @@ class Configurations:
             names = self._keys(values)
             trial = by_keys.get(names)
             running = trial is not None and trial.state == TrialState.RUNNING
-            if trial is None or running or not all(map(self._settled, names)):
+            if trial is None or running or not all(map(self._complete, names)):
                 self._waiting.append((trial.number if trial and running else None, values))
 
     def _keys(self, values: Values) -> frozenset[str]:
         """The keys of the trials of a configuration."""
         return frozenset(key(trial) for trial in self.search.trials([values], "search"))
 
-    def _settled(self, name: str) -> Record | None:
+    def _complete(self, name: str) -> Record | None:
         """The record of a trial of which this search needs nothing more; None: it is to run."""
         record = self.store.get(name)
-        return record if record and record.settled_for(self.search.id) else None
+        return record if record and record.counts_for(self.search.id) else None
 
     def _count(self, names: frozenset[str]) -> None:
         """Count a configuration towards the budget, once however often it is suggested."""
@@ -292,7 +292,7 @@ class Configurations:
         begun = Configuration(number, dict(trials), first=next(iter(trials)))
         self._open.append(begun)
         for name, trial in trials.items():
-            if begun.left and (record := self._settled(name)):
+            if begun.left and (record := self._complete(name)):
                 if name == begun.first and not self.study.over_seeds:
                     self.study.learn(number, curve_of(trial, record))
                 cost = record.training_seconds or 0.0

@@ -8,7 +8,7 @@ interval is wide there. What the machine does meanwhile does not matter.
 import functools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,23 @@ class Bounds:
     def times(self, least: float, most: float | None = None) -> "Bounds":
         """The bounds of a product with a number, or with one between two numbers."""
         return Bounds(self.least * least, self.most * (least if most is None else most))
+
+    def shown(self, text: Callable[[float], str] = lambda number: f"{round(number):,}") -> str:
+        """The two as text, or the one that both are; of one unit, as `2 to 5 h`."""
+        if not self.known:
+            return "?"
+        least, most = text(self.least), text(self.most)
+        if least == most:
+            return least
+        number, _, unit = least.rpartition(" ")
+        return f"{number if number and most.endswith(f' {unit}') else least} to {most}"
+
+
+def joined(several: Sequence[Bounds]) -> Bounds:
+    """From the least to the most of several, of which there is one at least."""
+    if not all(each.known for each in several):
+        return UNKNOWN
+    return Bounds(min(each.least for each in several), max(each.most for each in several))
 
 
 NOTHING, UNKNOWN = Bounds(0, 0), Bounds(math.nan, math.nan)

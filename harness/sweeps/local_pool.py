@@ -1,28 +1,21 @@
 """Runs the trials of a sweep in this process, one after the other, without Ray."""
 
 import asyncio
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict
 from typing import Any
 
-import torch
-
 from harness.errors import Postponed, Pruned, TrialFailure, UserError
 from harness.locks import postponing
-from harness.sweeps.machines import this_machine
+from harness.sweeps.devices import estimated, this_cpu
+from harness.sweeps.machines import Limits, Resources, this_machine
 from harness.sweeps.memory import check_fits, largest_room
-from harness.sweeps.pool import (
-    POSTPONED,
-    Hearing,
-    Job,
-    Lanes,
-    Pool,
-    Report,
-    trial_report,
-)  # fmt: skip
+from harness.sweeps.pool import POSTPONED, Hearing, Job, Lanes, Pool, Report, trial_report
+from harness.sweeps.spaces.search import Search
 from harness.training.interruption import ended_by_sigterm, outside
 from harness.training.memory import own_garbage
 from harness.training.progress import Progress
@@ -32,6 +25,37 @@ from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial, arrived, failed, portable
+from harness.trials.workers import in_threads
+
+START_SECONDS = 10.0
+"""Seconds of the start of Ray and of its workers"""
+
+
+def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) -> bool:
+    """Whether a sweep runs in this process unless its user says otherwise.
+
+    It does so where one trial runs at a time, and where all of its trials together are estimated
+    to take no longer than the start of Ray. Trials with limits, and those on GPUs or on a cluster,
+    have processes of their own.
+    """
+    if os.environ.get("RAY_ADDRESS") or limits != Limits() or resources.gpus:
+        return False
+    if resources.gpus is None and this_machine().gpus:
+        return False
+    if resources.cpus <= (cores := os.cpu_count() or 1) < 2 * resources.cpus:
+        return True
+    if cores < resources.cpus:
+        return False  # Ray says that no machine has as many
+    seconds = 0.0
+    for search in searches:
+        trials = len(search.known_trials())
+        estimate = estimated(search.known_trials()[0], this_cpu())
+        if not estimate.known or search.sampler is not None:
+            return False
+        if search.rounds:  # then come the other rounds, of which none is known, and the finals
+            trials = trials * len(search.rounds) + len(search.trials([search.fixed], "final"))
+        seconds += estimate.middle * trials
+    return seconds <= START_SECONDS
 
 
 class LocalPool(Pool):
@@ -50,7 +74,6 @@ class LocalPool(Pool):
         pass
 
     def check_fits(self, trials: Iterable[Trial]) -> None:
-        """Raises UserError for a trial that needs more memory than this machine has."""
         machine = this_machine()
         room = largest_room([machine], on_gpu=bool(machine.gpus), limit=None)
         for trial in trials:
@@ -59,8 +82,7 @@ class LocalPool(Pool):
     def serve(
         self, loop: asyncio.AbstractEventLoop, sweep: asyncio.Task[None], lanes: Lanes
     ) -> None:
-        """Run the task of a sweep to its end. `lanes`: those of its tasks that wait for slots."""
-        with ended_by_sigterm(), _threads(self.cpus):
+        with ended_by_sigterm(), in_threads(max(1, int(self.cpus))):  # as a worker of Ray has
             loop.call_soon(lanes.open, lambda held: not held)
             loop.run_until_complete(asyncio.wait([sweep]))
 
@@ -74,10 +96,9 @@ class LocalPool(Pool):
         except Postponed as why:
             return {"status": POSTPONED, "reason": str(why)}
 
-    def each(
+    def map_unordered(
         self, call: Callable[[dict[str, Any], str, float], Any], jobs: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
-        """Call a function with each of these; yield (number, what it returned)."""
         for number, settings in enumerate(jobs):
             sent = {**settings, "trial": portable(settings["trial"]), "files": None}
             yield number, call(sent, self.store.address, self.cpus)
@@ -117,14 +138,3 @@ class LocalPool(Pool):
                 return attempt(trial, report, weights, running)
 
         return trial_report(trial, key, self.store, train)
-
-
-@contextmanager
-def _threads(cpus: float) -> Iterator[None]:
-    """In the block, torch has as many threads as a worker of a sweep gives it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(max(1, int(cpus)))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

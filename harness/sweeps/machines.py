@@ -1,10 +1,23 @@
-"""Cores, GPUs and memory: those that a trial occupies, and those that machines have."""
+"""Cores, GPUs and memory: those that a trial may take, and those of machines and processes.
 
-import subprocess
+What processes take, Linux tells; elsewhere nothing is known. The watchdogs ask here, one beside
+every worker. They run without installed packages, so that each takes 12 MiB and starts at once, and
+the limits of containers are not what psutil knows of.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from harness.sweeps.process_memory import machine_memory
+_ASK = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+_PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+_SET_CHILD_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER of Linux's prctl"""
 
 
 @dataclass(frozen=True)
@@ -45,9 +58,6 @@ class Limits:
         return 0 < self.gpus < 1
 
 
-_ASK = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
-
-
 @dataclass(frozen=True)
 class Machine:
     """The memory and the GPUs of one machine, as far as they are known."""
@@ -59,6 +69,8 @@ class Machine:
 
 def this_machine() -> Machine:
     """The machine of this process. GPUs are known where the program nvidia-smi is."""
+    import subprocess  # a watchdog does without it
+
     # torch would tell it too, but a Ray task without a GPU is shown none.
     try:
         done = subprocess.run(_ASK, capture_output=True, text=True, timeout=60, check=True)
@@ -71,3 +83,94 @@ def listed_gpus(printed: str) -> tuple[Gpu, ...]:
     """The GPUs in the lines `name, MiB` of nvidia-smi; a line without a number is left out."""
     pairs = [line.rpartition(", ") for line in printed.splitlines()]
     return tuple(Gpu(name, int(mib)) for name, _, mib in pairs if mib.isdecimal())
+
+
+def resident(process: int) -> int:
+    """The bytes of memory that a process occupies; 0 when it has ended."""
+    with suppress(OSError):
+        pages = (_PROC / str(process) / "statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def share(process: int) -> int:
+    """The bytes of memory that a process occupies, where n processes share a page 1/n of it (PSS).
+
+    A forked child shares the pages of its parent, so sums over both count them once. It takes the
+    system milliseconds for each GiB. Where it is not known, it is what `resident` gives.
+    """
+    with suppress(OSError, StopIteration):
+        lines = (_PROC / str(process) / "smaps_rollup").read_text().splitlines()
+        return 1024 * int(next(line.split()[1] for line in lines if line.startswith("Pss:")))
+    return resident(process)
+
+
+def family(process: int) -> list[int]:
+    """A process with all that it, and what it has started, has started."""
+    processes = [process]
+    for each in processes:
+        processes += children(each)
+    return processes
+
+
+def children(process: int) -> list[int]:
+    """The processes that a process has started."""
+    processes: list[int] = []
+    for listed in (_PROC / str(process) / "task").glob("*/children"):
+        with suppress(OSError):
+            processes += map(int, listed.read_text().split())
+    return processes
+
+
+def parent(process: int) -> int:
+    """The process that has started this one; 0 when it is not known."""
+    return _number(process, 1)
+
+
+def start_of(process: int) -> int:
+    """Start of a process, in ticks since the machine did; 0 when it has ended."""
+    return _number(process, 19)
+
+
+def _number(process: int, index: int) -> int:
+    """The number that proc(5) has of a process at this index behind the name of its program."""
+    with suppress(OSError):
+        # The name, in brackets, may have spaces.
+        stat = (_PROC / str(process) / "stat").read_text()
+        return int(stat.rpartition(")")[2].split()[index])
+    return 0
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of what its children leave behind when they end.
+
+    So `family` has also a process that has left its parent on purpose, as daemons do.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def machine_memory() -> tuple[int, int]:
+    """The bytes of memory that this process and others may use together, and those still free.
+
+    A limit of the container or of the job (cgroup v2) counts as the machine. (0, 0): not known.
+    """
+    with suppress(OSError):
+        lines = dict(line.split(":") for line in (_PROC / "meminfo").read_text().splitlines())
+        sizes = [int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable")]
+        limits = [(sizes[0], sizes[1]), *_limits()]
+        return min(limits, key=lambda limit: limit[1])
+    return 0, 0
+
+
+def _limits() -> Iterator[tuple[int, int]]:
+    """(limit, free) in bytes of each control group of this process that has a limit."""
+    own = (_PROC / "self/cgroup").read_text().splitlines()
+    path = next((line.removeprefix("0::/") for line in own if line.startswith("0::/")), "")
+    for folder in (_GROUPS / path, *(_GROUPS / path).parents):
+        with suppress(OSError, ValueError):  # the root has no such files; "max" is no number
+            limit = int((folder / "memory.max").read_text())
+            used = int((folder / "memory.current").read_text())
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            # Pages of files that nobody uses at the moment are given up when memory is short.
+            yield limit, limit - used + int(stat["inactive_file"])

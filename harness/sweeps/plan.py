@@ -1,5 +1,6 @@
 """The plan of a sweep: its trials, which of them the store has, and what the rest would cost."""
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,26 +10,14 @@ from harness.data.corpora import fewer_than_published
 from harness.data.hub import looked_up_once, model_shape
 from harness.errors import NotHere, UserError, counted
 from harness.files import digest_of
-from harness.sweeps.devices import (
-    Bounds,
-    Device,
-    check_gpus,
-    device_here,
-    named_device,
-)
+from harness.sweeps.devices import Device, check_gpus, device_here, named_device
 from harness.sweeps.machines import this_machine
 from harness.sweeps.memory import most_memory
-from harness.sweeps.price import FREE, Price, Prices, joined
+from harness.sweeps.price import FREE, Price, Prices, spanned
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
-from harness.sweeps.spaces.axes import (
-    Axes,
-    Values,
-    axis_text,
-    fewest_and_most,
-    known_values,
-)
+from harness.sweeps.spaces.axes import Axes, Values, axis_text, fewest_and_most, known_values
 from harness.sweeps.spaces.search import Search, implied
-from harness.sweeps.trial_runs import Settled
+from harness.sweeps.trial_runs import CompleteTrials
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
 
@@ -57,16 +46,6 @@ class PlanLine:
     """Whether its configurations are known; otherwise its costs span those that it may have"""
     at_most: int = 0
     """The most trials that it may have, where their number is not known"""
-
-    @property
-    def steps(self) -> Bounds:
-        """Optimiser steps of a trial; unknown where a corpus is not here and its size neither."""
-        return self.each.steps
-
-    @property
-    def seconds(self) -> Bounds:
-        """Seconds of a trial; unknown where a model, a corpus or the device is."""
-        return self.each.seconds
 
 
 @dataclass(frozen=True)
@@ -102,16 +81,6 @@ class Plan:
         return sum((line.whole for line in self.lines), FREE)
 
     @property
-    def steps(self) -> Bounds:
-        """Optimiser steps of the trials to run; unknown when those of a line are."""
-        return self.whole.steps
-
-    @property
-    def seconds(self) -> Bounds:
-        """Seconds of the trials one by one; unknown when those of a line are."""
-        return self.whole.seconds
-
-    @property
     def measured(self) -> bool:
         """Whether the time of every line with trials to run follows from trials of the store."""
         return all(line.each.measured for line in self.lines if line.to_run or line.at_most)
@@ -123,7 +92,7 @@ class Plan:
                 line.search, line.round,
                 "; ".join(f"{name}: {value}" for name, value in line.varied.items()),
                 "?" if line.trials is None else f"{line.trials:,}", f"{line.stored:,}",
-                _between(line.steps), _between(line.seconds),
+                line.each.steps.shown(), line.each.seconds.shown(),
             )
             for line in self.lines
         ]  # fmt: skip
@@ -135,13 +104,6 @@ class Plan:
         return (
             f"{notes}<table>{''.join(parts)}</table><p>{counted(self.to_run, 'trial')} to run</p>"
         )
-
-
-def _between(span: Bounds) -> str:
-    if not span.known:
-        return "?"
-    least, most = round(span.least), round(span.most)
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 @looked_up_once()
@@ -199,7 +161,7 @@ class _Planner:
     """The finished trials of a store, which was read once for all searches."""
 
     def __init__(self, store: Store, prices: Prices) -> None:
-        self.store, self.prices, self.settled = store, prices, Settled(store)
+        self.store, self.prices, self.complete = store, prices, CompleteTrials(store)
         self.absent: set[tuple[str | None, ...]] = set()
         """Models and data of trials, of which some are not here; most trials share theirs"""
         self.planned: set[str] = set()
@@ -238,14 +200,15 @@ class _Planner:
         """The lines of the search, and the chosen configuration when the store has all trials."""
         lines = []
         scored: Scored = []
-        complete = search.ready
+        complete, repeats = search.ready, len(search.trials([search.fixed], "search"))
         for number, axes in enumerate(search.rounds):
             title = f"round {number + 1}"
             shown = {name: axis_text(axis) for name, axis in axes.items()}
             if not complete and number:
                 # Its values, or those that it keeps, depend on scores that are not there yet.
-                earlier = list(search.rounds[: number + 1])
-                lines.append(self._open_round(search, title, shown, earlier))
+                earlier, limit = search.rounds[: number + 1], search.limit or math.inf
+                sizes = [int(min(size, limit)) * repeats for size in fewest_and_most(earlier)]
+                lines.append(self._open_line(search, title, shown, earlier, "search", *sizes))
                 continue
             configurations = search.configurations(number, scored if complete else [])
             trials = search.trials(configurations, "search")
@@ -256,35 +219,19 @@ class _Planner:
         if search.sampler is not None:
             settled = sum(each.is_complete for each in tried_of(search, self.store))
             scored = sampled_of(search, self.store)
-            budget = search.sampler.configurations
+            budget, hours = search.sampler.configurations, search.sampler.hours
             complete = budget is not None and settled >= budget
-            lines.append(self._sampler_line(search, settled))
+            left = None if budget is None else max(0, budget - settled) * repeats
+            stored = (settled if budget is None else min(settled, budget)) * repeats
+            title = search.sampler.name + (f", {hours:g} h" if hours else "")
+            shown = {name: axis_text(axis) for name, axis in search.ranges.items()}
+            ranges = [search.ranges]
+            lines.append(
+                self._open_line(search, title, shown, ranges, "search", left or 0, left, stored)
+            )
         if not complete:
             return lines, None
         return lines, chosen_of(search, scored, self.store) if scored else search.fixed
-
-    def _open_round(
-        self, search: Search, title: str, shown: dict[str, str], rounds: Sequence[Axes]
-    ) -> PlanLine:
-        """The line of a round whose trials follow from scores that are not there yet."""
-        fewest, most = fewest_and_most(rounds)
-        if search.limit is not None:
-            fewest, most = min(fewest, search.limit), min(most, search.limit)
-        each = len(search.trials([search.fixed], "search"))
-        return self._open_line(search, title, shown, rounds, "search", fewest * each, most * each)
-
-    def _sampler_line(self, search: Search, settled: int) -> PlanLine:
-        """The line of a sampler. settled: number of configurations that the store has settled."""
-        assert search.sampler is not None
-        budget, hours = search.sampler.configurations, search.sampler.hours
-        ranges = {name: axis_text(axis) for name, axis in search.ranges.items()}
-        size = len(search.trials([search.fixed], "search"))
-        title = search.sampler.name + (f", {hours:g} h" if hours else "")
-        stored = settled if budget is None else min(settled, budget)
-        left = None if budget is None else (budget - stored) * size
-        return self._open_line(
-            search, title, ranges, [search.ranges], "search", left or 0, left, stored * size
-        )
 
     def _open_line(
         self,
@@ -302,7 +249,7 @@ class _Planner:
         fewest, most: trials to run; None: a budget in hours decides.
         """
         trials = self._extremes(search, rounds, role)
-        price = joined([self.prices.of(trial) for trial in trials])
+        price = spanned([self.prices.of(trial) for trial in trials])
         memory, certain = most_memory(trial.declared for trial in trials), fewest == most
         return PlanLine(
             search.label, title, shown, fewest + stored if certain else None, stored,
@@ -354,7 +301,7 @@ class _Planner:
         self.planned |= set(new)
         # Seeds and subsets cost the same.
         kinds = {id(trial.declared): trial for trial in trials}
-        price = joined([self.prices.of(trial) for trial in kinds.values()])
+        price = spanned([self.prices.of(trial) for trial in kinds.values()])
         return PlanLine(
             search.label, title, shown, len(trials), len(trials) - len(missing), len(new),
             price, self.prices.of_all(new.values()),
@@ -368,7 +315,7 @@ class _Planner:
         if needs in self.absent:
             return False
         try:
-            return bool(self.settled.keys({key(trial, download=False): trial}))
+            return bool(self.complete.keys({key(trial, download=False): trial}))
         except NotHere:  # without the model or the data file there is no key to look for
             self.absent.add(needs)
             return False

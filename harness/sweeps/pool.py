@@ -90,8 +90,8 @@ class Pool(Protocol):
         `lanes`: those of its tasks that wait for slots.
         """
 
-    def each(
-        self, call: Callable[[dict[str, Any], str, float], Any], given: Sequence[dict[str, Any]]
+    def map_unordered(
+        self, call: Callable[[dict[str, Any], str, float], Any], jobs: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
         """Call a function with each of these; yield (number, what it returned), as they end.
 

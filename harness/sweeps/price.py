@@ -1,13 +1,15 @@
 """Cost of trials: steps, and seconds on a device, as estimated or as the store's trials took."""
 
 import json
+import operator
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from harness.errors import UserError
-from harness.sweeps.devices import NOTHING, UNKNOWN, Bounds, Device, beside, seconds_of
+from harness.sweeps.devices import NOTHING, UNKNOWN, Bounds, Device, beside, joined, seconds_of
 from harness.sweeps.operations import Part, parts_of_trial
 from harness.sweeps.spaces.search import Search
 from harness.trials.store import Store, rows_with
@@ -35,47 +37,34 @@ class Price:
     measured: bool = False
     """Whether the seconds follow from trials of the store"""
 
+    @property
+    def bounds(self) -> tuple[Bounds, Bounds, Bounds]:
+        """Its parts, in their order."""
+        return self.steps, self.seconds, self.elsewhere
+
     def __add__(self, other: "Price") -> "Price":
-        return Price(
-            self.steps + other.steps,
-            self.seconds + other.seconds,
-            self.elsewhere + other.elsewhere,
-            self.measured and other.measured,
-        )
+        steps, seconds, elsewhere = map(operator.add, self.bounds, other.bounds)
+        return Price(steps, seconds, elsewhere, self.measured and other.measured)
 
     def times(self, least: float, most: float) -> "Price":
         """The price of so many trials of the kind."""
-        return Price(
-            self.steps.times(least, most),
-            self.seconds.times(least, most),
-            self.elsewhere.times(least, most),
-            self.measured,
-        )
+        steps, seconds, elsewhere = (part.times(least, most) for part in self.bounds)
+        return Price(steps, seconds, elsewhere, self.measured)
 
 
 FREE = Price(NOTHING, NOTHING, NOTHING, measured=True)
+
+
+def spanned(prices: Sequence[Price]) -> Price:
+    """From the cheapest to the dearest of several trials, of which there is one at least."""
+    steps, seconds, elsewhere = map(joined, zip(*(each.bounds for each in prices), strict=True))
+    return Price(steps, seconds, elsewhere, all(each.measured for each in prices))
 
 
 def _steps_alone(trial: Trial) -> Price:
     """The price of a trial on a model whose sizes are not known."""
     steps = trial.declared.steps
     return Price(UNKNOWN if steps is None else Bounds(steps, steps), UNKNOWN, UNKNOWN)
-
-
-def joined(prices: Sequence[Price]) -> Price:
-    """From the cheapest to the dearest of several trials, of which there is one at least."""
-
-    def ends(parts: list[Bounds]) -> Bounds:
-        if not all(part.known for part in parts):
-            return UNKNOWN
-        return Bounds(min(part.least for part in parts), max(part.most for part in parts))
-
-    return Price(
-        ends([price.steps for price in prices]),
-        ends([price.seconds for price in prices]),
-        ends([price.elsewhere for price in prices]),
-        all(price.measured for price in prices),
-    )
 
 
 class Prices:
@@ -155,16 +144,14 @@ class Prices:
         kind = (trial.declared.name, trial.config.setting, trial.config.encoder)
         if kind not in self._factors:
             self._factors[kind] = UNKNOWN  # not for the trials of the store themselves
-            self._factors[kind] = self._measured(trial.method, *kind)
+            if ratios := list(islice(self._ratios(trial.method, *kind), RECENT)):
+                self._factors[kind] = Bounds(min(ratios) / SPREAD, max(ratios) * SPREAD)
         return self._factors[kind]
 
-    def _measured(self, plugin: str, name: str, setting: str, encoder: str) -> Bounds:
+    def _ratios(self, plugin: str, name: str, setting: str, encoder: str) -> Iterator[float]:
+        """The seconds of each trial of a kind over their estimate, the last one first."""
         kind = {"method": [name], "setting": [setting], "encoder": [encoder]}
-        alike = rows_with(self._finished, kind)
-        ratios = list[float]()
-        for row in reversed(alike.to_pylist()):
-            if len(ratios) == RECENT:
-                break
+        for row in reversed(rows_with(self._finished, kind).to_pylist()):
             if not self._ran_there(row) or not row["wall_seconds"]:
                 continue
             try:
@@ -173,8 +160,7 @@ class Prices:
                 continue  # of another version of the method
             estimate = self.of(stored).seconds
             if estimate.known:
-                ratios.append(row["wall_seconds"] / estimate.middle)
-        return Bounds(min(ratios) / SPREAD, max(ratios) * SPREAD) if ratios else UNKNOWN
+                yield row["wall_seconds"] / estimate.middle
 
     def _ran_there(self, row: dict[str, Any]) -> bool:
         """Whether a trial ran on the device, and on a CPU also on this machine."""

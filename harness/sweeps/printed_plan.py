@@ -11,11 +11,11 @@ from harness.data.revisions import short_name
 from harness.errors import NotHere, UserError, counted
 from harness.plugin import registry
 from harness.plugin.resolution import given_values
-from harness.sweeps.devices import Bounds
+from harness.sweeps.devices import Bounds, joined
 from harness.sweeps.machines import Gpu, Machine, this_machine
 from harness.sweeps.memory import check_fits, engine_of, largest_room, least_memory
 from harness.sweeps.plan import Plan, PlanLine, plan_sweep
-from harness.sweeps.resolution import POWER, SIGNIFICANCE, Resolution, resolution
+from harness.sweeps.scored import POWER, SIGNIFICANCE, Resolution, resolution
 from harness.sweeps.spaces.search import Search, implied
 from harness.trials.record import four_digits
 from harness.trials.store import Store
@@ -53,9 +53,9 @@ def plan_parts(
     if made.stand_ins:
         yield f"Smaller than the paper's: {'; '.join(made.stand_ins)}."
     yield from _tables(shown, made)
-    given = {search.label: _given(search) for search in shown}
-    for name, encoders, labels in _together(shown, given):
-        if values := given[labels[0]]:
+    details = {search.label: _given(search) for search in shown}
+    for name, encoders, labels in _together(shown, details):
+        if values := details[labels[0]]:
             yield f"{name} on {', '.join(encoders)}: {values}"
     yield f"\n{_to_run(made)}"
     yield MEMORY
@@ -113,7 +113,7 @@ def _to_run(made: Plan) -> str:
     )
     open_rounds = any(not line.decided for line in made.lines)
     why = ", as scores of earlier rounds decide" if open_rounds else ""
-    steps = f", {_span(made.steps, _whole)} steps{why}" if made.steps.known else ""
+    steps = f", {made.whole.steps.shown()} steps{why}" if made.whole.steps.known else ""
     return f"{trials} to run{steps}"
 
 
@@ -139,15 +139,15 @@ def time_line(made: Plan) -> str:
         together = seconds[device].times(1 / made.cores)
         if asked and together.most < SHORT:  # nobody needs a GPU for it
             parts.clear()
-        parts.append(f"on this machine {_span(together, _duration)}{_rehearsal(together)}")
+        parts.append(f"on this machine {together.shown(_duration)}{_rehearsal(together)}")
     return f"Time ({source}): {'; '.join(parts)}"
 
 
 def _gpu_time(seconds: Bounds, title: str, gpus: int) -> str:
     """The time on GPUs, and how many make a night of it."""
-    text = f"{_span(seconds.times(1 / 3600), _hours)} GPU hours on one {title}"
+    text = f"{seconds.times(1 / 3600).shown(_hours)} GPU hours on one {title}"
     if gpus > 1:
-        return f"{text}, {_span(seconds.times(1 / gpus), _duration)} on {gpus}"
+        return f"{text}, {seconds.times(1 / gpus).shown(_duration)} on {gpus}"
     needed = math.ceil(seconds.middle / NIGHT)
     return f"{text}, a night on {needed}" if 1 < needed <= MOST_GPUS else text
 
@@ -163,19 +163,6 @@ def _rehearsal(seconds: Bounds) -> str:
             continue
         return f": use `--encoder {name}` to rehearse"
     return ""
-
-
-def _span(bounds: Bounds, shown: Callable[[float], str]) -> str:
-    """A number that lies between two, or the one that both are; of one unit, as `2 to 5 h`."""
-    least, most = shown(bounds.least), shown(bounds.most)
-    if least == most:
-        return least
-    number, _, unit = least.rpartition(" ")
-    return f"{number if number and most.endswith(f' {unit}') else least} to {most}"
-
-
-def _whole(number: float) -> str:
-    return f"{round(number):,}"
 
 
 def _hours(hours: float) -> str:
@@ -223,24 +210,21 @@ def _numbers(lines: Sequence[PlanLine]) -> tuple[str, ...]:
     """The trials of searches that differ in the encoder, those stored, and the cost of one."""
     trials = [line.trials for line in lines if line.trials is not None]
     most = sum(line.at_most for line in lines)
-    steps = [line.steps for line in lines if line.steps.known]
-    seconds = [line.seconds for line in lines if line.seconds.known]
+    steps = [line.each.steps for line in lines if line.each.steps.known]
+    seconds = [line.each.seconds for line in lines if line.each.seconds.known]
     memory = [line.memory for line in lines if line.memory is not None]
     return (
         str(sum(trials)) if len(trials) == len(lines) else f"≤{most}" if most else "?",
         str(sum(line.stored for line in lines)),
-        _span_of(steps, _few_digits),
-        _span_of(seconds, _short),
+        _narrow(steps, _few_digits),
+        _narrow(seconds, _short),
         _gib(max(memory)) if memory else "?",
     )
 
 
-def _span_of(several: Sequence[Bounds], shown: Callable[[float], str]) -> str:
+def _narrow(several: Sequence[Bounds], text: Callable[[float], str]) -> str:
     """From the least to the most of several lines, in few characters."""
-    if not several:
-        return "?"
-    least, most = min(each.least for each in several), max(each.most for each in several)
-    return _span(Bounds(least, most), shown).replace(" to ", "-")
+    return joined(several).shown(text).replace(" to ", "-") if several else "?"
 
 
 def _few_digits(number: float) -> str:

@@ -66,6 +66,8 @@ class Sweep:
         self.searches, self.store, self.watcher = searches, store, watcher
         self.trainers = implied(searches)
         """Searches that are run for the models of others alone"""
+        self.everything = [*self.trainers, *searches]
+        """All searches, each behind those that train models for it"""
         self._start = start
         self.lanes = Lanes()
         self.runs = TrialRuns(store, self.lanes, lambda: self.pool, heard)
@@ -84,11 +86,6 @@ class Sweep:
         """The pool that runs trials; it is made when the first one is to run."""
         return self._start()
 
-    @property
-    def everything(self) -> list[Search]:
-        """All searches, each behind those that train models for it."""
-        return [*self.trainers, *self.searches]
-
     def check(self, *, only_parts: bool = False) -> None:
         """Check every search that the store has not finished, before anything runs.
 
@@ -98,7 +95,7 @@ class Sweep:
         missing: dict[str, Trial] = {}
         for search in self.everything:
             trials = _by_key(search.known_trials())
-            if left := trials.keys() - self.runs.settled.keys(trials):
+            if left := trials.keys() - self.runs.complete.keys(trials):
                 self._check_runnable(search)
             missing |= {name: trials[name] for name in left}
         if missing and not only_parts:
@@ -132,7 +129,7 @@ class Sweep:
         """Make what the known trials share, and run none of them."""
         untrained = [search for search in self.everything if not search.trainers]
         trials = _by_key(trial for search in untrained for trial in search.known_trials())
-        finished = self.runs.settled.finished
+        finished = self.runs.complete.finished
         missing = {name: trial for name, trial in trials.items() if name not in finished}
         self.runs.expected |= missing
         await asyncio.gather(*(self.runs.prepared(*each) for each in missing.items()))
@@ -148,16 +145,16 @@ class Sweep:
             for number, (search, training) in enumerate(self._training)
         )
         # One that raises an error does not end the others.
-        for found in await asyncio.gather(*searches, return_exceptions=True):
-            if isinstance(found, BaseException):
-                raise found
+        for ended in await asyncio.gather(*searches, return_exceptions=True):
+            if isinstance(ended, BaseException):
+                raise ended
 
     async def _from_trained(self, search: Search, training: Training, *, trains: bool) -> None:
         """A search as soon as the models that others train for it are there."""
         try:
             trials: dict[str, Trial] = {}
             for name, trainer in search.trainers.items():
-                [chosen] = [found for each, found in self._training if each == trainer][:1]
+                chosen = next(future for other, future in self._training if other == trainer)
                 if (trained := await chosen) is None:
                     self._undecided.append(search.label)
                     return
@@ -195,22 +192,18 @@ class Sweep:
         """The configurations of a search with their mean dev scores, from all of its rounds."""
         scored: Scored = []
         for number in range(len(search.rounds)):
-            # Without any score there is nothing from which the next round could start.
-            if scored or not number:
-                values = search.configurations(number, scored)
-                await self._round(search, f"round {number + 1}", values)
-                scored += scored_of(search, values, self.store)
+            if number and not scored:
+                break  # there is nothing from which the next round could start
+            values, name = search.configurations(number, scored), f"round {number + 1}"
+            trials = search.trials(values, "search")
+            by_key = _by_key(trials)
+            stored = len(self.runs.complete.keys(by_key))
+            if search.pruner and stored < len(by_key):  # it says how far each of them runs
+                await self._judged(f"search, {name}", search, name, values, stored)
+            else:
+                await self._all(f"search, {name}", search, trials, searching=True)
+            scored += scored_of(search, values, self.store)
         return scored
-
-    async def _round(self, search: Search, name: str, values: list[Values]) -> None:
-        """Run the configurations of a round, each as far as a pruner lets it."""
-        trials, title = search.trials(values, "search"), f"search, {name}"
-        by_key = _by_key(trials)
-        stored = len(self.runs.settled.keys(by_key))
-        if search.pruner and stored < len(by_key):
-            await self._judged(title, search, name, values, stored)
-        else:
-            await self._all(title, search, trials, searching=True)
 
     async def _sampled(self, search: Search, sampler: Sampler) -> Scored:
         """Spend what is left of a sampler's budget; the configurations with their scores.
@@ -264,7 +257,7 @@ class Sweep:
     ) -> None:
         """Run the trials that the store lacks; of a search, those for which there is time."""
         by_key = _by_key(trials)
-        settled = self.runs.settled.keys(by_key)
+        settled = self.runs.complete.keys(by_key)
         missing = long_first({name: by_key[name] for name in by_key if name not in settled})
         workers = max((each.workers for each in missing.values()), default=1)
         phase = Phase(title, missing.keys, len(settled), workers=workers)

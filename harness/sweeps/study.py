@@ -20,7 +20,6 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from harness.errors import UserError
 from harness.files import digest_of
 from harness.sweeps.spaces.axes import (
     Ranges,
@@ -33,7 +32,7 @@ from harness.sweeps.spaces.axes import (
 from harness.sweeps.spaces.pruners import Asha, Hyperband, Median, Pruner, Wilcoxon
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.space import Sampler
-from harness.trials.store import Store
+from harness.trials.store import Store, no_room
 
 KEYS, TO_PRUNE = "trials", "stopped"
 """Attributes of a configuration: the keys of its trials, and whether the pruner has stopped it"""
@@ -92,10 +91,7 @@ class Study:
         try:
             yield
         except OSError as error:
-            raise UserError(
-                f"the study {self.path} cannot be written ({error.strerror}); make room there, and "
-                "give the same command again"
-            ) from None
+            raise no_room(f"the study {self.path} cannot be written", error) from None
 
     def trials(self) -> list[FrozenTrial]:
         """All configurations in the order of their numbers."""

@@ -26,7 +26,7 @@ PROBE_SECONDS = 5.0
 """Time after which one job tries whether another process still makes what several wait for"""
 
 
-class Settled:
+class CompleteTrials:
     """The trials of which nothing is left to run, as the store had them when a sweep began.
 
     The sweep adds its own as they end.
@@ -62,7 +62,7 @@ class TrialRuns:
         watcher: TrialWatcher,
     ) -> None:
         """`pool`: gives what does the work; it is called when something is to be done."""
-        self.store, self.settled, self.lanes = store, Settled(store), lanes
+        self.store, self.complete, self.lanes = store, CompleteTrials(store), lanes
         self.pool, self.watcher = pool, watcher
         self.reports: dict[str, asyncio.Task[Report]] = {}
         """Key -> the run of a trial for which somebody has asked"""
@@ -73,7 +73,7 @@ class TrialRuns:
         """Key -> a part that is being made"""
         self._made: set[str] = set()
         """The keys of the parts of which nothing is left to try"""
-        self._others = _Others()
+        self._others = _OtherProcesses()
         self._ended = 0
         self._thread = ThreadPoolExecutor(1, "compaction")
 
@@ -124,7 +124,7 @@ class TrialRuns:
         hearing = Hearing(lambda: self.watcher.started(trial), progressed)
         report = await self._work(job, lane, slot, hearing, needs)
         self._hear.pop(job.key, None)
-        self.settled.ended(job.key, trial, report["status"])
+        self.complete.ended(job.key, trial, report["status"])
         self.watcher.ended(trial, report)
         self._ended += 1
         if self._ended % SMALL_FILES == 0:
@@ -238,7 +238,7 @@ class _Part:
         return replace(self.job, asked=frozenset(self._asked))
 
 
-class _Others:
+class _OtherProcesses:
     """The work of other processes, and the jobs that wait for it.
 
     Where several wait for the same, one of them tries after a while whether it is there.

@@ -11,13 +11,12 @@ from harness.errors import UserError
 from harness.evaluation.suites import suite
 from harness.shared_cache import check_caches
 from harness.sweeps.pool import Pool
-from harness.sweeps.pools import Asked, measured, runs_here
 from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher, everyone
 from harness.sweeps.spaces.search import Search
 from harness.targets.options import SweepOptions, seconds_of, use_cluster
 from harness.targets.published import Model, Notice, Suites, printed_suites
 from harness.training.progress import Progress
-from harness.trials.lookup import model, provide_models
+from harness.trials.lookup import MeasuredModel, model, provide_models
 from harness.trials.output import kept_output
 from harness.trials.record import Record
 from harness.trials.store import Store
@@ -25,6 +24,9 @@ from harness.trials.trial import Trial, key
 
 if TYPE_CHECKING:
     from harness.sweeps.run import SweepResult
+
+Asked = tuple[MeasuredModel, Suites]
+"""A model, and the suites that are to measure it"""
 
 
 def run_searches(
@@ -61,6 +63,8 @@ def run_searches(
         def start() -> Pool:
             local = options.local
             if local is None:
+                from harness.sweeps.local_pool import runs_here
+
                 local = not dashboard and runs_here(searches, options.resources, options.limits)
             samples = [search.known_trials()[0] for search in sweep.everything]
             show = heard.append if dashboard else None
@@ -157,7 +161,7 @@ def measure(
         if not (suites := {name: tests for name, tests in lacked.items() if name in readable}):
             continue
         try:
-            asked.append(Asked(model(name, store, pooling=pooling, method=method), suites))
+            asked.append((model(name, store, pooling=pooling, method=method), suites))
         except UserError as error:
             notice(f"Not measured: {error}")
             complete = False
@@ -180,16 +184,20 @@ def _measured(
     asked: list[Asked], store: Store, options: SweepOptions, notice: Notice, left: Notice
 ) -> bool:
     """Measure the models on workers, and store the records of each as soon as it is measured."""
-    trials, complete = [one.model.trial for one in asked], True
+    trials, complete = [one.trial for one, _ in asked], True
     with _pool(bool(options.local), options, store, trials, SweepWatcher()) as running:
-        counts = to_measure(one.suites for one in asked)
+        # Ray reads its environment when it is first imported, which is what the pool has done.
+        from harness.sweeps.workers.worker import measured
+
+        counts = to_measure(suites for _, suites in asked)
         notice(f"\nTrials of the store to measure: {counts}, {running.slots} at a time")
-        for number, (one, records) in enumerate(measured(asked, running), 1):
+        for number, (index, records) in enumerate(measured(asked, running), 1):
             reasons = [records] if isinstance(records, str) else _stored(records, store)
             complete &= not reasons
             why = f", without {'; '.join(reasons)}" if reasons else ""
-            suites = ", ".join(printed_suites(one.suites))
-            notice(f"[{number}/{len(asked)}] {one.model.label}: measured with {suites}{why}")
+            one, suites = asked[index]
+            shown = ", ".join(printed_suites(suites))
+            notice(f"[{number}/{len(asked)}] {one.label}: measured with {shown}{why}")
             left(f"measuring: {len(asked) - number} left")
     return complete
 

@@ -32,9 +32,8 @@ from harness.report.papers import load_paper, paper_label, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.shared_cache import check_caches
 from harness.steps import Steps, prefixed
-from harness.sweeps.spaces.named_spaces import shipped_spaces, space_file, space_name
-from harness.sweeps.spaces.overrides import Overrides
-from harness.sweeps.spaces.overrides import searches as searches_of
+from harness.sweeps.spaces.overrides import Overrides, shipped_spaces, space_file, space_name
+from harness.sweeps.spaces.searches import searches as searches_of
 from harness.sweeps.spaces.space import load_space
 from harness.trials.lookup import MeasuredModel, named
 from harness.trials.store import Store

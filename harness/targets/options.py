@@ -3,21 +3,25 @@
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.errors import UserError, suggest
 from harness.sweeps.machines import Limits, Resources
-from harness.sweeps.spaces.named_spaces import YAML_SUFFIXES, shipped_spaces, space_file, space_name
+from harness.sweeps.spaces.overrides import (
+    YAML_SUFFIXES,
+    Overrides,
+    shipped_spaces,
+    space_file,
+    space_name,
+)
 from harness.targets.stores import opened
 from harness.tracking.trackers import check as check_tracker
 
 if TYPE_CHECKING:
     from harness.report.paper_cells import PaperTable
-    from harness.sweeps.spaces.overrides import Overrides
     from harness.sweeps.spaces.search import Search
     from harness.targets.published import Notice
 
@@ -25,7 +29,7 @@ UNBOUNDED = math.inf
 
 
 @dataclass(frozen=True)
-class SweepOptions:
+class SweepOptions(Overrides):
     """The options of `harness sweep` and `harness.sweep`, which narrow a space or name a table.
 
     Raises UserError for a value that none of them can have.
@@ -33,23 +37,9 @@ class SweepOptions:
 
     space: str | None = None
     """The name or the path of the search space; None beside a published table"""
-    methods: Sequence[str] = ()
-    """Names or paths of methods; empty: all of the space or of the table"""
     paper: str | None = None
     table: int | None = None
     """The number of the table of the paper whose missing trials are run"""
-    encoders: Sequence[str] = ()
-    """Encoders in the place of those of the space or of the paper"""
-    values: Mapping[str, Any] = field(default_factory=dict)
-    """Hyperparameters that all trials have; a text is read as the field of the method says"""
-    configurations: int | None = None
-    """At most so many configurations per search and round"""
-    seeds: str | Sequence[int] = ()
-    """Final seeds, as numbers or as a text `0,1,2`; empty: those of the space"""
-    subsets: str | Sequence[int] = ()
-    """Final label subsets, in the same way"""
-    published: bool = False
-    """Whether only the published values are run, without a search"""
     store: Path | str | None = None
     """A folder or a bucket; None: results/trials"""
     cpus_per_trial: float = 1
@@ -73,8 +63,7 @@ class SweepOptions:
     def __post_init__(self) -> None:
         self._check_target()
         self._check_execution()
-        whole_numbers(self.seeds, "--seeds")
-        whole_numbers(self.subsets, "--subsets")
+        super().__post_init__()
         _check_range("--configurations", self.configurations, 1, 1_000_000)
         for option, value in (
             ("--configurations", self.configurations), ("--budget", self.budget),
@@ -158,13 +147,13 @@ class SweepOptions:
         if self.of_table:
             from harness.targets.published import table_searches
 
-            return table_searches(self.compared(), self.overrides(), notice)
+            return table_searches(self.compared(), self.as_read(), notice)
         path = self._space_file()
         # A name that no search space has is answered before these are imported.
-        from harness.sweeps.spaces.overrides import searches
+        from harness.sweeps.spaces.searches import searches
         from harness.sweeps.spaces.space import load_space
 
-        return searches(*load_space(path), self.overrides())
+        return searches(*load_space(path), self)
 
     def _space_file(self) -> Path:
         if self.space is None:
@@ -179,7 +168,7 @@ class SweepOptions:
         from harness.targets.published import compared_tables
 
         trials = opened(self.store).read(PAPER_COLUMNS).table
-        return compared_tables(str(self.paper), int(self.table or 0), self.overrides(), trials)
+        return compared_tables(str(self.paper), int(self.table or 0), self.as_read(), trials)
 
     def measured(self) -> "list[PaperTable]":
         """The published table whose trials get the suites that it needs.
@@ -199,19 +188,9 @@ class SweepOptions:
         own = load_paper(str(self.paper)).plugins.values()
         return read_values(self.values, map(registry.load, (*registry.names(), *own)))
 
-    def overrides(self) -> "Overrides":
-        """Changes that the options make in a search space."""
-        from harness.sweeps.spaces.overrides import Overrides
-
-        return Overrides(
-            methods=tuple(self.methods),
-            encoders=tuple(self.encoders),
-            values=self.table_values() if self.of_table else self.values,
-            configurations=self.configurations,
-            seeds=whole_numbers(self.seeds, "--seeds"),
-            subsets=whole_numbers(self.subsets, "--subsets"),
-            published=self.published,
-        )
+    def as_read(self) -> "SweepOptions":
+        """These options, with the values beside a published table as its methods read them."""
+        return replace(self, values=self.table_values()) if self.of_table else self
 
 
 def _check_fillable(paper: str, number: int) -> None:
@@ -235,19 +214,6 @@ def _check_range(option: str, number: float | None, least: float, most: float) -
     if number is not None and not (least <= number <= most and math.isfinite(number)):
         bounds = f"at least {least:g}" if most == UNBOUNDED else f"from {least:g} to {most}"
         raise UserError(f"{option} {number}: write a finite number, {bounds}")
-
-
-def whole_numbers(numbers: str | Sequence[int], option: str) -> tuple[int, ...]:
-    """Seeds or subsets, which may be a text like `0,1,2`. Raises UserError for anything else."""
-    text = numbers if isinstance(numbers, str) else ",".join(map(str, numbers))
-    parts = text.split(",") if text else []
-    # The length first: Python refuses to read a number of thousands of digits.
-    if all(part.strip().isdecimal() and len(part) < 20 and int(part) < 2**32 for part in parts):
-        return tuple(map(int, parts))
-    raise UserError(
-        f"{option} {text}: write whole numbers from 0 to 4294967295 with commas between "
-        f'them, for example "0,1,2"'
-    )
 
 
 def seconds_of(duration: str | float | None, option: str) -> float | None:

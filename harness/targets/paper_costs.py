@@ -34,7 +34,7 @@ def paper_plans(
         for paper in papers():
             own, numbers = dict[str, Search](), load_paper(paper).fillable
             for number in numbers:
-                overrides = replace(options, paper=paper, table=number).overrides()
+                overrides = replace(options, paper=paper, table=number).as_read()
                 compared = compared_tables(paper, number, overrides, trials)
                 searches = table_searches(compared, overrides, lambda _: None)
                 own |= {repr((each.method, each.config, each.rounds)): each for each in searches}

@@ -12,14 +12,9 @@ from harness.report.coverage import lacking
 from harness.report.matching import ANY, Wanted, yaml_text
 from harness.report.paper_cells import Comparer, PaperTable
 from harness.report.papers import load_paper
-from harness.sweeps.spaces.overrides import (
-    FINAL_SEEDS,
-    FINAL_SUBSETS,
-    PLAIN,
-    Overrides,
-    published_search,
-)
+from harness.sweeps.spaces.overrides import Overrides
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.searches import FINAL_SEEDS, FINAL_SUBSETS, PLAIN, published_search
 from harness.sweeps.spaces.values import check_command_line
 
 Notice = Callable[[str], None]

@@ -24,7 +24,7 @@ from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
 from harness.report.store_tables import store_tables
-from harness.sweeps.spaces.named_spaces import shipped_spaces, space_name
+from harness.sweeps.spaces.overrides import shipped_spaces, space_name
 from harness.targets.figures import own_figure, searches_of_sweep
 from harness.trials.run_again import commands_of_store
 from harness.trials.store import Store

@@ -96,12 +96,12 @@ def removables(stores: Sequence[Store]) -> Iterator[Removable]:
 def _of_store(store: Store) -> Iterator[Removable]:
     """Weights, logs, studies and checkpoints that no trial of the store needs."""
     unreadable = [name for name, _ in store.read().unreadable]
-    finished = store.finished_keys()
+    rows = store.read(("evaluates", "search")).table.to_pylist()
+    finished = {row["key"] for row in rows if row["status"] == "finished"}
     # A damaged file may be the record of the trial whose weights these are.
-    evaluated = set(store.read(("evaluates",)).table["evaluates"].to_pylist())
-    measured = finished | evaluated | {Path(name).stem for name in unreadable}
-    tried = {*store.read(()).table["key"].to_pylist(), *(Path(name).stem for name in unreadable)}
-    searches = set(store.read(("search",)).table["search"].to_pylist())
+    damaged = {Path(name).stem for name in unreadable}
+    measured = finished | damaged | {row["evaluates"] for row in rows}
+    tried, searches = damaged | {row["key"] for row in rows}, {row["search"] for row in rows}
     weights = [path for path in _children(store.weights_folder) if _WEIGHTS.fullmatch(path.name)]
     lost = [path for path in weights if path.name.partition(".")[0] not in measured]
     # A folder beside a store may be a link of a stranger: only files of our names are ours.
@@ -145,9 +145,9 @@ def _children(folder: Path) -> list[Path]:
 def _temporary_files(folder: Path) -> Iterator[Path]:
     """The temporary files and folders anywhere in a folder."""
     for parent, folders, files in os.walk(folder):
-        found = [name for name in (*folders, *files) if _TEMPORARY.fullmatch(name)]
-        folders[:] = [name for name in folders if name not in found]
-        yield from (Path(parent) / name for name in found)
+        halves = [name for name in (*folders, *files) if _TEMPORARY.fullmatch(name)]
+        folders[:] = [name for name in folders if name not in halves]
+        yield from (Path(parent) / name for name in halves)
 
 
 def _outdated(entry: Path) -> bool:

@@ -15,12 +15,12 @@ from harness.errors import Interrupted, reason
 from harness.ranks import is_lost
 from harness.trials.run import run_trial
 from harness.trials.trial import Trial, arrived
-from harness.trials.workers import OTHERS_LEFT, Place
+from harness.trials.workers import OTHERS_LEFT, RankSpec
 
 
-def follow(trial: Trial, place: Place) -> None:
+def follow(trial: Trial, rank: RankSpec) -> None:
     """Be a rank of the trial until it ends. Raises whatever ends it before its time."""
-    with place.taken():
+    with rank.active():
         try:
             run_trial(trial, lambda _: None)
         except Interrupted:  # rank 0 has written the checkpoint
@@ -36,7 +36,7 @@ def be_a_rank() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     threading.Thread(target=_end_with_rank_0, daemon=True).start()
     try:
-        trial, rank = arrived(told["trial"]), Place(**told["place"])
+        trial, rank = arrived(told["trial"]), RankSpec(**told["rank"])
         _ = trial.declared
         gc.freeze()  # the imports are no garbage, and DeepSpeed collects at the start of an engine
         os.write(answers, b"ready\n")

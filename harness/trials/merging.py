@@ -94,9 +94,9 @@ def _new_finished(
     source: Store, into: Store, damaged: dict[str, str], taken: dict[str, str | None]
 ) -> Iterator[pa.Table]:
     """Finished records that `into` has not; `taken` gets the digests of their weights."""
-    known = into.read(()).table["key"]
+    ours = into.read(()).table["key"]
     for part in _parts(source, damaged):
-        new = pc.and_(pc.equal(part["status"], "finished"), pc.invert(pc.is_in(part["key"], known)))
+        new = pc.and_(pc.equal(part["status"], "finished"), pc.invert(pc.is_in(part["key"], ours)))
         part = part.filter(new)
         digests = part["weights_digest"].to_pylist()
         taken.update(zip(part["key"].to_pylist(), digests, strict=True))

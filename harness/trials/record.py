@@ -157,7 +157,7 @@ class Record:
         """Whether nothing of the trial or evaluation is missing."""
         return self.status == "finished"
 
-    def settled_for(self, search: str) -> bool:
+    def counts_for(self, search: str) -> bool:
         """Whether a search need not run the trial: it has finished, or this search pruned it."""
         return self.finished or (self.status == "pruned" and self.search == search)
 

@@ -6,7 +6,7 @@ is checked here. Only the columns that were read are checked.
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any, get_args
 
@@ -175,96 +175,75 @@ def _all_of(column: pa.Array, sound: pa.Array) -> pa.Array:
 
 
 LAST_WRONG = 5
-"""The last protocol under which DeepSpeed did so"""
-Column = Callable[[str], pa.ChunkedArray]
-"""Reads any column of SCHEMA for some rows; few stores have a record to ask about"""
-OldTrial = tuple[str, str | None, str | None]
-"""The key, why its own training was wrong, and the key of the trial whose encoder it starts from"""
+"""The last protocol under which DeepSpeed used only the last batch of a step with accumulation"""
+LOOKED_AT = ("key", "protocol", "engine", "configuration", "evaluates", "encoder")
+"""Columns that tell which trials were trained wrongly"""
 Wrong = Mapping[str, str]
-"""Key of a trial -> why it was trained wrongly"""
+"""Key of a trial that was trained wrongly, or of a record made from one -> the reason"""
 
 
-def without_wrong(table: pa.Table, column: Column, wrong: Callable[[], Wrong]) -> pa.Table:
+def without_wrong(table: pa.Table, wrong: Callable[[], Wrong]) -> pa.Table:
     """The same rows, where those of wrong trials have the status `failed` and say why.
 
-    column: that of these rows. wrong: gives the wrong trials of the whole store.
+    table: with the column `protocol`. wrong: gives the wrong trials of the whole store; few stores
+    have a row to ask about.
     """
-    reasons = _own_reasons(column)
-    if reasons is None:
+    old = _is_old(table)
+    if not pc.any(old).as_py() or not (reason_of := wrong()):
         return table
-    # A record is made from the trial that it measures, or from one that it starts from.
-    evaluated, encoders = column("evaluates").to_pylist(), column("encoder").to_pylist()
-    parents = [key or _start(encoder) for key, encoder in zip(evaluated, encoders, strict=True)]
-    if any(parents):
-        trained_wrongly = wrong()
-        reasons = [
-            own or (_inherited(parent) if parent and parent in trained_wrongly else None)
-            for own, parent in zip(reasons, parents, strict=True)
-        ]
-    chosen = pa.array([reason is not None for reason in reasons])
-    told = {"status": pa.array(["failed"] * len(reasons)), "reason": pa.array(reasons, pa.string())}
-    for name in told.keys() & set(table.column_names):
-        values = pc.if_else(chosen, told[name], table[name])
-        table = table.set_column(table.column_names.index(name), name, values)
+    rows = zip(table["key"].to_pylist(), old.to_pylist(), strict=True)
+    reasons = pa.array([reason_of.get(key) if asked else None for key, asked in rows], pa.string())
+    failed = pa.array(["failed"] * len(reasons))
+    for name, told in (("status", failed), ("reason", reasons)):
+        if name in table.column_names:
+            values = pc.if_else(pc.is_valid(reasons), told, table[name])
+            table = table.set_column(table.column_names.index(name), name, values)
     return table
 
 
-def old_trials(column: Column) -> list[OldTrial]:
-    """The trials of a file that are old enough to be wrong, or to start from a wrong one."""
-    reasons = _own_reasons(column)
-    if reasons is None:
-        return []
-    starts = map(_start, column("encoder").to_pylist())
-    return list(zip(column("key").to_pylist(), reasons, starts, strict=True))
+def _is_old(table: pa.Table) -> pa.ChunkedArray:
+    protocols = pc.fill_null(table["protocol"], 0)
+    return pc.less_equal(protocols, pa.scalar(LAST_WRONG, pa.int32()))
 
 
-def wrong_trials(old: Sequence[OldTrial]) -> Wrong:
-    """The trials that were trained wrongly, and those that start from the encoder of one of them.
+def wrong_trials(tables: Iterable[pa.Table]) -> Wrong:
+    """The trials that were trained wrongly, and what was made from them, with the reasons.
 
-    old: those of all files of a store.
+    tables: the rows of all files of a store, with the columns LOOKED_AT.
     """
-    wrong = {key: why for key, why, _ in old if why}
-    starts = {key: start for key, _, start in old if start}
-    while more := {key for key, start in starts.items() if start in wrong} - wrong.keys():
-        wrong |= {key: _inherited(starts[key]) for key in more}
+    wrong: dict[str, str] = {}
+    parents: dict[str, str] = {}
+    """Key of a record -> that of the trial that it measures, or from whose encoder it starts"""
+    old = (table.filter(_is_old(table)).to_pylist() for table in tables)
+    for row in itertools.chain.from_iterable(old):
+        parent = row["evaluates"] or parts_of(row["encoder"] or "")[1]
+        if own := _own_reason(row["engine"] or "{}", row["configuration"] or "{}"):
+            wrong[row["key"]] = own
+        elif parent:
+            parents[row["key"]] = parent
+    while more := {key for key, parent in parents.items() if parent in wrong} - wrong.keys():
+        for key in more:
+            short = parents[key][:10]
+            wrong[key] = (
+                f"it was made from trial {short}, which was trained wrongly (`harness show "
+                f"{short}` says why); run that trial again first"
+            )
     return wrong
 
 
-def _own_reasons(column: Column) -> list[str | None] | None:
-    """The reasons why the rows' own training was wrong; None: no row is old enough to ask about."""
-    protocols = column("protocol").to_pylist()
-    if all((protocol or 0) > LAST_WRONG for protocol in protocols):
+def _own_reason(engine: str, configuration: str) -> str | None:
+    """The reason why an old trial was trained wrongly; None when it was not, or is unreadable."""
+    if "deepspeed" not in engine:
         return None
-    if not pc.any(pc.match_substring(column("engine"), "deepspeed")).as_py():
-        return [None] * len(protocols)
-    facts = (column("engine").to_pylist(), column("configuration").to_pylist(), protocols)
-    return list(map(_own_reason, *facts))
-
-
-def _own_reason(engine: str | None, configuration: str | None, protocol: int | None) -> str | None:
-    """The reason why a trial was trained wrongly; None when it was not, or is unreadable."""
     try:
-        how, values = json.loads(engine or "{}"), json.loads(configuration or "{}")
+        how, batches = json.loads(engine), json.loads(configuration).get("accumulation", 1)
         sharded = how.get("engine") == "deepspeed" and how.get("zero") in (1, 2)
-        batches = values.get("accumulation", 1) if sharded else 1
     except (ValueError, AttributeError):  # `sound_rows` names the row
         return None
-    if batches == 1 or (protocol or 0) > LAST_WRONG:
+    if not sharded or batches == 1:
         return None
     return (
         f"it was trained wrongly: engine=deepspeed with zero={how['zero']} used only the last of "
         f"the {batches} batches of each step (accumulation) up to protocol {LAST_WRONG}; the same "
         f"command runs it again"
-    )
-
-
-def _start(encoder: str | None) -> str | None:
-    return parts_of(encoder or "")[1]
-
-
-def _inherited(parent: str) -> str:
-    short = parent[:10]
-    return (
-        f"it was made from trial {short}, which was trained wrongly (`harness show {short}` says "
-        f"why); run that trial again first"
     )

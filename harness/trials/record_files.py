@@ -18,10 +18,9 @@ from harness.files import Stamp
 from harness.inputs import kind_of
 from harness.trials.record import RANK, SCHEMA, SCHEMA_VERSION, Record, record_of
 from harness.trials.record_faults import (
-    Column,
+    LOOKED_AT,
     Wrong,
     faults_of,
-    old_trials,
     without_wrong,
     wrong_trials,
 )
@@ -50,13 +49,33 @@ def read_rows(
     have keys in `between` are read. Raises FileNotFoundError for a file that is gone, and one of
     READ_ERRORS for a file that is damaged, foreign or of a newer schema.
     """
+    folder, names = path.parent, _named(columns)
+    rows = _rows_as_written(path, [*names, "protocol"], between)
+    table = without_wrong(rows, lambda: _wrong_of(folder, folder.stat().st_mtime_ns))
+    return table.select(names)
+
+
+@functools.lru_cache(maxsize=8)
+def _wrong_of(folder: Path, _changed: int) -> Wrong:
+    """The wrong trials of a store; they are remembered until a file comes or goes."""
+    tables = []
+    for path in folder.glob("[!.]*.parquet"):
+        with suppress(*READ_ERRORS):  # `read` names them
+            tables.append(_rows_as_written(path, _named(LOOKED_AT)))
+    return wrong_trials(tables)
+
+
+def _rows_as_written(
+    path: Path, columns: Sequence[str], between: KeyRange | None = None
+) -> pa.Table:
+    """The rows of a file, also of wrong trials, as `read_rows` reads them."""
     names = _named(columns)
     if between is not None:
         _check_kind(path)
         keys = _sorted_keys(Stamp.of(path))
         first = bisect_left(keys, between[0])
         if first == len(keys) or keys[first] > between[1]:
-            return no_rows(columns)
+            return no_rows(names)
     with _opened(path) as (file, present):
         groups = list(range(file.num_row_groups))
         if between is not None:
@@ -64,40 +83,9 @@ def read_rows(
         there = [name for name in names if name in present]
         # For the few rows of most files, threads cost more than they save.
         table = file.read_row_groups(groups, there, use_threads=len(groups) > 1)
-        column = _column_of(file, groups, present)
-        if between is not None:
-            wanted = _within(table["key"], between)
-            table, column = table.filter(wanted), _filtered(column, wanted)
-        folder = path.parent
-        table = without_wrong(table, column, lambda: _wrong_of(folder, folder.stat().st_mtime_ns))
+    if between is not None:
+        table = table.filter(_within(table["key"], between))
     return _of_this_schema(table, names, path)
-
-
-@functools.lru_cache(maxsize=8)
-def _wrong_of(folder: Path, _changed: int) -> Wrong:
-    """The wrong trials of a store; they are remembered until a file comes or goes."""
-    trials = []
-    for path in folder.glob("[!.]*.parquet"):
-        with suppress(*READ_ERRORS), _opened(path) as (file, present):  # `read` names them
-            trials += old_trials(_column_of(file, range(file.num_row_groups), present))
-    return wrong_trials(trials)
-
-
-def _column_of(file: pq.ParquetFile, groups: Sequence[int], present: list[str]) -> Column:
-    """A reader of any column of these row groups; one that the file does not have is null."""
-
-    def column(name: str) -> pa.ChunkedArray:
-        kind = SCHEMA.field(name).type
-        if name in present:
-            return file.read_row_groups(groups, [name], use_threads=False)[name].cast(kind)
-        rows = sum(file.metadata.row_group(group).num_rows for group in groups)
-        return pa.chunked_array([pa.nulls(rows, kind)])
-
-    return column
-
-
-def _filtered(column: Column, wanted: pa.ChunkedArray) -> Column:
-    return lambda name: column(name).filter(wanted)
 
 
 def no_rows(columns: Sequence[str]) -> pa.Table:
@@ -279,13 +267,8 @@ def each_file(
     arguments are those of `read_rows`.
     """
     done: set[Path] = set()
-    new = True
-    while new:
-        new = False
-        for path in paths():
-            if path in done:
-                continue
-            new = True
+    while new := [path for path in paths() if path not in done]:
+        for path in new:
             rows: pa.Table | str
             try:
                 rows = read_rows(path, columns, between)

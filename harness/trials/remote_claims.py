@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +50,19 @@ class RemoteClaim:
         content = json.dumps(asdict(self.owner)).encode()
         taken = self.remote.create(self._name, content)
         while not taken:
-            there = _claim(self.remote, self.key)
-            if there is None:  # it was given back this moment
+            owner, version = _claim(self.remote, self.key)
+            if version is None:  # it was given back this moment
                 taken = self.remote.create(self._name, content)
-            elif there.owner == self.owner:  # only the answer was lost
+            elif owner == self.owner:  # only the answer was lost
                 taken = True
-            elif there.owner and _is_alive(self.remote, there.owner):
-                return there.owner
-            elif self.remote.replace(self._name, content, there.version):
+            elif owner and _is_alive(self.remote, owner):
+                return owner
+            elif self.remote.replace(self._name, content, version):
                 taken = True
-                if there.owner:
+                if owner:
                     with suppress(RemoteAway):
-                        self.remote.remove(f"{BEATS}/{_beat_name(there.owner)}")
-                        _remove_notes(self.remote, there.owner)
+                        self.remote.remove(f"{BEATS}/{_beat_name(owner)}")
+                        _remove_notes(self.remote, owner)
         _heart(self.remote.address, self.owner).add(self)
         return None
 
@@ -70,8 +70,7 @@ class RemoteClaim:
         """Give the claim back, with the notes of the trial, unless another process has taken it."""
         _heart(self.remote.address, self.owner).remove(self)
         with suppress(RemoteAway):  # without signs of life it ends by itself
-            there = _claim(self.remote, self.key)
-            if there and there.owner == self.owner:
+            if _claim(self.remote, self.key)[0] == self.owner:
                 self.remote.remove(self._name)
             _remove_notes(self.remote, self.owner)
 
@@ -150,15 +149,15 @@ def owner_in(remote: RemoteFolder, key: str) -> Owner | None:
     Whether a process of another machine is gone shows only when it is asked for repeatedly, for
     `REMOTE_GONE_SECONDS`. Raises RemoteAway.
     """
-    there = _claim(remote, key)
-    return there.owner if there and there.owner and _is_alive(remote, there.owner) else None
+    owner, _ = _claim(remote, key)
+    return owner if owner and _is_alive(remote, owner) else None
 
 
 def send_note(remote: RemoteFolder, key: str, name: str) -> None:
     """Leave a note for the process that runs a trial, if there is one. Raises RemoteAway."""
-    there = _claim(remote, key)
-    if there and there.owner:
-        remote.put(f"{NOTES}/{there.owner.token}.{name}", b"")
+    owner, _ = _claim(remote, key)
+    if owner:
+        remote.put(f"{NOTES}/{owner.token}.{name}", b"")
 
 
 def progress_of_others(remote: RemoteFolder, here: Collection[str]) -> Iterator[str]:
@@ -178,29 +177,22 @@ def progress_of_others(remote: RemoteFolder, here: Collection[str]) -> Iterator[
                 yield note
 
 
-@dataclass(frozen=True)
-class _Claimed:
-    """The content of a claim. Without an owner, it is something that a stranger wrote."""
+def _claim(remote: RemoteFolder, key: str) -> tuple[Owner | None, str | None]:
+    """The owner and the version of a claim; no version: there is none.
 
-    owner: Owner | None
-    version: str
-
-
-def _claim(remote: RemoteFolder, key: str) -> _Claimed | None:
-    stored = remote.get_version(f"{CLAIMS}/{key}")
-    if stored is None:
-        return None
-    content, version = stored
+    Without an owner, it is something that a stranger wrote.
+    """
+    content, version = remote.get_version(f"{CLAIMS}/{key}") or (None, None)
     with suppress(ValueError):
-        return _Claimed(Owner.of(_object(content)), version)
-    return _Claimed(None, version)
+        return Owner.of(_object(content)), version
+    return None, version
 
 
 def _object(content: bytes | None) -> dict[str, Any]:
     """The JSON object in a content; an empty one when there is none."""
     with suppress(ValueError, RecursionError):
-        found = json.loads(content or b"{}")
-        return found if isinstance(found, dict) else {}
+        value = json.loads(content or b"{}")
+        return value if isinstance(value, dict) else {}
     return {}
 
 

@@ -48,7 +48,7 @@ from harness.trials.record import Record
 from harness.trials.running import noted
 from harness.trials.store_folders import pairs_file
 from harness.trials.trial import Trial, describe, facts_of, failed, key, suites_of
-from harness.trials.workers import Launch, together
+from harness.trials.workers import RankLauncher, distributed
 
 _logger = logging.getLogger(__name__)
 Report = Callable[[Progress], None]
@@ -63,7 +63,7 @@ def attempt(
     running: Path | None = None,
     *,
     shares_gpu: bool = False,
-    launch: Launch | None = None,
+    launch: RankLauncher | None = None,
 ) -> Record:
     """Run a trial and return its record; a failure gives a record with its reason.
 
@@ -82,7 +82,7 @@ def attempt(
     if running is not None:  # an earlier process may have died before it heeded a request
         (running / GIVE_WAY).unlink(missing_ok=True)
     try:
-        with noted(trial.label, report, running) as heard, together(trial, launch):
+        with noted(trial.label, report, running) as heard, distributed(trial, launch):
             record = run_trial(trial, heard, weights, running)
     except Postponed:
         raise  # the trial is run later, and has no record until then

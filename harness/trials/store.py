@@ -93,11 +93,8 @@ class Store(StoreFolders):
                     large.unlink(missing_ok=True)
                 write(record)
         except OSError as error:
-            raise UserError(
-                f"the record of trial {record.key[:10]} cannot be written to the store "
-                f"{self.folder} ({os.strerror(error.errno or errno.EIO)}); make room there, and "
-                "give the same command again"
-            ) from None
+            sentence = f"the record of trial {record.key[:10]} cannot be written to the store"
+            raise no_room(f"{sentence} {self.folder}", error) from None
 
     def finished_or_run(
         self, key: str, title: str, run: Callable[[], Record], search: str = ""
@@ -112,11 +109,11 @@ class Store(StoreFolders):
         when its record is written.
         """
         stored = self.get(key)
-        if stored is not None and stored.settled_for(search):
+        if stored is not None and stored.counts_for(search):
             return stored
         with self.claimed(key, title):
             stored = self.get(key)  # the process that was waited for may have finished it
-            if stored is None or not stored.settled_for(search):
+            if stored is None or not stored.counts_for(search):
                 stored = run()
                 self.write(stored)
             shutil.rmtree(self.running(key), ignore_errors=True)
@@ -215,10 +212,7 @@ class Store(StoreFolders):
             with written_whole(self.folder / f"{COMPACTED}{uuid.uuid4().hex}.parquet") as path:
                 write_rows(tables, path)
         except OSError as error:
-            raise UserError(
-                f"the store {self.folder} cannot be written ({error.strerror}); make room there, "
-                "and give the same command again"
-            ) from None
+            raise no_room(f"the store {self.folder} cannot be written", error) from None
 
     def keep_weights(self, key: str, path: Path) -> None:
         """Copy a file of trained weights to where this store has those of the trial."""
@@ -277,6 +271,12 @@ class Store(StoreFolders):
         own = (self._unfinished(key), self.folder / f"{key}.parquet")
         there = [path for path in own if os.path.lexists(path)]
         return [*there, *reversed(listed(self.folder, COMPACTED))]
+
+
+def no_room(sentence: str, error: OSError) -> UserError:
+    """The error of a disk to which something cannot be written, as the sentence says."""
+    why = os.strerror(error.errno or errno.EIO)
+    return UserError(f"{sentence} ({why}); make room there, and give the same command again")
 
 
 def only(records: list[Record], prefix: str) -> Record:

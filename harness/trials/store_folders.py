@@ -134,7 +134,7 @@ class StoreFolders:
 
     @property
     def flat_file(self) -> Path:
-        """The file with a flat table of all trials, beside the store; `trials/flat.py` makes it."""
+        """The file beside the store with a flat table of all trials (`trials/publishing.py`)."""
         folder = self.folder.resolve()
         return folder.with_name(f"{folder.name}-flat.parquet")
 

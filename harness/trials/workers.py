@@ -34,8 +34,19 @@ END_SECONDS = 20.0
 """Seconds for which rank 0 waits for the reason of a rank that has ended"""
 
 
+@contextmanager
+def in_threads(count: int) -> Iterator[None]:
+    """In the block, torch has so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 @dataclass(frozen=True)
-class Place:
+class RankSpec:
     """A rank of a trial, as the process that becomes it is told."""
 
     number: int
@@ -44,21 +55,16 @@ class Place:
     threads: int
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         """In the block, this process is that rank."""
-        before = torch.get_num_threads()
-        torch.set_num_threads(self.threads)
         if torch.cuda.is_available():
             # A worker of Ray sees its own GPU alone, so that there it has number 0.
             torch.cuda.set_device(self.number % torch.cuda.device_count())
-        try:
-            with joined(self.number, self.count, self.address):
-                yield
-        finally:
-            torch.set_num_threads(before)
+        with in_threads(self.threads), joined(self.number, self.count, self.address):
+            yield
 
 
-class Others(Protocol):
+class Peers(Protocol):
     """The other ranks of a trial, as rank 0 sees them."""
 
     def ready(self) -> bool:
@@ -77,13 +83,12 @@ class Others(Protocol):
         ...
 
 
-Launch = Callable[[Trial, int], AbstractContextManager[tuple[Others, Place]]]
-"""Trial, number of ranks -> the others, started, and the place of rank 0. They end with the block.
-"""
+RankLauncher = Callable[[Trial, int], AbstractContextManager[tuple[Peers, RankSpec]]]
+"""Trial, number of ranks -> the others, started, and rank 0. They end with the block."""
 
 
 @contextmanager
-def together(trial: Trial, launch: Launch | None = None) -> Iterator[None]:
+def distributed(trial: Trial, launch: RankLauncher | None = None) -> Iterator[None]:
     """In the block, this process is rank 0 of the trial, and the others follow it.
 
     A trial of a single process changes nothing. `launch`: None: on this machine. Raises WorkerLost
@@ -93,15 +98,15 @@ def together(trial: Trial, launch: Launch | None = None) -> Iterator[None]:
     if not isinstance(config, TrainingConfig) or config.engine == "single":
         yield
         return
-    with (launch or on_this_machine)(trial, trial.workers) as (others, rank):
-        while not others.ready():
+    with (launch or on_this_machine)(trial, trial.workers) as (peers, rank):
+        while not peers.ready():
             time.sleep(START_LOOK_SECONDS)
         try:
-            with rank.taken():
+            with rank.active():
                 yield
         except RuntimeError as error:
             if is_lost(error):
-                why = others.reason() or _silent(others, rank.count)
+                why = peers.reason() or _silent(peers, rank.count)
                 raise WorkerLost(why or f"another worker is lost ({error})") from error
             raise
 
@@ -111,12 +116,12 @@ def worker_name(number: int, count: int) -> str:
     return f"worker {number + 1} of {count}"
 
 
-def _silent(others: Others, count: int) -> str | None:
+def _silent(peers: Peers, count: int) -> str | None:
     """The ranks that do not answer. None: all have ended.
 
     Rank 0 has left them, so whoever waited for the same one has ended, too.
     """
-    names = [worker_name(number, count) for number in others.running()]
+    names = [worker_name(number, count) for number in peers.running()]
     return f"no answer from {' and '.join(names)}" if names else None
 
 
@@ -201,15 +206,15 @@ class _Processes:
 
 
 @contextmanager
-def on_this_machine(trial: Trial, count: int) -> Iterator[tuple[Others, Place]]:
+def on_this_machine(trial: Trial, count: int) -> Iterator[tuple[Peers, RankSpec]]:
     """Start the other ranks as processes of this machine, which share its cores with this one."""
     threads = max(1, torch.get_num_threads() // count)
     with on_loopback() as address, ExitStack() as ending:
-        places = [Place(number, count, address, threads) for number in range(count)]
+        ranks = [RankSpec(number, count, address, threads) for number in range(count)]
         plain = portable(trial)
-        processes = _Processes([{"trial": plain, "place": vars(place)} for place in places[1:]])
+        processes = _Processes([{"trial": plain, "rank": vars(rank)} for rank in ranks[1:]])
         ending.callback(processes.close)
-        yield processes, places[0]
+        yield processes, ranks[0]
 
 
 @contextmanager

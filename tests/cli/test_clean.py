@@ -49,7 +49,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a cache, a store, and temporary files of Ray, all of them two days old."""
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr("harness.sweeps.cluster.session_folder.SHORT", tmp_path / "temporary")
+    monkeypatch.setattr("harness.sweeps.cluster.lifetime.SHORT", tmp_path / "temporary")
     cache, store = tmp_path / "cache", Store(tmp_path / "store")
     for name in ("tokens", "subsets", "artefacts"):
         SharedArrays(cache / name / "arrays", name, lambda: {"some": np.arange(1000)}).read()

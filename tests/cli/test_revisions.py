@@ -10,7 +10,7 @@ from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.evaluation.suites import suite
 from harness.export.card import model_card
 from harness.export.exportable import exportable
-from harness.trials.flat import data_frame
+from harness.trials.publishing import data_frame
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import Trial, revisions

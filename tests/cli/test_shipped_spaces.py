@@ -10,8 +10,8 @@ import pytest
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.report.systems import load_systems
-from harness.sweeps.spaces.named_spaces import shipped_spaces
-from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.overrides import Overrides, shipped_spaces
+from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from harness.targets.options import SweepOptions
 from tests.cli.conftest import Shown

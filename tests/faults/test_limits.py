@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH, UserError, headline, reason
-from harness.sweeps.machines import Limits
-from harness.sweeps.process_memory import children, family, machine_memory, parent, resident
+from harness.sweeps.machines import Limits, children, family, machine_memory, parent, resident
 from harness.sweeps.workers import watchdog
 from harness.sweeps.workers.limits import Watchdog, limited, stopped, with_log
 from harness.sweeps.workers.watchdog import Watch
@@ -23,7 +22,6 @@ from harness.targets.options import seconds_of
 from harness.trials.output import KEPT_BYTES, BoundedLog, last_lines, wait_for_end
 from harness.trials.record import Record
 from harness.trials.store import Store
-from harness.trials.trial import Trial
 from tests.programs import run_module
 from tests.sweeping import BAG, TRAINED, one_grid
 
@@ -366,7 +364,7 @@ def test_memory_is_known_here() -> None:
 
 PARENT = """\
 import os, sys, time
-from harness.sweeps.process_memory import adopt_orphans
+from harness.sweeps.machines import adopt_orphans
 adopt_orphans()
 common = b"x" * (64 << 20)
 for place in sys.argv[1:]:
@@ -480,10 +478,9 @@ def test_trials_that_share_a_gpu_share_its_memory(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: properties)
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", given.append)
-    trial = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, 0)
     record = Record("key", "finished", "final", "pooling", "unsup", "tiny-bert", 0, {})
     limits, log = Limits(gpus=gpus), tmp_path / "log"
-    assert limited(trial, tmp_path, log, "sweep", limits, lambda: record) is record
+    assert limited(tmp_path, log, "sweep", limits, lambda: record) is record
     assert given == pytest.approx(shares)
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.files import content_digest, written_whole
-from harness.trials.flat import write_flat
+from harness.trials.publishing import write_flat
 from harness.trials.record import SCHEMA, Record
 from harness.trials.store import Store
 from tests.programs import CONTEXT

@@ -22,10 +22,10 @@ import pytest
 
 from harness.errors import SweepStopped, UserError
 from harness.owners import OWNER, Owner
-from harness.sweeps.cluster import machine_check
+from harness.sweeps.cluster import capacity
+from harness.sweeps.cluster import lifetime as folders
 from harness.sweeps.cluster import ray_session as sessions
-from harness.sweeps.cluster import session_folder as folders
-from harness.sweeps.cluster.machine_check import check_same, digests_of, digests_of_code
+from harness.sweeps.cluster.capacity import check_same, digests_of, digests_of_code
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.clusters import cluster
@@ -522,6 +522,6 @@ def test_machine_without_a_package_is_refused(monkeypatch: pytest.MonkeyPatch) -
     def none(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(machine_check, "version", none)
+    monkeypatch.setattr(capacity, "version", none)
     with pytest.raises(UserError, match=r"cannot run trials: it does not have the package torch$"):
-        check_same("node-3", {}, machine_check.digests_or_reason([]))
+        check_same("node-3", {}, capacity.digests_or_reason([]))

@@ -6,7 +6,8 @@ import pytest
 
 from harness.plugin import registry
 from harness.plugin_check.check import problems
-from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.overrides import Overrides
+from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 
 SPACES = Path(__file__).resolve().parents[2] / "search_spaces"

@@ -8,7 +8,8 @@ import pytest
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
-from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.overrides import Overrides
+from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from harness.trials.trial import Trial, key
 

@@ -1,6 +1,6 @@
 """One rank of a test, and how tests start several.
 
-`python -m tests.ranks.rank FILE` is one rank: FILE has what it computes, its place and the file in
+`python -m tests.ranks.rank FILE` is one rank: FILE has what it computes, its rank and the file in
 which rank 0 leaves what was computed.
 """
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.trials.workers import Place
+from harness.trials.workers import RankSpec
 from tests.programs import started
 
 LIMIT = 900
@@ -49,12 +49,12 @@ def by_ranks(
         processes = []
         for number in range(count):
             told = folder / f"{number}.json"
-            place = {"number": number, "count": count, "threads": 1}
-            everything = {"function": function, "runs": runs, "place": place}
+            rank = {"number": number, "count": count, "threads": 1}
+            everything = {"function": function, "runs": runs, "rank": rank}
             everything |= {"folder": str(folder), "results": str(results)}
             told.write_text(json.dumps(everything), encoding="utf-8")
-            rank = started("tests.ranks.rank", str(told), environment=environment)
-            processes.append(ranks.enter_context(rank))
+            process = started("tests.ranks.rank", str(told), environment=environment)
+            processes.append(ranks.enter_context(process))
         for process in processes:
             process.join(LIMIT)
         assert [process.exitcode for process in processes] == [0] * count
@@ -73,11 +73,11 @@ def main() -> None:
     for run, cases in told["runs"].items():
         meeting = f"file://{told['folder']}/{run}"
         everything[run] = {}
-        with Place(**told["place"], address=meeting).taken():
+        with RankSpec(**told["rank"], address=meeting).active():
             for case, given in cases.items():
                 everything[run][case] = compute(*given)
                 gc.freeze()  # DeepSpeed collects garbage at every start, and its engines remain
-    if told["place"]["number"] == 0:
+    if told["rank"]["number"] == 0:
         torch.save(everything, told["results"])
 
 

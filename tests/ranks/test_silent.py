@@ -14,7 +14,7 @@ from harness.sweeps.workers import rank_actors
 from harness.trials import workers
 from harness.trials.run import attempt
 from harness.trials.trial import Trial
-from harness.trials.workers import Place
+from harness.trials.workers import RankSpec
 from tests.programs import forking_python
 from tests.sweeping import TRAINED, write_few_pairs
 
@@ -73,9 +73,9 @@ class Actors:
 
         monkeypatch.setattr(ray, "wait", wait)
         monkeypatch.setattr(ray, "get", get)
-        places = [Place(number, 4, "tcp://nowhere:1", 1) for number in (1, 2, 3)]
+        ranks = [RankSpec(number, 4, "tcp://nowhere:1", 1) for number in (1, 2, 3)]
         begun: list[Any] = [0, 1, 2]
-        self.seen = rank_actors._Actors([], places, begun, None)
+        self.seen = rank_actors._Actors([], ranks, begun, None)
 
 
 def failed(cause: Exception) -> Exception:

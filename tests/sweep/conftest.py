@@ -11,8 +11,9 @@ import pytest
 from harness.sweeps.configurations import Configurations
 from harness.sweeps.pool import Hearing, Job, Lanes, Report, report_of
 from harness.sweeps.screen.watcher import TrialWatcher
-from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.overrides import Overrides
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from harness.sweeps.study import Study
 from harness.sweeps.trial_runs import TrialRuns

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.sweeps.cluster.multi_process import CONTROL, LOGS, PIPES, multi_process_service
+from harness.sweeps.cluster.lifetime import CONTROL, LOGS, PIPES, multi_process_service
 
 pytestmark = pytest.mark.process
 
@@ -50,7 +50,7 @@ def test_it_serves_in_the_block_and_ends_with_it(notes: Path, tmp_path: Path) ->
 def test_a_service_that_does_not_answer_is_killed(
     notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.sweeps.cluster.multi_process.END_SECONDS", 0.1)
+    monkeypatch.setattr("harness.sweeps.cluster.lifetime.END_SECONDS", 0.1)
     program = tmp_path / CONTROL
     program.write_text(f"#!/bin/sh\necho $$ >> {notes}\nexec sleep 100\n", encoding="utf-8")
     with multi_process_service(tmp_path):

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UserError
-from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.overrides import Overrides
+from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 
 SPACE = """\

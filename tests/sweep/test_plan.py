@@ -47,11 +47,11 @@ def test_steps_are_those_of_every_configuration(plan: Any) -> None:
     steps = [-(-SENTENCES // size) * epochs for size in (16, 64) for epochs in (1, 2)]
     searched, final = made.lines
     assert searched.whole.steps == devices.Bounds(sum(steps), sum(steps))
-    assert (searched.steps.least, searched.steps.most) == (min(steps), max(steps))
+    assert (searched.each.steps.least, searched.each.steps.most) == (min(steps), max(steps))
     # Which of them gets the final seeds is not known yet.
     assert (final.whole.steps.least, final.whole.steps.most) == (2 * min(steps), 2 * max(steps))
     assert not final.decided
-    assert made.steps == searched.whole.steps + final.whole.steps
+    assert made.whole.steps == searched.whole.steps + final.whole.steps
 
 
 def test_what_lies_between_the_best_two_has_a_range_of_trials(plan: Any) -> None:
@@ -72,7 +72,7 @@ def test_a_sampler_spans_its_ranges(plan: Any) -> None:
         "    ranges: {batch_size: {low: 10, high: 100}, temperature: {low: 0.01, high: 0.1}}\n"
         "    sampler: {name: random, configurations: 5}\n"
     )
-    steps = made.lines[0].steps
+    steps = made.lines[0].each.steps
     assert (steps.least, steps.most) == (SENTENCES / 100, SENTENCES / 10)
     assert made.lines[0].whole.steps.most == 5 * steps.most
 
@@ -85,7 +85,7 @@ def test_a_first_stage_is_paid_once(plan: Any) -> None:
         "semisup",
     )
     assert made.lines[0].whole.steps.most == 30 + 3 * 4
-    assert made.lines[0].steps.most == 34
+    assert made.lines[0].each.steps.most == 34
 
 
 def test_a_frozen_encoder_reads_dev_once() -> None:
@@ -106,11 +106,13 @@ def test_any_device_is_priced_and_the_load_does_not_matter(
 ) -> None:
     methods = "  simcse:\n    set: {sentences: graded-sentences}\n"
     base = {"encoders": ["bert-base-uncased"]}
-    seconds = {name: plan(methods, device=name, **base).seconds for name in ("h100", "t4", "cpu")}
+    seconds = {
+        name: plan(methods, device=name, **base).whole.seconds for name in ("h100", "t4", "cpu")
+    }
     assert seconds["h100"].middle < seconds["t4"].middle < seconds["cpu"].middle
-    assert plan(methods, device="cpu", **base).seconds == seconds["cpu"]
+    assert plan(methods, device="cpu", **base).whole.seconds == seconds["cpu"]
     eight = plan(methods, device="h100", gpus=8, **base)
-    assert (eight.slots, eight.seconds) == (8, seconds["h100"])
+    assert (eight.slots, eight.whole.seconds) == (8, seconds["h100"])
     assert eight.other is not None
     assert eight.other.name == "cpu", "this machine stands beside it"
 

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from harness.cli.verbs import app
 from harness.errors import UserError
-from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.overrides import Overrides
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from tests.sweeping import TRAINED
 

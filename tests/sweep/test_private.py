@@ -41,9 +41,9 @@ from types import SimpleNamespace
 import psutil
 
 from harness.cli import main
-from harness.sweeps.cluster import session_folder
+from harness.sweeps.cluster import lifetime
 
-session_folder.shutil = SimpleNamespace(rmtree=lambda *_, **__: None)  # the folder of Ray stays
+lifetime.shutil = SimpleNamespace(rmtree=lambda *_, **__: None)  # the folder of Ray stays
 folder = Path(sys.argv[1])
 del sys.argv[1]
 sockets, commands = set(), set()

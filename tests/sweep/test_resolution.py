@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from harness.sweeps.resolution import TYPICAL, resolution, smallest_difference
+from harness.sweeps.scored import TYPICAL, resolution, smallest_difference
 from harness.sweeps.spaces.search import Search
 from harness.trials.record import Record
 from harness.trials.store import Store

@@ -12,7 +12,7 @@ from harness.claims import Claim
 from harness.errors import SweepStopped
 from harness.sweeps.cluster import stopping
 from harness.sweeps.cluster.stopping import Stopping
-from harness.sweeps.cluster.tune_run import NextInLine
+from harness.sweeps.cluster.tune_run import TuneScheduler
 from harness.trials.run import GIVE_WAY
 from harness.trials.store import Store
 
@@ -107,7 +107,7 @@ def test_a_signal_that_ends_ray_as_well_is_an_interruption(store: Store) -> None
 def test_the_next_trial(slots: int, statuses: list[str], chosen: int | None) -> None:
     trials = [SimpleNamespace(status=status) for status in statuses]
     kept: dict[str, Any] = {"_stopped_trials": set(), "_failed_trials": set()}
-    found = NextInLine(lambda: slots, set).choose_trial_to_run(
+    found = TuneScheduler(lambda: slots, set).choose_trial_to_run(
         SimpleNamespace(get_trials=lambda: trials, _tune_controller=SimpleNamespace(**kept))
     )
     assert found is (None if chosen is None else trials[chosen])

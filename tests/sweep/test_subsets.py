@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.overrides import Overrides
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 

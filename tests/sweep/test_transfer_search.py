@@ -17,8 +17,8 @@ from harness.evaluation.suites import suite
 from harness.evaluation.transfer import TASKS, AllTasks
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
-from harness.sweeps.spaces.named_spaces import shipped_spaces
-from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.overrides import Overrides, shipped_spaces
+from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 

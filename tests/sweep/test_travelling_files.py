@@ -18,7 +18,7 @@ from harness.errors import UserError
 from harness.evaluation import suites
 from harness.plugin import registry
 from harness.relocation import relocate
-from harness.sweeps.cluster.machine_check import digests_of
+from harness.sweeps.cluster.capacity import digests_of
 from harness.sweeps.workers import files, worker
 from harness.sweeps.workers.files import brought, file_list
 from harness.trials.trial import Trial, arrived, describe, key, portable

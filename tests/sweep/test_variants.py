@@ -8,8 +8,9 @@ import pytest
 
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.sweeps.spaces.overrides import Overrides, searches
+from harness.sweeps.spaces.overrides import Overrides
 from harness.sweeps.spaces.search import Search
+from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from harness.trials.trial import key
 

@@ -10,7 +10,7 @@ import pytest
 
 import harness
 from harness.errors import UserError
-from harness.trials.flat import write_flat
+from harness.trials.publishing import write_flat
 from harness.trials.store import Store
 from tests.trials.test_store import record
 

@@ -4,7 +4,9 @@ The figures are metrics of Ray with fixed names, which `docs/grafana.json` shows
 on every machine for Prometheus, with `ray_` in front of each name.
 """
 
+import asyncio
 import os
+from collections import defaultdict
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
@@ -13,7 +15,6 @@ from typing import Any
 import ray
 from ray.util.metrics import Counter, Gauge
 
-from harness.sweeps.cluster.trial_tasks import TrialTasks
 from harness.sweeps.screen.watcher import TrialWatcher
 from harness.trials.trial import Trial
 
@@ -46,8 +47,8 @@ class Dashboard(TrialWatcher):
     """
 
     def __init__(self) -> None:
-        tasks = ray.remote(num_cpus=0, max_restarts=-1, max_concurrency=MOST_RUNNING)(TrialTasks)
-        self._tasks = tasks.remote()
+        actor = ray.remote(num_cpus=0, max_restarts=-1, max_concurrency=MOST_RUNNING)
+        self._tasks = actor(_trial_tasks()).remote()
         self._numbers = count()
         self._running: dict[str, tuple[int, Any]] = {}
         """Name of what runs -> the number and the reference of its task"""
@@ -62,7 +63,6 @@ class Dashboard(TrialWatcher):
         self._built, self._shared = Counter(*BUILT), Counter(*SHARED)
 
     def started(self, trial: Trial) -> None:
-        """A worker has taken the trial."""
         self._begin(trial.label)
         self._trials.add(trial.label)
         self._running_count.set(len(self._trials))
@@ -78,20 +78,16 @@ class Dashboard(TrialWatcher):
         self._running_count.set(len(self._trials))
 
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """The trial has finished or failed."""
         self._leave(trial, report["reason"] if report["status"] == "failed" else None)
         self._ended[report["status"]].inc()
 
     def postponed(self, trial: Trial, why: str) -> None:
-        """The trial waits for another process."""
         self._leave(trial, None)
 
     def preparing(self, title: str) -> None:
-        """A worker makes a part that trials share."""
         self._begin(title)
 
     def prepared(self, title: str, reason: str | None, waiting: int) -> None:
-        """A part has been made, or cannot be."""
         self._end(title, reason)
         if reason is None:
             self._built.inc()
@@ -129,3 +125,36 @@ def where_it_is(url: str, folder: Path) -> str:
         file.write_text(os.environ["RAY_AUTH_TOKEN"], encoding="utf-8")
         return f"{address} (this machine only; the page asks for a token, which is in {file})"
     return f"{address} (where it asks for a token, `ray get-auth-token` prints that of the cluster)"
+
+
+def _trial_tasks() -> type:
+    """The class of the actor through which the dashboard lists trials under their names.
+
+    A worker runs many trials one after the other, and Tune names neither workers nor their tasks.
+    So this actor has a task for each trial, with the name of the trial, which does nothing but wait
+    until the trial has ended. A class of a function travels as a whole, so the actor imports
+    nothing of harness, and takes little memory.
+    """
+
+    class TrialTasks:
+        """One task for each trial that runs; a task fails when its trial fails."""
+
+        def __init__(self) -> None:
+            self._ended: dict[int, asyncio.Event] = defaultdict(asyncio.Event)
+            self._reasons: dict[int, str] = {}
+
+        async def run(self, number: int) -> None:
+            """Wait until trial `number` has ended. Raises RuntimeError with its reason, if any."""
+            await self._ended[number].wait()
+            del self._ended[number]
+            if reason := self._reasons.pop(number, None):
+                raise RuntimeError(reason)
+
+        async def end(self, number: int, reason: str | None) -> None:
+            """Trial `number` has ended. `reason`: why it has failed; None when it has not."""
+            if reason is not None:
+                self._reasons[number] = reason
+            self._ended[number].set()
+
+    TrialTasks.__qualname__ = "TrialTasks"  # the dashboard prints it
+    return TrialTasks

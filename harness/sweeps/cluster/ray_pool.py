@@ -42,11 +42,18 @@ from ray import tune
 from ray.tune.execution import class_cache
 
 from harness.errors import shortened
-from harness.sweeps.cluster.capacity import Bundle, Capacity, Demand, autoscales, fitting, written
+from harness.sweeps.cluster.capacity import (
+    Bundle,
+    Capacity,
+    Demand,
+    autoscales,
+    check_machines,
+    fitting,
+    written,
+)
 from harness.sweeps.cluster.dashboard import Dashboard, where_it_is
-from harness.sweeps.cluster.machine_check import check_machines
 from harness.sweeps.cluster.ray_session import ray_session
-from harness.sweeps.cluster.tune_run import Awaited, Jobs, NextInLine, trial_worker
+from harness.sweeps.cluster.tune_run import Jobs, TuneScheduler, TuneSearcher, trial_worker
 from harness.sweeps.machines import Limits, Machine, Resources, this_machine
 from harness.sweeps.memory import check_fits, largest_room
 from harness.sweeps.pool import TURNS, Hearing, Job, Lanes, Pool, Report
@@ -159,14 +166,18 @@ class RayPool(Pool):
         return GpuShares(self.resources.gpus or 0, gpus, 0, self.store)
 
     def check_fits(self, trials: Iterable[Trial]) -> None:
-        """Raises UserError for a trial that needs more memory than any machine has."""
         on_gpu = bool(self._shares.wanted)
-        room = largest_room(self._machines, on_gpu=on_gpu, limit=self.limits.memory_bytes)
+        most = largest_room(self._machines, on_gpu=on_gpu, limit=self.limits.memory_bytes)
         bundle = self._bundle(1.0 if on_gpu else 0.0)  # a trial of several has whole GPUs
         for trial in trials:
-            check_fits(trial, room)
+            check_fits(trial, most)
             if trial.workers > 1:
-                refused = too_many_workers(trial, bundle, self._capacity)
+                room = fitting(bundle, self._capacity.machines)
+                refused = (
+                    f"{trial.label} cannot run: each of its {trial.workers} workers needs "
+                    f"{written(bundle)}, and the machines have room for {room} of them; lower "
+                    f"workers or --cpus-per-trial"
+                )
                 self._capacity.wait(trial.workers, bundle, refused, self._watcher.notice)
 
     @cached_property
@@ -183,8 +194,6 @@ class RayPool(Pool):
     def serve(
         self, loop: asyncio.AbstractEventLoop, sweep: asyncio.Task[None], lanes: Lanes
     ) -> None:
-        """Run the task of a sweep to its end. `lanes`: those of its tasks that wait for slots."""
-
         def turn() -> bool:
             """Let the tasks go on until they wait; whether the sweep has ended.
 
@@ -206,7 +215,7 @@ class RayPool(Pool):
         if stopping.asked:
             raise KeyboardInterrupt
 
-    def each(
+    def map_unordered(
         self, call: Callable[[dict[str, Any], str, float], Any], jobs: Sequence[dict[str, Any]]
     ) -> Iterator[tuple[int, Any]]:
         """Call a function on a worker for each of these; yield (number, what it returned).
@@ -229,19 +238,25 @@ class RayPool(Pool):
 
     def _tuner(self, turn: Callable[[], bool]) -> tune.Tuner:
         """The run of Tune, which ends with the sweep. `turn`: lets the sweep's tasks go on."""
+        cpus = self.resources.cpus
         bound = partial(
             worker.run_one,
             store=self.store.address,
             sweep=self.sweep,
             commit=commit(),
-            cpus=self.resources.cpus,
+            cpus=cpus,
             limits=self.limits,
         )
+
+        def resources(settings: dict[str, Any]) -> tune.PlacementGroupFactory:
+            bundle = {"CPU": cpus, "GPU": settings["gpus"]}  # of each process of a job
+            return tune.PlacementGroupFactory([bundle] * settings["workers"])
+
         return tune.Tuner(
-            trial_worker(bound, partial(_resources, cpus=self.resources.cpus)),
+            trial_worker(bound, resources),
             tune_config=tune.TuneConfig(
-                search_alg=Awaited(self._jobs, turn),
-                scheduler=NextInLine(lambda: self.slots, self._jobs.waited_too_long),
+                search_alg=TuneSearcher(self._jobs, turn),
+                scheduler=TuneScheduler(lambda: self.slots, self._jobs.waited_too_long),
                 num_samples=-1,  # until the searcher ends it
                 reuse_actors=True,  # imports and start-up once per worker, not per trial
                 trial_name_creator=_name,
@@ -262,12 +277,6 @@ def _name(trial: Any) -> str:
     return f"{arrived(trial.config['trial']).label} {trial.trial_id[-5:]}".replace(" ", "_")
 
 
-def _resources(settings: dict[str, Any], *, cpus: float) -> Any:
-    """Cores and GPUs of each process of a job."""
-    bundles = [{"CPU": cpus, "GPU": settings["gpus"]} for _ in range(settings["workers"])]
-    return tune.PlacementGroupFactory(bundles)
-
-
 def affordable(wanted: Resources, capacity: Capacity, say: Callable[[str], None]) -> Resources:
     """The resources with the number of GPUs filled in; without GPUs, it is 0.
 
@@ -283,18 +292,12 @@ def affordable(wanted: Resources, capacity: Capacity, say: Callable[[str], None]
 
     least = 1.0 if (gpus := filled()) == "auto" else gpus
     bundle = {"CPU": wanted.cpus, "GPU": least}
+    sizes = [(machine.get("GPU", 0), machine.get("CPU", 0)) for machine in capacity.machines]
+    most_gpus, most_cpus = max(sizes, default=(0, 0))
     refused = (
-        f"no machine has {written(bundle)} for one trial: the largest has {capacity.largest}; "
-        f"lower --cpus-per-trial or --gpus-per-trial"
+        f"no machine has {written(bundle)} for one trial: the largest has "
+        f"{written({'CPU': most_cpus, 'GPU': most_gpus})}; lower --cpus-per-trial or "
+        f"--gpus-per-trial"
     )
     capacity.wait(1, bundle, refused, say)
     return Resources(wanted.cpus, filled())
-
-
-def too_many_workers(trial: Trial, bundle: Bundle, capacity: Capacity) -> str:
-    """Why the workers of a trial do not run all at the same time, each of which has a bundle."""
-    return (
-        f"{trial.label} cannot run: each of its {trial.workers} workers needs "
-        f"{written(bundle)}, and the machines have room for {fitting(bundle, capacity.machines)} "
-        f"of them; lower workers or --cpus-per-trial"
-    )

@@ -21,10 +21,8 @@ from ray.job_config import JobConfig
 
 from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
-from harness.sweeps.cluster.multi_process import multi_process_service
-from harness.sweeps.cluster.orphans import no_orphans
-from harness.sweeps.cluster.session_folder import session_folder
-from harness.sweeps.process_memory import children
+from harness.sweeps.cluster.lifetime import multi_process_service, no_orphans, session_folder
+from harness.sweeps.machines import children
 
 START_ATTEMPTS = 2
 """Number of starts of a local Ray that does not come up, which happens on a crowded machine"""
@@ -105,8 +103,8 @@ def _join(address: str, say: Callable[[str], None]) -> str:
     # Every machine runs the harness of this one; the other packages it must have.
     runtime = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
     try:
-        _check_reachable(address)
-        with _alarm(silent, JOIN_SECONDS), _watched(lambda: _reachable(address)):
+        head = _reached(address)
+        with _alarm(silent, JOIN_SECONDS), _watched(lambda: not head or _answers(head)):
             return _initialised(address, _Job(), runtime_env=runtime)
     except UserError:
         raise
@@ -156,17 +154,18 @@ def _initialised(address: str, job: JobConfig, **options: Any) -> str:
 
 
 def _why(error: Exception) -> str:
-    said = str(error).partition("Traceback (most recent call last)")[0]
-    return shortened(" ".join(said.split()) or type(error).__name__, 500)
+    words = str(error).partition("Traceback (most recent call last)")[0].split()
+    return shortened(" ".join(words) or type(error).__name__, 500)
 
 
-def _check_reachable(address: str) -> None:
-    """Raises UserError for an address at which nothing listens, also after `WAIT_SECONDS`.
+def _reached(address: str) -> Endpoint | None:
+    """The head of the cluster at an address; None: Ray looks for one on this machine.
 
-    Ray would try for minutes, without a word.
+    Raises UserError where nothing listens, also after `WAIT_SECONDS`. Ray would try for minutes,
+    without a word.
     """
     if address == "auto":
-        return
+        return None
     if address.startswith("ray://"):
         raise UserError(
             f"RAY_ADDRESS is {address}, and a sweep does not run through Ray Client: let this "
@@ -178,14 +177,15 @@ def _check_reachable(address: str) -> None:
         raise UserError(
             f"RAY_ADDRESS is {address}: write HOST:PORT, or auto for the cluster of this machine"
         )
-    until = monotonic() + WAIT_SECONDS
-    while not _answers((host, int(port))):
+    until, head = monotonic() + WAIT_SECONDS, (host, int(port))
+    while not _answers(head):
         if monotonic() > until:
             raise UserError(
                 f"RAY_ADDRESS is {address}, and nothing answers there; `ray start --head` prints "
                 f"the right address, and without RAY_ADDRESS a sweep starts a Ray of its own"
             )
         sleep(LOOK_SECONDS / 2)
+    return head
 
 
 def _endpoints() -> list[Endpoint]:
@@ -202,11 +202,6 @@ def _answers(endpoint: Endpoint) -> bool:
     except OSError:
         return False
     return True
-
-
-def _reachable(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    return address == "auto" or _answers((host, int(port)))
 
 
 def _head_lives(before: set[int]) -> bool:

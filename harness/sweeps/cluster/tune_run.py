@@ -118,9 +118,9 @@ class Jobs(_Unsaved, TrialProgressCallback):  # type: ignore[misc]
 
     def next_settings(self) -> dict[str, Any]:
         """The next job as Tune hands it to a worker, with its share of a GPU."""
-        given = self.next.popleft()
-        job, given.waits = given.job, time.monotonic()
-        return worker.settings_of(job, self.shares.begun(job), self.node)
+        running = self.next.popleft()
+        running.waits = time.monotonic()
+        return worker.settings_of(running.job, self.shares.begun(running.job), self.node)
 
     # What Tune says
 
@@ -241,7 +241,7 @@ class Jobs(_Unsaved, TrialProgressCallback):  # type: ignore[misc]
             self._watcher.notice(sentence)
 
 
-class Awaited(_Unsaved, Searcher):  # type: ignore[misc]
+class TuneSearcher(_Unsaved, Searcher):  # type: ignore[misc]
     """Gives Tune the jobs that somebody awaits."""
 
     def __init__(self, jobs: Jobs, turn: Callable[[], bool]) -> None:
@@ -266,7 +266,7 @@ class Awaited(_Unsaved, Searcher):  # type: ignore[misc]
         """Save nothing: the store is the ledger."""
 
 
-class NextInLine(_Unsaved, FIFOScheduler):  # type: ignore[misc]
+class TuneScheduler(_Unsaved, FIFOScheduler):  # type: ignore[misc]
     """A free worker takes the first trial for which no other worker is starting.
 
     It also takes out of Tune what has ended, because Tune shows itself to a scheduler alone.

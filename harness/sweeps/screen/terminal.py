@@ -1,4 +1,4 @@
-"""The progress of a sweep on the screen: a live view in a terminal, plain lines elsewhere."""
+"""The progress of a sweep on the screen: a live view, plain lines, or one bar for Python."""
 
 import time
 from collections.abc import Mapping
@@ -31,10 +31,7 @@ SHOWN_ROUNDS = 3
 
 
 class Terminal(SweepWatcher):
-    """Shows the running trials, the finished ones, the best score so far and the time left.
-
-    It is used as a context manager.
-    """
+    """A context in which a console shows what runs, what has ended, the best and the time left."""
 
     def __init__(self, console: Console, publish: Publish) -> None:
         """`publish`: hears of every change of the sweep's state."""
@@ -62,18 +59,16 @@ class Terminal(SweepWatcher):
             self.live.stop()
 
     def notice(self, sentence: str) -> None:
-        """Something that the user should know."""
-        self.say(sentence)
+        # Soft wrapping keeps a line whole where the output is a file.
+        self.console.print(Text(sentence), soft_wrap=True)
 
     def round(self, title: str, to_run: int | None, stored: int, slots: int) -> None:
-        """A round begins."""
         self._change(slots=slots or self.state.slots)
         at_a_time = f", {slots} at a time" if slots else ""
         counts = f"{count_text(to_run)} to run, {stored} already in the store"
-        self.say(f"{title}: {counts}{at_a_time}")
+        self.notice(f"{title}: {counts}{at_a_time}")
 
     def underway(self, titles: list[str], left: int | None) -> None:
-        """These rounds go on now."""
         shown, more = titles[:SHOWN_ROUNDS], len(titles) - SHOWN_ROUNDS
         title = "; ".join(shown) + (f"; {more} more" if more > 0 else "")
         self._change(
@@ -82,71 +77,63 @@ class Terminal(SweepWatcher):
         )
 
     def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
-        """A search has chosen a configuration."""
         if dev is not None:
             values = " ".join(
                 f"{name}={four_digits(configuration[name])}"
                 for name in search.searched
                 if name in configuration
             )
-            self.say(f"chosen for {search.label}: {values} ({search.metric} {dev:.2f})")
+            self.notice(f"chosen for {search.label}: {values} ({search.metric} {dev:.2f})")
 
     def started(self, trial: Trial) -> None:
-        """A worker has taken the trial."""
         self.running[trial.label] = (RunningTrial(trial.label), time.monotonic())
 
     def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """A trial has done more steps, and may have a new dev score."""
-        known, began = self.running.get(trial.label, (RunningTrial(trial.label), time.monotonic()))
+        before, began = self.running.get(trial.label, (RunningTrial(trial.label), time.monotonic()))
         progress = Progress(**{name: report[name] for name in Progress.__dataclass_fields__})
-        self.running[trial.label] = (known.after(progress, time.monotonic() - began), began)
+        self.running[trial.label] = (before.after(progress, time.monotonic() - began), began)
         # In a terminal, the live view shows the same numbers.
         if progress.dev is not None and not self.console.is_terminal:
-            self.say(
+            self.notice(
                 f"  {trial.label}: step {progress.step}/{progress.total_steps}, "
                 f"loss {progress.loss:.3f}, dev {progress.dev:.2f}"
             )
 
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """A trial has finished, was pruned, or has failed."""
         label, status = trial.label, report.get("status")
         self._leave(label, done=1, failed=status == "failed", pruned=status == "pruned")
         where = f"[{self.state.done}/{count_text(self.state.to_run)}] {label}"
         if status == "pruned":
-            self.say(f"{where}: dev {report['dev']:.2f}, {headline(report.get('reason'))}")
+            self.notice(f"{where}: dev {report['dev']:.2f}, {headline(report.get('reason'))}")
             return
         if status != "finished":
             see = f"; see `{report['logs']}`" if "logs" in report else ""
-            self.say(f"{where}: FAILED: {headline(report.get('reason'))}{see}")
+            self.notice(f"{where}: FAILED: {headline(report.get('reason'))}{see}")
             return
         group, dev = f"{trial.search} {trial.role}", report["dev"]
         self.best[group] = max(dev, self.best.get(group, dev))
         if self.state.best is None or dev > self.state.best:
             self._change(best=dev, best_label=label)
         left = time_left(self.state, self._trials())
-        self.say(f"{where}: dev {dev:.2f} (best {self.best[group]:.2f}); {left}")
+        self.notice(f"{where}: dev {dev:.2f} (best {self.best[group]:.2f}); {left}")
 
     def postponed(self, trial: Trial, why: str) -> None:
-        """A trial waits for another process."""
         self._leave(trial.label)
         if why not in self.waited:  # several trials may wait for the same, and try several times
             self.waited.add(why)
-            self.say(f"  {trial.label} waits: {why}")
+            self.notice(f"  {trial.label} waits: {why}")
 
     def preparing(self, title: str) -> None:
-        """A worker makes a part that trials share."""
         self.preparation[title] = time.monotonic()
 
     def prepared(self, title: str, reason: str | None, waiting: int) -> None:
-        """A part has been made, or cannot be."""
         seconds = time.monotonic() - self.preparation.pop(title, time.monotonic())
         self._change(failed=self.state.failed + (reason is not None))
         result = f"FAILED: {headline(reason)}" if reason else f"made in {duration(seconds)}"
-        self.say(f"  {title}: {result}")
+        self.notice(f"  {title}: {result}")
 
     def stopping(self, running: int) -> None:
-        """The sweep waits for the checkpoints of its running trials."""
-        self.say(
+        self.notice(
             f"Stopping: {running} running trials save their state; Ctrl-C again stops at once."
         )
 
@@ -176,10 +163,47 @@ class Terminal(SweepWatcher):
         now = time.monotonic()
         return [RunningTrial(title, now - since) for title, since in self.preparation.items()]
 
-    def say(self, line: str) -> None:
-        """Print a line."""
-        # Soft wrapping keeps a line whole where the output is a file.
-        self.console.print(Text(line), soft_wrap=True)
-
     def _view(self) -> Group:
         return live_view([self.state], [*self._parts(), *self._trials()])
+
+
+class Bar(SweepWatcher):
+    """A bar over the trials, in Python and notebooks; above it stands what the user should know."""
+
+    def __init__(self) -> None:
+        from tqdm.auto import tqdm  # no verb needs it
+
+        self._bar = tqdm(unit="trial")
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self._bar.close()
+
+    def notice(self, sentence: str) -> None:
+        self._bar.write(sentence)
+
+    def underway(self, titles: list[str], left: int | None) -> None:
+        self._bar.total = None if left is None else self._bar.n + left
+        self._bar.set_description("; ".join(titles))
+
+    def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
+        if dev is not None:
+            self.notice(f"chosen for {search.label}: {search.metric} {dev:.2f}")
+
+    def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        self._bar.set_postfix_str(f"{trial.label}: {report['step']}/{report['total_steps']}")
+
+    def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
+        self._bar.update()
+        if report["status"] == "failed":
+            self.notice(f"{trial.label}: FAILED: {report['reason']}")
+
+    def preparing(self, title: str) -> None:
+        self._bar.set_postfix_str(title)
+
+    def prepared(self, title: str, reason: str | None, waiting: int) -> None:
+        if reason is not None:
+            self.notice(f"{title}: FAILED: {reason}")
+
+    def stopping(self, running: int) -> None:
+        self.notice(f"Stopping: {running} running trials save their state.")

@@ -19,7 +19,7 @@ from harness.sweeps.spaces.space import (
 )
 
 
-def locators_of(space: Space, document: Document, wanted: tuple[str, ...]) -> dict[str, str]:
+def locators_of(space: Space, document: Document, wanted: Sequence[str]) -> dict[str, str]:
     """Method as the space names it -> where to load it from, for those that are wanted.
 
     wanted: names or paths of the command line, which go before the paths of the space; empty: all.
@@ -85,21 +85,31 @@ def trainers_of(
     count; one that trains for others starts from a pretrained one. Raises UserError with the line
     of the model.
     """
-    part, trainers = space.methods.get(name) or MethodSpace(), dict[str, str]()
+    part, trainers = space.part(name), dict[str, str]()
     base = pretrained((part.encoders or space.encoders)[0])
     for where, model in _trained(name, part, space):
-        method, hyperparameter = model.trained_by, where[-1]
-        is_encoder, of_trainer = isinstance(model, TrainedEncoder), (*where, "trained_by")
+        method, is_encoder = model.trained_by, isinstance(model, TrainedEncoder)
+        of_trainer: Location = (*where, "trained_by")
         if is_encoder and not encoders:
             continue
         if not is_encoder and method in (name, *users):
             raise document.error(of_trainer, f"{name} cannot begin before {method} has ended")
         trainers[method] = locators.get(method) or located(method, document, of_trainer)
+        if space.part(method).variants:
+            raise document.error(
+                of_trainer, f"{method} has variants, and only one can train the encoder"
+            )
         for setting in part.setting or space.setting:
             if not is_encoder:
-                _check_model(str(hyperparameter), name, setting, base, locators, document, where)
+                user = registry.load(locators.get(name) or located(name, document, where))
+                trained = trained_name(base, "0" * 32)
+                values = {"setting": setting, "encoder": base, str(where[-1]): trained}
+                if trained not in user.declare(resolve(user, values, document.where(where))).models:
+                    raise document.error(where, f"{where[-1]} names no model that {name} loads")
             values = {"encoder": model.encoder or base, "setting": model.setting or setting}
-            _check_trained(method, values, where, trainers[method], space, document)
+            values |= {"suite": space.suite}
+            if not _trains_encoder(trainers[method], values, document, where):
+                raise document.error(of_trainer, f"{method} does not train its encoder")
         above = () if is_encoder else (*users, name)
         trainers |= trainers_of(method, locators, space, document, above, encoders=False)
     return trainers
@@ -119,40 +129,14 @@ def _trained(name: str, part: MethodSpace, space: Space) -> Iterator[tuple[Locat
             yield (*where, hyperparameter), model
 
 
-def _check_model(
-    hyperparameter: str,
-    name: str,
-    setting: str,
-    encoder: str,
-    locators: Mapping[str, str],
-    document: Document,
-    where: Location,
-) -> None:
-    """Raise UserError where a method loads no model that the hyperparameter names."""
-    plugin = registry.load(locators.get(name) or located(name, document, where))
-    model = trained_name(encoder, "0" * 32)
-    values = {"setting": setting, "encoder": encoder, hyperparameter: model}
-    if model not in plugin.declare(resolve(plugin, values, document.where(where))).models:
-        raise document.error(where, f"{hyperparameter} names no model that {name} loads")
-
-
-def _check_trained(
-    method: str, values: Values, where: Location, locator: str, space: Space, document: Document
-) -> None:
-    """Raise UserError where a method, with this setting and encoder, does not train the latter."""
-    if (space.methods.get(method) or MethodSpace()).variants:
-        raise document.error(
-            (*where, "trained_by"),
-            f"{method} has variants, and only one can train the encoder",
-        )
-    plugin = registry.load(locator)
-    values = {**values, "suite": space.suite}
-    stages = plugin.declare(resolve(plugin, values, document.where(where))).stages
-    trained = [pattern for stage in stages for pattern in stage.trains]
+def _trains_encoder(locator: str, values: Values, document: Document, where: Location) -> bool:
+    """Whether a method with these values trains its encoder."""
     from harness.trials.lookup import IN_A_METHOD  # with the store, and so with pyarrow
 
-    if not any(fnmatchcase(f"{IN_A_METHOD}weight", pattern) for pattern in trained):
-        raise document.error((*where, "trained_by"), f"{method} does not train its encoder")
+    plugin = registry.load(locator)
+    stages = plugin.declare(resolve(plugin, values, document.where(where))).stages
+    patterns = [pattern for stage in stages for pattern in stage.trains]
+    return any(fnmatchcase(f"{IN_A_METHOD}weight", pattern) for pattern in patterns)
 
 
 def trained_models(values: SetValues) -> dict[str, TrainedModel]:

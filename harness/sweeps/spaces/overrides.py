@@ -1,225 +1,97 @@
-"""The searches of a search space, after the command line has narrowed it."""
+"""A search space as it is asked for: its name or file, and what narrows it."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import product
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from harness.document import Document
-from harness.evaluation.suites import suite
-from harness.plugin import registry
-from harness.plugin.resolution import with_own_corpus
-from harness.sweeps.spaces.axes import MOST_TRIALS, Values, bound
-from harness.sweeps.spaces.methods import (
-    encoders_of,
-    locators_of,
-    plain_values,
-    pretrained,
-    trained_models,
-    trainers_of,
-)
-from harness.sweeps.spaces.search import Search
-from harness.sweeps.spaces.space import (
-    SEARCH_REPEATS,
-    MethodSpace,
-    Repeats,
-    Sampler,
-    Space,
-    TrainedEncoder,
-    replaced_names,
-    rounds,
-    selector,
-)
-from harness.sweeps.spaces.values import check_command_line, check_shared, check_values, read_values
+from harness.errors import UserError, suggest
+from harness.files import shipped
+from harness.inputs import is_file
+
+YAML_SUFFIXES = (".yaml", ".yml")
+SPACE_FOLDERS = ("search_spaces", "search_spaces/ablations")
+"""The folders of the shipped search spaces"""
 
 
 @dataclass(frozen=True)
 class Overrides:
-    """Changes of a search space on the command line; they go before the file."""
+    """Changes of a search space; they go before its file.
 
-    methods: tuple[str, ...] = ()
-    """Names or paths of methods; empty: all methods of the space"""
-    encoders: tuple[str, ...] = ()
-    """Names of encoders; empty: those of the space"""
-    values: Mapping[str, Any] = field(default_factory=dict)
-    """Hyperparameters that get one value in every method that has them, and are not searched.
-
-    The texts are read as their fields say.
+    Raises UserError for seeds and subsets that are none.
     """
+
+    methods: Sequence[str] = ()
+    """Names or paths of methods; empty: all of the space or of the table"""
+    encoders: Sequence[str] = ()
+    """Encoders in the place of those of the space or of the paper"""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Hyperparameters that get one value in every method that has them, and are not searched; a
+    text is read as the field of the method says"""
     configurations: int | None = None
     """At most so many configurations per search and round; of a grid they are drawn at random"""
-    seeds: tuple[int, ...] = ()
-    """Final seeds; empty: those of the space"""
-    subsets: tuple[int, ...] = ()
-    """Final label subsets; empty: those of the space"""
+    seeds: Sequence[int] = ()
+    """Final seeds, which may be a text `0,1,2`; empty: those of the space"""
+    subsets: Sequence[int] = ()
+    """Final label subsets, in the same way"""
     published: bool = False
     """Whether the papers' own values are run instead of a search"""
 
-    def without(self, axes: Mapping[str, Any]) -> dict[str, Any]:
-        """The axes that the command line leaves to the search."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seeds", whole_numbers(self.seeds, "--seeds"))
+        object.__setattr__(self, "subsets", whole_numbers(self.subsets, "--subsets"))
+
+    def searched(self, axes: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+        """The axes that are left to a search whose method gets these values."""
         if self.published:
             return {}
-        return {name: axis for name, axis in axes.items() if name not in self.values}
+        return {name: axis for name, axis in axes.items() if name not in values}
 
 
-def searches(space: Space, document: Document, overrides: Overrides) -> list[Search]:
-    """One search per method, setting, encoder and variant, in the file's order.
-
-    Raises UserError for an unknown method, corpus or hyperparameter, and for a value that a method
-    refuses.
-    """
-    wanted = locators_of(space, document, overrides.methods)
-    locators = dict(wanted)
-    for name in wanted:
-        locators |= trainers_of(name, wanted, space, document)
-    plugins = [registry.load(locator) for locator in locators.values()]
-    values = read_values(replaced_names(overrides.values, space.corpora), plugins)
-    overrides = replace(overrides, values=values)
-    check_shared(space, document, plugins)
-    check_command_line(overrides.values, plugins)
-    made = _Searches(space, overrides, locators)
-    searches: list[Search] = []
-    total = 0
-    for name, locator in wanted.items():
-        check_values(registry.load(locator), name, space, document)
-        for search in made.of(name):
-            searches.append(search)
-            total += search.most_trials
-            if total > MOST_TRIALS:
-                raise document.error(
-                    ("methods", name),
-                    f"with this method, the space would have up to {total} trials "
-                    f"(configurations x seeds x subsets of all searches); at most {MOST_TRIALS} "
-                    "can be planned",
-                )
-    for search in searches:
-        search.declared.check()  # an unknown corpus is refused here, before anything runs
-    return searches
-
-
-@dataclass(frozen=True)
-class _Searches:
-    """Makes the searches of a space that the command line has narrowed."""
-
-    space: Space
-    overrides: Overrides
-    locators: Mapping[str, str]
-    """Method as the space names it -> where to load it from"""
-
-    def of(self, name: str) -> Iterator[Search]:
-        """The searches of one method."""
-        part, values = self.space.methods[name] or MethodSpace(), self.overrides.values
-        wanted = self.overrides.encoders
-        wanted = (values["encoder"],) if "encoder" in values else wanted
-        settings = part.setting or self.space.setting
-        settings = [values["setting"]] if "setting" in values else settings
-        encoders = encoders_of(part, self.space, wanted)
-        for setting, encoder, variant in product(settings, encoders, part.variants or [""]):
-            yield self._started(name, variant, setting, encoder)
-
-    def _started(
-        self, name: str, variant: str, setting: str, encoder: str | TrainedEncoder
-    ) -> Search:
-        """The search of a method, with those that train its models."""
-        part, base = self.space.methods.get(name) or MethodSpace(), pretrained(encoder)
-        varied = part.variants[variant].values if part.variants else {}
-        models = trained_models({**part.set, **varied})
-        models = {key: each for key, each in models.items() if key not in self.overrides.values}
-        if isinstance(encoder, TrainedEncoder):
-            models = {"encoder": encoder, **models}
-        trainers = {
-            # The variants of the other method would each train another model.
-            key: self._started(each.trained_by, "", each.setting or setting, each.encoder or base)
-            for key, each in models.items()
-        }
-        return replace(self._search(name, variant, setting, base), trainers=trainers)
-
-    def _search(self, name: str, variant: str, setting: str, encoder: str) -> Search:
-        """The search of a method; one that the space does not have has its published values."""
-        space, overrides = self.space, self.overrides
-        part, locator = space.methods.get(name) or MethodSpace(), self.locators[name]
-        plugin = registry.load(locator)
-        fields = plugin.config_type.model_fields
-        varied = part.variants[variant].values if part.variants else {}
-        own = {"setting": setting, "encoder": encoder}
-        merged: Values = {"suite": space.suite}
-        for layer in (
-            space.set,
-            plain_values(part.set, encoder),
-            plain_values(varied, encoder),
-            overrides.values,
-        ):  # the later wins
-            values = with_own_corpus(plugin, layer, merged | own)
-            merged |= values
-        overrides = replace(overrides, values=values)  # the last layer, with the method's names
-        # A suite of the command line may have the score itself.
-        if (metric := selector(space)) and metric != suite(str(merged["suite"])).card.dev:
-            merged["selected_by"] = metric
-        fixed = {key: value for key, value in (merged | own).items() if key in fields}
-        free = [overrides.without(axes) for axes in rounds(part, variant)]
-        # It refuses a bad value now, before anything runs.
-        ranges = bound(plugin, fixed, overrides.without(part.ranges or {}))
-        final = Repeats(
-            seeds=list(overrides.seeds) or space.final.seeds,
-            subsets=list(overrides.subsets) or space.final.subsets,
-        )
-        return Search(
-            method=locator,
-            variant=variant,
-            fixed=fixed,
-            rounds=tuple(axes for axes in free if axes),
-            ranges=ranges,
-            sampler=self._sampler(part) if ranges else None,
-            repeats={"search": space.search, "final": final},
-            limit=overrides.configurations,
-            pruner=space.pruner,
-            by_cost=space.select.cost,
-        ).simplified()
-
-    def _sampler(self, part: MethodSpace) -> Sampler | None:
-        limit = self.overrides.configurations
-        if part.sampler is None or limit is None:
-            return part.sampler
-        return part.sampler.model_copy(update={"configurations": limit})
-
-
-FINAL_SEEDS, FINAL_SUBSETS = (0, 1, 2), (0, 1, 2, 3, 4)
-"""The final seeds, and the label subsets where a share of the labels is used (diffaug.md, section
-7)"""
-PLAIN = Overrides()
-"""A command line that changes nothing"""
-
-
-def published_search(
-    method: str,
-    variant: str,
-    values: Values,
-    overrides: Overrides = PLAIN,
-    axes: Mapping[str, Sequence[Any]] | None = None,
-) -> Search:
-    """The search of a method's published values, and of the `values` in which it differs.
-
-    overrides: their values go before these, and their seeds and subsets before the usual ones.
-    axes: the values of what the paper has searched.
-    Raises UserError for a value that the method refuses, and for an unknown corpus.
-    """
-    plugin = registry.load(method)
-    fields = plugin.config_type.model_fields
-    named = with_own_corpus(plugin, overrides.values, values)
-    changed = {name: value for name, value in named.items() if name in fields}
-    repeats = Repeats(
-        seeds=list(overrides.seeds or FINAL_SEEDS), subsets=list(overrides.subsets or FINAL_SUBSETS)
+def whole_numbers(numbers: str | Sequence[int], option: str) -> tuple[int, ...]:
+    """Seeds or subsets, which may be a text like `0,1,2`. Raises UserError for anything else."""
+    text = numbers if isinstance(numbers, str) else ",".join(map(str, numbers))
+    parts = text.split(",") if text else []
+    # The length first: Python refuses to read a number of thousands of digits.
+    if all(part.strip().isdecimal() and len(part) < 20 and int(part) < 2**32 for part in parts):
+        return tuple(map(int, parts))
+    raise UserError(
+        f"{option} {text}: write whole numbers from 0 to 4294967295 with commas between "
+        f'them, for example "0,1,2"'
     )
-    free = overrides.without(axes or {})
-    search = Search(
-        method=method,
-        variant=variant,
-        fixed={**values, **changed},
-        rounds=({name: list(tried) for name, tried in free.items()},) if free else (),
-        ranges={},
-        sampler=None,
-        repeats={"search": SEARCH_REPEATS if free else repeats, "final": repeats},
-        limit=overrides.configurations,
+
+
+def shipped_spaces() -> dict[str, Path]:
+    """Name -> file of the search spaces that come with harness."""
+    root = shipped("search_spaces").parent
+    return {
+        path.stem: path for name in SPACE_FOLDERS for path in sorted((root / name).glob("*.yaml"))
+    }
+
+
+def space_name(space: Path | str) -> str:
+    """The name of a search space; of a file, that without its ending, which may have dots in it."""
+    path = Path(space)
+    return path.stem if path.suffix in YAML_SUFFIXES else path.name
+
+
+def space_file(space: str) -> Path:
+    """The file of a search space, which has a path, or a name if it is shipped.
+
+    An existing file goes before a shipped one. Its path in a checkout, such as
+    `search_spaces/NAME.yaml`, means the shipped NAME where there is no such file, so that printed
+    commands work outside a checkout too. Raises UserError for a name that is not a search space.
+    """
+    path, shipped_ones = Path(space), shipped_spaces()
+    if path.suffix in ("", *YAML_SUFFIXES) and is_file(path):
+        return path
+    in_a_checkout = path.suffix == ".yaml" and path.parent.as_posix() in SPACE_FOLDERS
+    name = path.stem if in_a_checkout else space
+    if name in shipped_ones:
+        return shipped_ones[name]
+    if path.suffix in YAML_SUFFIXES:
+        return path  # the reader of the file says that it does not exist
+    raise UserError(
+        f'"{space}" is not a search space: the last argument is a .yaml file or the name of a '
+        f"shipped space{suggest(space, shipped_ones)}"
     )
-    search.declared.check()
-    return search

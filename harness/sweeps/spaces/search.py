@@ -1,5 +1,6 @@
 """A search: the configurations of one method on one encoder that are tried, and the choice."""
 
+import itertools
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -53,7 +54,7 @@ class Search:
     """Whether the cheapest of the configurations nearly as good as the best is chosen"""
     trainers: Mapping[str, "Search"] = field(default_factory=dict)
     """Hyperparameter that names a model, such as `encoder` -> the search that trains it first"""
-    settled: tuple[str, ...] = ()
+    single_valued: tuple[str, ...] = ()
     """The hyperparameters of a round that had a single configuration"""
 
     @cached_property
@@ -142,8 +143,7 @@ class Search:
     @property
     def searched(self) -> tuple[str, ...]:
         """The hyperparameters for which the search has values, sorted."""
-        names = {name for axes in self.rounds for name in axes} | {*self.ranges, *self.settled}
-        return tuple(sorted(names))
+        return tuple(sorted({*itertools.chain(*self.rounds, self.ranges, self.single_valued)}))
 
     def configurations(self, number: int, scored: list[tuple[Values, float]]) -> list[Values]:
         """The configurations of a round: its axes around the best configuration so far.
@@ -176,7 +176,7 @@ class Search:
         first = next(tried)
         if any(self._training(values) != self._training(first) for values in tried):
             return self
-        return replace(self, fixed=first, rounds=(), settled=self.searched)
+        return replace(self, fixed=first, rounds=(), single_valued=self.searched)
 
     @property
     def most_trials(self) -> int:

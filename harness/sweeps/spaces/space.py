@@ -1,5 +1,6 @@
 """A search space: the file that says which configurations are tried, and how one is chosen."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -158,6 +159,25 @@ class MethodSpace(SpacePart):
                 raise ValueError(f'the name of a variant is a text; write "{name}" in quotes')
         return {name: values or {} for name, values in variants.items()}
 
+    def variant(self, name: str) -> Variant:
+        """A variant by its name; "": the method itself, which changes nothing."""
+        return self.variants[name] if self.variants else Variant()
+
+    def rounds_of(self, variant: str) -> list[Round]:
+        """The rounds of a variant. A grid is one; a single configuration and ranges have none."""
+        grid = self.variant(variant).grid or self.grid
+        return self.rounds or ([grid] if grid else [])
+
+    def located_rounds(self, method: Location) -> Iterator[tuple[Location, Round]]:
+        """The rounds of the method and of its variants, each with its place in the file."""
+        if self.grid is not None:
+            yield (*method, "grid"), self.grid
+        for number, axes in enumerate(self.rounds or ()):
+            yield (*method, "rounds", number), axes
+        for name, variant in (self.variants or {}).items():
+            if variant.grid is not None:
+                yield (*method, "variants", name, "grid"), variant.grid
+
 
 class Select(SpacePart):
     """The scores by which a configuration is chosen.
@@ -209,14 +229,20 @@ class Space(SpacePart):
     encoders: Encoders
     corpora: dict[str, CorpusName] = Field(default_factory=dict)
     set: Values = Field(default_factory=dict)
-    methods: dict[str, MethodSpace | None] = Field(min_length=1)
+    methods: dict[
+        str, Annotated[MethodSpace, BeforeValidator(lambda given: {} if given is None else given)]
+    ] = Field(min_length=1)
+
+    def part(self, method: str) -> MethodSpace:
+        """The part of a method; one that the space does not have has its published values."""
+        return self.methods.get(method, MethodSpace())
 
 
 def load_space(path: Path) -> tuple[Space, Document]:
     """The search space of a file, and the document that knows its lines.
 
     Raises UserError with file and line for whatever is wrong with the space itself. Hyperparameters
-    are checked against their methods later, by `harness.sweeps.spaces.overrides.searches`.
+    are checked against their methods later, by `harness.sweeps.spaces.searches.searches`.
     """
     document = read_document(path)
     space = document.parse(Space)
@@ -226,7 +252,7 @@ def load_space(path: Path) -> tuple[Space, Document]:
     _check_selector(space, document)
     _check_pruner(space, document)
     for name, part in space.methods.items():
-        _check_method(name, part or MethodSpace(), document)
+        _check_method(name, part, document)
     return space, document
 
 
@@ -276,11 +302,10 @@ def _check_pruner(space: Space, document: Document) -> None:
             f"{pruner.p_threshold:g}; write at least {pruner.least_seeds + 1} seeds under search",
         )
     for name, part in space.methods.items():
-        sampler = part.sampler if part else None
-        if space.select.cost and sampler is not None and sampler.name in ONE_OBJECTIVE:
+        if space.select.cost and part.sampler and part.sampler.name in ONE_OBJECTIVE:
             raise document.error(
                 ("methods", name, "sampler"),
-                f"{sampler.name} has one objective, and this space selects by dev and cost; "
+                f"{part.sampler.name} has one objective, and this space selects by dev and cost; "
                 f"use nsga-ii",
             )
 
@@ -313,14 +338,14 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
         key, problem = wrong
         raise document.error((*location, "ranges", key), problem)
     for variant, own in (part.variants or {}).items():
-        searched = {key for axes in rounds(part, variant) for key in axes} | {*(part.ranges or {})}
+        searched = {*itertools.chain(*part.rounds_of(variant), part.ranges or {})}
         if both := sorted(searched & own.values.keys()):
             raise document.error(
                 (*location, "variants", variant, both[0]),
                 f"{both[0]} is searched as well; leave it out of the variant or of the search",
             )
     earlier: list[Round] = []
-    for where, axes in located_rounds(part, location):
+    for where, axes in part.located_rounds(location):
         if not axes:
             raise document.error(where, "the round is empty; name a hyperparameter")
         if wrong := size_problem(axes, earlier):
@@ -328,27 +353,6 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
             raise document.error((*where, key), problem)
         if where[2] == "rounds":
             earlier.append(axes)
-
-
-def rounds(part: MethodSpace, variant: str) -> list[Round]:
-    """The rounds of a variant of a method; "": of the method itself.
-
-    A grid is one round; a single configuration and ranges have none.
-    """
-    own = part.variants[variant].grid if part.variants else None
-    grid = own or part.grid
-    return part.rounds or ([grid] if grid else [])
-
-
-def located_rounds(part: MethodSpace, method: Location) -> Iterator[tuple[Location, Round]]:
-    """The rounds of a method and of its variants, each with its place in the file."""
-    if part.grid is not None:
-        yield (*method, "grid"), part.grid
-    for number, axes in enumerate(part.rounds or ()):
-        yield (*method, "rounds", number), axes
-    for name, variant in (part.variants or {}).items():
-        if variant.grid is not None:
-            yield (*method, "variants", name, "grid"), variant.grid
 
 
 def replaced_names(value: Any, corpora: Mapping[str, CorpusName]) -> Any:

@@ -15,7 +15,7 @@ from harness.plugin.registry import Plugin, located
 from harness.plugin.resolution import CORPUS, corpus_fields, resolve
 from harness.sweeps.spaces.axes import Between, SamplerRange, SamplerValues, Span, Values, is_whole
 from harness.sweeps.spaces.methods import plain_values, pretrained
-from harness.sweeps.spaces.space import MethodSpace, Space, located_rounds
+from harness.sweeps.spaces.space import MethodSpace, Space
 
 OF_THE_SPACE = {
     "encoder": "write `encoders:` for the whole space, or for one method",
@@ -67,7 +67,7 @@ def check_values(plugin: Plugin, name: str, space: Space, document: Document) ->
 
     Raises UserError with the line of the first value that the method refuses.
     """
-    part = space.methods[name] or MethodSpace()
+    part = space.methods[name]
     where: Location = ("methods", name)
     fields = plugin.config_type.model_fields
     shared = {key: value for key, value in space.set.items() if key in fields}
@@ -150,7 +150,7 @@ def _axes(
     where: Location, part: MethodSpace, config: type[MethodConfig]
 ) -> Iterable[tuple[Location, list[Any]]]:
     """The place of every axis of a method's part of the file, and the values of the axis."""
-    for place, axes in located_rounds(part, where):
+    for place, axes in part.located_rounds(where):
         for key, axis in axes.items():
             yield (*place, key), _known_values(axis)
     for key, span in (part.ranges or {}).items():

@@ -11,21 +11,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH
 from harness.processes import python_command
-from harness.sweeps.machines import Limits
-from harness.sweeps.process_memory import adopt_orphans
+from harness.sweeps.machines import Limits, adopt_orphans
 from harness.sweeps.workers.gpu_share import allowed_fraction
 from harness.sweeps.workers.watchdog import STOPPED
 from harness.trials.output import last_lines
-from harness.trials.record import Record
-from harness.trials.trial import Trial, failed
+
+Value = TypeVar("Value")
 
 
 class Watchdog:
@@ -97,21 +96,17 @@ class Watchdog:
 
 
 def limited(
-    trial: Trial, running: Path, log: Path, sweep: str, limits: Limits, run: Callable[[], Record]
-) -> Record:
-    """The record of `run`, which runs the trial, kept within the limits.
+    running: Path, log: Path, sweep: str, limits: Limits, run: Callable[[], Value]
+) -> Value | str:
+    """The value of `run`, kept within the limits, or why this sweep has stopped it before.
 
-    A trial that this sweep has stopped before is not run again, but recorded as failed. The reason
-    of a failure gets the last lines of the trial's output. The other arguments are those of
-    `Watchdog.watching`.
+    The other arguments are those of `Watchdog.watching`.
     """
-    if why := stopped(running, sweep):
-        return failed(trial, with_log(why, log))
+    if why := stopped(running, sweep):  # by the watchdog of another worker
+        return with_log(why, log)
+    running.mkdir(parents=True, exist_ok=True)
     with Watchdog.here().watching(running, log, sweep, limits):
-        record = run()
-    if record.status == "failed":
-        record = replace(record, reason=with_log(record.reason or "", log))
-    return record
+        return run()
 
 
 def stop_note(running: Path, sweep: str) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray.util import get_current_placement_group, get_node_ip_address, placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-from torch._C._distributed_c10d import TCPStore
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from harness.errors import WorkerLost
 from harness.ranks import is_lost
@@ -26,7 +26,14 @@ from harness.trials.lookup import provide_models
 from harness.trials.output import KEPT_BYTES, last_lines
 from harness.trials.remote_store import store_at
 from harness.trials.trial import Trial, arrived, portable
-from harness.trials.workers import END_SECONDS, Launch, Others, Place, on_loopback, worker_name
+from harness.trials.workers import (
+    END_SECONDS,
+    Peers,
+    RankLauncher,
+    RankSpec,
+    on_loopback,
+    worker_name,
+)
 
 
 class Rank:
@@ -44,7 +51,7 @@ class Rank:
         self.running = store_at(store).running(self.key)
         provide_models(store_at(store), self.trial)
 
-    def follow(self, rank: Place) -> None:
+    def follow(self, rank: RankSpec) -> None:
         """Be the rank until the trial ends. Raises whatever ends it before its time.
 
         When it takes too much, its process ends, and the folder of the running trial has the note
@@ -68,10 +75,10 @@ class _Actors:
     """The ranks that are actors, as rank 0 sees them."""
 
     def __init__(
-        self, actors: list[Any], places: list[Place], begun: list[Any], group: Any
+        self, actors: list[Any], ranks: list[RankSpec], begun: list[Any], group: Any
     ) -> None:
         """`begun`: the answers of `ready`. `group`: the placement group of all ranks."""
-        self._actors, self._places, self._waiting = actors, places, begun
+        self._actors, self._ranks, self._waiting = actors, ranks, begun
         self._group, self._follow = group, False
 
     def ready(self) -> bool:
@@ -81,8 +88,8 @@ class _Actors:
         if placement_group_table(self._group)["state"] != "CREATED":
             raise WorkerLost("another worker has lost its place: its machine was lost")
         if not self._follow and not self.running():
-            pairs = zip(self._actors, self._places, strict=True)
-            self._waiting = [actor.follow.remote(place) for actor, place in pairs]
+            pairs = zip(self._actors, self._ranks, strict=True)
+            self._waiting = [actor.follow.remote(rank) for actor, rank in pairs]
             self._follow = True
         return self._follow
 
@@ -117,7 +124,7 @@ class _Actors:
 
 def in_this_group(
     settings: Mapping[str, Any], store: str, sweep: str, cpus: float, limits: Limits
-) -> Launch:
+) -> RankLauncher:
     """A function that starts the other ranks in the placement group of this worker.
 
     `settings`: of the job. `store`: its address. `sweep`: identifier of this run of a sweep.
@@ -126,7 +133,7 @@ def in_this_group(
     limits = replace(limits, seconds=None)
 
     @contextmanager
-    def launch(trial: Trial, count: int) -> Iterator[tuple[Others, Place]]:
+    def launch(trial: Trial, count: int) -> Iterator[tuple[Peers, RankSpec]]:
         group = get_current_placement_group()
         actors = [
             ray.remote(Rank)
@@ -141,9 +148,9 @@ def in_this_group(
         plain, threads = portable(trial), max(1, int(cpus))
         try:
             with _meeting() as address:
-                places = [Place(number, count, address, threads) for number in range(count)]
+                ranks = [RankSpec(number, count, address, threads) for number in range(count)]
                 begun = [actor.ready.remote(plain, store, settings["files"]) for actor in actors]
-                yield _Actors(actors, places[1:], begun, group), places[0]
+                yield _Actors(actors, ranks[1:], begun, group), ranks[0]
         finally:
             for actor in actors:
                 ray.kill(actor)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.sweeps.process_memory import (
+from harness.sweeps.machines import (
     children,
     family,
     machine_memory,

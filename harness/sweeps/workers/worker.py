@@ -1,38 +1,42 @@
-"""A job in a Ray worker: one trial, or a part that trials share.
+"""A job in a Ray worker: one trial, a part that trials share, or a model that suites measure.
 
-The worker writes a record into the store itself.
+The worker writes the record of a trial into the store itself.
 """
 
 import platform
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from ray import tune
 
 from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserError
+from harness.evaluation.suites import suite
 from harness.locks import postponing
 from harness.sweeps.machines import Limits
-from harness.sweeps.pool import POSTPONED, Job, trial_report
+from harness.sweeps.pool import POSTPONED, Job, Pool, trial_report
 from harness.sweeps.workers.files import file_list, receive
 from harness.sweeps.workers.gpu_share import NEEDS_MORE
-from harness.sweeps.workers.limits import Watchdog, limited, stop_note, stopped
+from harness.sweeps.workers.limits import limited, stop_note, with_log
 from harness.sweeps.workers.rank_actors import in_this_group
 from harness.training.memory import give_back, own_garbage
 from harness.training.progress import Progress
-from harness.trials.lookup import provide_models
+from harness.trials.evaluate import Measurement, evaluations
+from harness.trials.lookup import MeasuredModel, provide_models
 from harness.trials.record import Record
 from harness.trials.remote_store import store_at
 from harness.trials.run import attempt
 from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
 from harness.trials.trial import Trial, arrived, failed, portable
+from harness.trials.trial import commit as commit_here
 from harness.trials.trial import key as key_of
-from harness.trials.workers import Launch
+from harness.trials.workers import RankLauncher
 
 PRUNE = "prune"
 """The file in the folder of a running trial with which the driver ends its training"""
@@ -138,15 +142,11 @@ def _make_part(
     try:
         trial = arrived(settings["trial"])
         provide_models(store, trial)
-        part = part_of(trial, key)
-        if part and not (why := stopped(running, sweep)):
-            running.mkdir(parents=True, exist_ok=True)
-            with Watchdog.here().watching(running, store.log_here(key), sweep, limits):
-                part.make(_report, settings["part"]["asked"])
-            store.log(key).unlink(missing_ok=True)
-        shutil.rmtree(running, ignore_errors=True)
-        with suppress(OSError):  # other jobs run
-            store.running_folder.rmdir()
+        if part := part_of(trial, key):
+            make, log = partial(part.make, _report, settings["part"]["asked"]), store.log_here(key)
+            if not (why := limited(running, log, sweep, limits, make)):
+                log.unlink(missing_ok=True)
+        _leave(store, running)
     except (TrialFailure, UserError, OSError) as error:
         why = str(error)
     return {"status": "failed" if why else "finished", "reason": why, "dev": None}
@@ -159,7 +159,7 @@ def _run_trial(
     limits: Limits,
     *,
     commit: str,
-    launch: Launch,
+    launch: RankLauncher,
 ) -> dict[str, Any]:
     """Run one trial, unless another process has finished it in the meantime, or runs it.
 
@@ -183,12 +183,76 @@ def _run_trial(
         weights, shared = store.weights(key), limits.shares_gpu
         return attempt(trial, report, weights, running, shares_gpu=shared, launch=launch)
 
-    def of_commit() -> Record:
+    def logged() -> Record:
         with store.logging(key) as log:
-            return replace(limited(trial, running, log, sweep, limits, run), commit=commit)
+            record = limited(running, log, sweep, limits, run)
+            if isinstance(record, str):
+                record = failed(trial, record)
+            elif record.status == "failed":
+                record = replace(record, reason=with_log(record.reason or "", log))
+            return replace(record, commit=commit)
 
-    return trial_report(trial, key, store, of_commit)
+    return trial_report(trial, key, store, logged)
 
 
 def _report(progress: Progress) -> None:
     tune.report(asdict(progress))
+
+
+def _leave(store: Store, running: Path) -> None:
+    """Remove the folder of a job that has ended, and the one above it when nothing else runs."""
+    shutil.rmtree(running, ignore_errors=True)
+    with suppress(OSError):  # other jobs run
+        store.running_folder.rmdir()
+
+
+def measured(
+    asked: Sequence[tuple[MeasuredModel, Mapping[str, bool]]], pool: Pool
+) -> Iterator[tuple[int, list[Record] | str]]:
+    """The number of each model, with the record of each suite, or why it could not be measured.
+
+    asked: models, and the names of the suites that are to measure them -> whether their tests are
+    wanted, and not their dev scores alone. They come as they end, and the records are not in the
+    store yet. A model has the limits of a trial.
+    """
+    limits = {"sweep": pool.sweep, "limits": pool.limits}
+    settings = [
+        {"trial": model.trial, **limits, "key": key_of(model.trial), "name": model.name,
+         "record": model.record, "suites": dict(suites)}
+        for model, suites in asked
+    ]  # fmt: skip
+    for number, records in pool.map_unordered(measure_model, settings):
+        if not isinstance(records, str):
+            # A cluster's worker has the source of the harness without the history.
+            records = [replace(record, commit=commit_here()) for record in records]
+        yield number, records
+
+
+def measure_model(settings: Mapping[str, Any], store: str, cpus: float) -> list[Record] | str:
+    """The records of a model, or the reason why it cannot be measured."""
+    torch.set_num_threads(max(1, int(cpus)))
+    here, name = store_at(store), f"{settings['key']}-suites"
+    measure = partial(_measured, settings, here)
+    try:
+        if not settings["limits"]:
+            return measure()
+        running, log = here.running(name), here.log_here(name)
+        try:
+            return limited(running, log, settings["sweep"], settings["limits"], measure)
+        finally:
+            log.unlink(missing_ok=True)
+            _leave(here, running)
+    except UserError as error:
+        return str(error)
+
+
+def _measured(settings: Mapping[str, Any], store: Store) -> list[Record]:
+    """The record of each suite."""
+    if settings["files"]:
+        receive(**settings["files"])
+    trial = arrived(settings["trial"])
+    provide_models(store, trial)
+    model = MeasuredModel(settings["name"], trial, settings["record"])
+    wanted = [(suite(name), tests) for name, tests in settings["suites"].items()]
+    suites = [each if tests else each.dev_alone for each, tests in wanted]
+    return list(evaluations(Measurement(model, store), suites))
