@@ -7,7 +7,7 @@ from harness.report.groups import Group, Score
 from harness.report.matching import Wanted
 from harness.report.measured_trials import MeasuredTrial
 from harness.report.published import ReportedRow, Value
-from harness.report.quantities import TEXTS, Measure, Quantity
+from harness.report.quantities import TEXTS, Measure, Quantity, Special
 from harness.report.significance import prediction
 
 FOREIGN = "†"
@@ -108,6 +108,18 @@ class Cell:
         if self.group is None or self.metric is None:
             return None
         return self.group.measured(self.metric.suite)
+
+    @property
+    def n(self) -> str | None:
+        """The number of our trials behind it, as text; None where the column needs none."""
+        measure = self.published.measure if self.published else None
+        if measure in TEXTS:
+            return None
+        if self.metric is not None:
+            return self.measured.n if self.measured else "0"
+        if self.group is None or self.ours is None:
+            return "0"
+        return "1" if measure is Special.COSINE else self.group.n
 
     @property
     def unmeasured(self) -> list[MeasuredTrial]:

@@ -9,10 +9,9 @@ from harness.evaluation.catalogue import DISPLAY
 from harness.report.cells import Cell
 from harness.report.groups import Group
 from harness.report.matching import Commands, Wanted
-from harness.report.paper import Paper
+from harness.report.paper import Paper, load_systems
 from harness.report.paper_cells import Comparer, PaperTable
 from harness.report.quantities import Special
-from harness.report.systems import load_systems
 from harness.trials.record import Record
 
 
@@ -47,7 +46,7 @@ def shares(paper: Paper, comparer: Comparer, methods: Collection[str]) -> Iterat
     """
     for name in paper.shown:
         yield table_share(comparer.table(paper, name), methods)
-    for name, of_table in paper.table_figures.items():
+    for name, of_table in paper.figures.items():
         share = table_share(comparer.table(paper, of_table.table), methods)
         title = f"Figure {name.removeprefix('figure')}"
         yield replace(share, name=title, about=of_table.about, noun="points")
@@ -55,8 +54,8 @@ def shares(paper: Paper, comparer: Comparer, methods: Collection[str]) -> Iterat
         of, _, name = of_figure.partition(".")
         if of == paper.paper:
             points = [
-                (wanted, bool(match and match.group.current))
-                for wanted, match in comparer.figure(of_figure)
+                (wanted, bool(group and group.current))
+                for wanted, group in comparer.figure(of_figure)
             ]
             title = f"Figure {name.removeprefix('figure')}"
             yield _share(title, figure.about, "runs", points, methods)

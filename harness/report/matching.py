@@ -1,10 +1,6 @@
-"""Finds the trials of a store that can stand beside a reported number, and names the commands.
-
-What a store lacks of these trials is run by a command.
-"""
+"""The trials that would reproduce a reported number, and the commands that run them."""
 
 import shlex
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,8 +15,8 @@ from harness.files import shipped
 from harness.plugin import registry
 from harness.plugin.registry import is_path, plain_name
 from harness.report.groups import Group
+from harness.report.paper import NOTHING_SAID, ColumnRun, ReportedRun, Systems
 from harness.report.published import ReportedRow
-from harness.report.systems import NOTHING_SAID, ColumnRun, ReportedRun, Systems
 from harness.trials.store_folders import store_option
 
 SUBSETS = "0,1,2,3,4"
@@ -70,17 +66,20 @@ class Wanted:
         """Whether its method is here. methods: the names of those that need no path."""
         return bool(self.path) or self.method in methods
 
+    def fits(self, group: Group) -> bool:
+        """Whether a group has the values that are wanted, or the defaults where none is wanted."""
+        has, needs = (
+            {**dict(self.defaults), **values}
+            for values in (group.configuration, dict(self.configuration))
+        )
+        return all(
+            name in has and (has[name] is not None if value == ANY else has[name] == value)
+            for name, value in needs.items()
+        )
+
     def __str__(self) -> str:
         values = [f"{name}={yaml_text(value)}" for name, value in self.configuration]
         return " ".join([self.method, self.setting, self.encoder, *values])
-
-
-@dataclass(frozen=True)
-class Found:
-    """The group that is chosen for a reported number, and how many groups were candidates."""
-
-    group: Group
-    candidates: int
 
 
 def wanted_for(
@@ -169,26 +168,6 @@ def run_of(systems: Systems, table: str, row: ReportedRow, column: ColumnRun) ->
     return column.run or systems.systems[row.system]
 
 
-class Finder:
-    """The groups of a store, among which it finds the one for a reported number."""
-
-    def __init__(self, groups: Iterable[Group]) -> None:
-        self._groups: Mapping[tuple[str, str, str], list[Group]] = defaultdict(list)
-        for group in groups:
-            # Who names no revision means any; who names one means this one.
-            for encoder in {group.encoder, without_revision(group.encoder)}:
-                self._groups[group.method, group.setting, encoder].append(group)
-
-    def find(self, target: Wanted) -> Found | None:
-        """The fitting group with the best mean dev score; None where no group fits."""
-        alike = self._groups.get((target.method, target.setting, target.encoder), [])
-        fitting = [group for group in alike if _fits(group, target)]
-        if not fitting:
-            return None
-        best = best_on_dev(fitting)
-        return Found(best, sum(group.current == best.current for group in fitting))
-
-
 def best_on_dev(groups: Iterable[Group]) -> Group:
     """The group with the best mean dev score; of equal ones, that with more trials.
 
@@ -204,18 +183,6 @@ def best_on_dev(groups: Iterable[Group]) -> Group:
             group.dev_mean,
             len(group.keys),
         ),
-    )
-
-
-def _fits(group: Group, target: Wanted) -> bool:
-    """Whether the group has the values that are wanted, or the defaults where none is wanted."""
-    has, needs = (
-        {**dict(target.defaults), **values}
-        for values in (group.configuration, dict(target.configuration))
-    )
-    return all(
-        name in has and (has[name] is not None if value == ANY else has[name] == value)
-        for name, value in needs.items()
     )
 
 

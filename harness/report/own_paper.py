@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ConfigDict, Field
 
 from harness.document import Document, Location, read_document
 from harness.errors import UserError, suggest
@@ -18,9 +17,8 @@ from harness.plugin import registry
 from harness.plugin.registry import is_path, located, plain_name
 from harness.plugin.resolution import resolve
 from harness.report.matching import ANY, Wanted, run_of, wanted_for
-from harness.report.paper import Paper, TableFigure
+from harness.report.paper import ColumnRun, Paper, ReportedRun, Systems
 from harness.report.published import (
-    QUOTED,
     ReportedRow,
     ReportedTable,
     Value,
@@ -28,56 +26,9 @@ from harness.report.published import (
     printed_text,
 )
 from harness.report.quantities import TEXTS, Measure, columns_of, measure_of
-from harness.report.systems import (
-    ColumnRun,
-    Released,
-    ReportedRun,
-    Systems,
-    TableRuns,
-    load_systems,
-)
 
 
-class OwnPaper(Paper):
-    """The tables of a paper of one's own; unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    systems: dict[str, ReportedRun | None] = Field(default={})
-    """What is run for a system of its rows; it goes before a system that harness has"""
-    facts: dict[str, TableRuns] = Field(default={})
-    """Table -> what its rows do not say, as `tables` of systems.yaml has it"""
-    released: list[Released] = Field(default=[])
-    """Released checkpoints of its systems, beside those that harness knows"""
-
-    figures: dict[str, TableFigure] = Field(default={})
-    """Its figures, such as `figure1`"""
-
-    @property
-    def table_figures(self) -> Mapping[str, TableFigure]:
-        """Its figures of tables by name, such as `figure1`."""
-        return self.figures
-
-    @property
-    def runs(self) -> Systems:
-        """The systems that are run for its rows."""
-        shipped = load_systems()
-        tables = {f"{self.paper}.{name}": facts for name, facts in self.facts.items()}
-        systems = {QUOTED: None, **shipped.systems, **self.systems}
-        own = {each.place for each in self.released}
-        released = [*self.released, *(each for each in shipped.released if each.place not in own)]
-        update = {"systems": systems, "table_runs": tables, "released": released}
-        return shipped.model_copy(update=update)
-
-    @property
-    def plugins(self) -> Mapping[str, str]:
-        """The methods that it names by paths: name -> path."""
-        columns = (each for facts in self.facts.values() for each in facts.columns.values())
-        runs = (*self.systems.values(), *(column.run for column in columns))
-        return {plain_name(run.method): run.method for run in runs if run and is_path(run.method)}
-
-
-def own_paper(name: str, file: Path) -> OwnPaper:
+def own_paper(name: str, file: Path) -> Paper:
     """The paper of a file. name: the path of its folder or of the file, as the user wrote it.
 
     Paths of plugins become absolute. Raises UserError with file and line for whatever is wrong,
@@ -90,7 +41,7 @@ def own_paper(name: str, file: Path) -> OwnPaper:
         content = content_of(read_text(file))
     except yaml.YAMLError as error:
         raise UserError(f"{file}: not valid YAML: {error}") from None
-    paper = replace(document, content={**content, "paper": name}).parse(OwnPaper)
+    paper = replace(document, content={**content, "paper": name}).parse(Paper)
     paper = _with_paths(paper, document)
     if not paper.tables:
         raise document.error(("tables",), "a paper has at least one table, called table1")
@@ -104,7 +55,7 @@ def own_paper(name: str, file: Path) -> OwnPaper:
     return paper
 
 
-def _with_paths(paper: OwnPaper, document: Document) -> OwnPaper:
+def _with_paths(paper: Paper, document: Document) -> Paper:
     """The paper with an absolute path in the place of each path of a plugin."""
 
     def located_run(run: ReportedRun | None, *where: str) -> ReportedRun | None:
@@ -134,7 +85,7 @@ def _with_path(run: ReportedRun, document: Document, where: Location) -> Reporte
     return run.model_copy(update={"method": locator})
 
 
-def _check_systems(paper: OwnPaper, document: Document) -> None:
+def _check_systems(paper: Paper, document: Document) -> None:
     """Raise UserError for values that only a space takes, and for a variant that is like no other.
 
     Trials of a variant would fill the row without one, too, when they are better on dev.
@@ -161,7 +112,7 @@ def _check_systems(paper: OwnPaper, document: Document) -> None:
                     )
 
 
-def _check_facts(paper: OwnPaper, document: Document) -> None:
+def _check_facts(paper: Paper, document: Document) -> None:
     """Raise UserError where the facts are of a table, a column or a system that is not there."""
     systems = paper.runs.systems
     for name, facts in paper.facts.items():
@@ -179,7 +130,7 @@ def _check_facts(paper: OwnPaper, document: Document) -> None:
                 _check_name(system, systems, "system", document, (*where, key, system))
 
 
-def _check_released(paper: OwnPaper, document: Document) -> None:
+def _check_released(paper: Paper, document: Document) -> None:
     """Raise UserError for a checkpoint that stands beside no row of the paper."""
     rows = [row for table in paper.tables.values() for row in table.rows]
     for index, one in enumerate(paper.released):
@@ -190,15 +141,14 @@ def _check_released(paper: OwnPaper, document: Document) -> None:
             raise document.error(where, f"no row of the paper has {words}, beside which it stands")
 
 
-def _check_figure(paper: OwnPaper, name: str, document: Document) -> None:
+def _check_figure(paper: Paper, name: str, document: Document) -> None:
     """Raise UserError for a figure whose table is not there, or has other columns."""
     where: Location = ("figures", name)
     if not re.fullmatch(r"figure[1-9]\d{0,3}", name):
         raise document.error(where, "figures have the names figure1, figure2, ...")
     figure = paper.figures[name]
     _check_name(figure.table, paper.tables, "table", document, (*where, "table"))
-    table, full_name = paper.tables[figure.table], f"{paper.paper}.{figure.table}"
-    columns = columns_of(table, paper.runs, full_name)
+    columns = columns_of(paper, figure.table)
     for column in columns:
         value = column.run.configuration.get(figure.axis)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -218,7 +168,7 @@ def _check_name(name: str, valid: Any, kind: str, document: Document, where: Loc
         raise document.error(where, f'there is no {kind} "{name}"{suggest(name, valid)}')
 
 
-def _check_table(paper: OwnPaper, name: str, table: ReportedTable, document: Document) -> None:
+def _check_table(paper: Paper, name: str, table: ReportedTable, document: Document) -> None:
     """Raise UserError for what a table names and nobody has."""
     where: Location = ("tables", name)
     if not re.fullmatch(r"table[1-9]\d{0,3}", name):

@@ -11,7 +11,7 @@ from harness.report.cells import Cell
 from harness.report.groups import Group
 from harness.report.matching import Commands, Wanted, published_values, yaml_text
 from harness.report.notes import foreign
-from harness.report.paper_cells import OTHER_SYSTEM, PaperTable, trials_text
+from harness.report.paper_cells import OTHER_SYSTEM, PaperTable
 from harness.report.quantities import Quantity, Special
 from harness.report.row_names import file_name
 from harness.report.tables import Row, n_text
@@ -28,7 +28,7 @@ def source_notes(compared: PaperTable) -> list[str]:
     return [
         *(
             f"{mark} {source.replace('quoted:', 'quoted from ')}"
-            for source, mark in compared.marks.items()
+            for source, mark in compared.table.citations.items()
         ),
         *(f"published, {column}: {runs[column]}" for column in columns if column in runs),
     ]
@@ -40,8 +40,8 @@ def n_notes(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         columns: dict[str, list[str]] = defaultdict(list)
         for cell in row.cells:
-            if cell.published and (n := trials_text(cell)) not in (None, "0"):
-                columns[str(n)].append(cell.published.column)
+            if cell.published and cell.n not in (None, "0"):
+                columns[str(cell.n)].append(cell.published.column)
         if len(columns) > 1:
             listed = "; ".join(f"{n} in {', '.join(names)}" for n, names in columns.items())
             notes[f"n = {n_text(list(columns))}: {listed}"] = None

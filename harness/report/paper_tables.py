@@ -195,7 +195,7 @@ def _released(compared: PaperTable, commands: Commands) -> pa.Table:
             "table": compared.name,
             **published_record(cell, ranked=False),
             "setting": released.checkpoint.setting,
-            "command": commands.evaluation(released.wanted.model, cell.metric.suite),
+            "command": commands.evaluation(released.checkpoint.model, cell.metric.suite),
         }
         for released in compared.released
         for cell in released.row.cells
@@ -219,7 +219,7 @@ def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
                 bool(mine and text and mine != text) for mine, text in zip(own, texts, strict=True)
             ]
             reported = published[0].row
-            label = f"{reported.label} {compared.marks[reported.origin or THIS_PAPER]}"
+            label = f"{reported.label} {compared.table.citations[reported.origin or THIS_PAPER]}"
             lines += [
                 [label, "published", *texts],
                 [

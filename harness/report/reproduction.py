@@ -12,7 +12,7 @@ from harness.errors import counted
 from harness.evaluation.catalogue import CARDS
 from harness.report.cells import Cell, score_text
 from harness.report.groups import Group
-from harness.report.paper_cells import PaperTable, trials_text
+from harness.report.paper_cells import PaperTable
 from harness.report.paper_notes import Matched, mark_notes, matched_trials, set_ups
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.significance import prediction
@@ -74,7 +74,7 @@ def _line(cell: Cell) -> Line:
     published, score, places = cell.published, cell.ours, f".{cell.decimals}f"
     assert published is not None
     setting = cell.wanted.setting if cell.wanted else str(published.row.setting)
-    names = [f"{published.row.label} ({setting})", published.column, trials_text(cell) or ""]
+    names = [f"{published.row.label} ({setting})", published.column, cell.n or ""]
     if score is None:
         return [*names, "", "", "", "", published.printed, "", verdict(cell)]
     predicted = prediction(score)

@@ -70,7 +70,7 @@ def own_figure(
 
     Raises UserError where there is none.
     """
-    figures = paper.table_figures
+    figures = paper.figures
     if name not in figures:
         here = f"it has {', '.join(figures)}" if figures else "`figures` of its file names them"
         raise UserError(f"{paper.paper} has no {name}; {here}")

@@ -82,7 +82,7 @@ def _paper_figures(paper: str, encoder: str | None, store: Store) -> tuple[list[
     shipped = [name for name in STORE_FIGURES if name.startswith(f"{paper}-")]
     drawn = [
         *(store_figure(name, store, encoder) for name in shipped),
-        *(own_figure(own, name, encoder, store) for name in own.table_figures),
+        *(own_figure(own, name, encoder, store) for name in own.figures),
     ]
     figures = [figure for made, _ in drawn for figure in made]
     return figures, [note for _, notes in drawn for note in notes]

@@ -9,10 +9,10 @@ import pytest
 from harness.errors import UserError
 from harness.report.coverage import lacking
 from harness.report.matching import Commands, wanted_for
+from harness.report.paper import load_systems
 from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
-from harness.report.systems import load_systems
 from harness.report.tables import Table
 from harness.targets.options import SweepOptions
 from harness.trials.store import Store

@@ -26,11 +26,10 @@ from harness.report.figures.specification import (
     value_axis,
 )
 from harness.report.groups import Group
-from harness.report.matching import Found, Wanted, command
-from harness.report.paper import TableFigure
+from harness.report.matching import Wanted, command
+from harness.report.paper import TableFigure, load_systems
 from harness.report.paper_cells import PaperTable
 from harness.report.published import folder
-from harness.report.systems import load_systems
 from harness.trials.record import Record
 from harness.trials.store import Store
 
@@ -64,7 +63,7 @@ def published_points(paper: str, figure: str) -> tuple[Row, ...]:
 
 
 def line_figure(
-    name: str, matches: Sequence[tuple[Wanted, Found | None]], store: Store
+    name: str, matches: Sequence[tuple[Wanted, Group | None]], store: Store
 ) -> DrawnAndLacking:
     """The figure `<paper>-<figure>` of a paper. matches: the trials of each value of its axis."""
     paper, _, number = name.partition("-")
@@ -72,9 +71,9 @@ def line_figure(
     [(hyperparameter, values)] = drawn.axis.items()
     wanted, metric = matches[0][0], str(drawn.metric)
     groups = {
-        float(value): match.group
-        for value, (_, match) in zip(values, matches, strict=True)
-        if match is not None
+        float(value): group
+        for value, (_, group) in zip(values, matches, strict=True)
+        if group is not None
     }
     rows = score_line(metric, groups, points)
     if name == "diffaug-figure5":
@@ -193,7 +192,7 @@ def table_figure(
     name: that of its file. compared: its table, which `command` fills. There is no figure where the
     store has no trial of it.
     """
-    places = compared.paper.places(figure)
+    places = [float(column.run.configuration[figure.axis]) for column in compared.columns]
     rows = [row.cells for _, rows in compared.sections for row in rows]
     labelled = list(zip([row.label for row in compared.table.rows], rows, strict=True))
     notes = _lacking(figure, labelled, places, command)

@@ -17,7 +17,8 @@ from harness.report.figures.lines import (
     sweep_command,
 )
 from harness.report.figures.specification import Figure, Look, Mark, Panel, Row, axis, mark_of
-from harness.report.matching import Commands, Found, Wanted
+from harness.report.groups import Group
+from harness.report.matching import Commands, Wanted
 from harness.report.measured_trials import TABLE_COLUMNS
 from harness.report.paper_cells import Comparer
 from harness.trials.record import Record
@@ -65,9 +66,8 @@ def store_figure(name: str, store: Store, encoder: str | None) -> DrawnAndLackin
     return line_figure(name, matches, store)
 
 
-def _stage_one(wanted: Wanted, match: Found | None, store: Store) -> DrawnAndLacking:
+def _stage_one(wanted: Wanted, group: Group | None, store: Store) -> DrawnAndLacking:
     encoder = wanted.encoder
-    group = match.group if match else None
     records = records_of(store, group.keys) if group else []
     rows = stage_one_curves(records, published_points("diffaug", "figure3a"))
     seeds = sorted({row["seed"] for row in rows if row["source"] == "ours"})
@@ -138,12 +138,12 @@ def chosen_trials(
     about what the store lacks, with the command that runs it.
     """
     matches = comparer.figure(name.replace("-", "."))
-    groups = {wanted.method: each.group for wanted, each in matches if each}
+    groups = {wanted.method: group for wanted, group in matches if group}
     best = {method: group.best_trial(group.trials) for method, group in groups.items()}
     notes = [
         f"the store has no {wanted}; run: {commands.sweep(wanted)}"
-        for wanted, each in matches
-        if each is None
+        for wanted, group in matches
+        if group is None
     ]
     keys = {method: trial.key for method, trial in best.items() if trial}
-    return keys, [*notes, *drawn_all_the_same(each.group for _, each in matches if each)]
+    return keys, [*notes, *drawn_all_the_same(group for _, group in matches if group)]
