@@ -1,32 +1,31 @@
 """The tables of a paper: each published value with ours below it, in a table of its kind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-
-import pyarrow as pa
 
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, headed
 from harness.report.answers import Answers
-from harness.report.cells import Cell, Published, value_text
+from harness.report.cells import Published, value_text
 from harness.report.matching import Commands, command, published_values
-from harness.report.notes import leak_notes, made_on, unreadable
-from harness.report.paper import Paper
-from harness.report.paper_cells import RELEASED, Comparer, PaperTable
-from harness.report.paper_notes import (
+from harness.report.notes import (
     choice_notes,
     filling_notes,
+    leak_notes,
+    made_on,
     mark_notes,
     n_notes,
     source_notes,
     unlike_notes,
+    unreadable,
 )
+from harness.report.paper import Paper
+from harness.report.paper_cells import RELEASED, Comparer, PaperTable
 from harness.report.papers import load_paper
 from harness.report.published import QUOTED, THIS_PAPER
-from harness.report.ranking import ranked
-from harness.report.records import PAPER_SCHEMA, published_record
-from harness.report.tables import OVER_SUBSETS, Line, Row, Section, Table
+from harness.report.records import paper_records
+from harness.report.tables import OVER_SUBSETS, Line, Row, Section, Table, ranked
 from harness.trials.record_files import Reading
 from harness.trials.store_folders import store_option
 
@@ -134,9 +133,7 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
             *choice_notes(all_cells),
             *filling_notes(compared, commands, encoder),
         ],
-        make_records=lambda: pa.concat_tables(
-            [_records(compared, cells, commands, ranked=True), _released(compared, commands)]
-        ),
+        make_records=lambda: paper_records(compared, cells, commands, ranked=True),
         metrics=columns,
         averages=[column for column in columns if column == "Avg."],
         show_options=[*(["--encoder", encoder] if encoder else []), *store_option(commands.store)],
@@ -160,48 +157,6 @@ def _filled(row: Row, commands: Commands) -> Row:
     if any(each.is_here(commands.methods) for each in wanted):
         without = "" if any(runnable) else "needs input"
     return replace(row, cells=tuple(cells), without=without)
-
-
-def _records(
-    compared: PaperTable,
-    cells: Sequence[Cell],
-    commands: Commands,
-    ours: Sequence[str] = (),
-    *,
-    ranked: bool = False,
-) -> pa.Table:
-    """A row for each value. `ours`: ours for each of them, where it is no number."""
-    rows = [
-        {
-            "paper": compared.paper.paper,
-            "table": compared.name,
-            **published_record(cell, ranked=ranked),
-            "command": commands.cell(cell.wanted, compared.paper.paper, compared.number)
-            if cell.wanted
-            else None,
-            "obstacle": commands.obstacle(cell.wanted) if cell.wanted else "quoted only",
-            "ours": text or None,
-        }
-        for cell, text in zip(cells, ours or [""] * len(cells), strict=True)
-    ]
-    return pa.Table.from_pylist(rows, schema=PAPER_SCHEMA)
-
-
-def _released(compared: PaperTable, commands: Commands) -> pa.Table:
-    """A row for each score that a released checkpoint has, or that its evaluation would give."""
-    rows = [
-        {
-            "paper": compared.paper.paper,
-            "table": compared.name,
-            **published_record(cell, ranked=False),
-            "setting": released.checkpoint.setting,
-            "command": commands.evaluation(released.checkpoint.model, cell.metric.suite),
-        }
-        for released in compared.released
-        for cell in released.row.cells
-        if cell.metric and cell.wanted
-    ]
-    return pa.Table.from_pylist(rows, schema=PAPER_SCHEMA)
 
 
 def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
@@ -245,7 +200,7 @@ def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
         sections=sections,
         caption=HYPERPARAMETERS_CAPTION,
         notes=[*source_notes(compared), *compared.notes],
-        make_records=lambda: _records(compared, compared.cells, commands, ours),
+        make_records=lambda: paper_records(compared, compared.cells, commands, ours),
         shortfalls=shortfalls,
     )
 
@@ -298,7 +253,7 @@ def _example_table(
             *_asking(compared, commands, encoder, answers),
             *filling_notes(compared, commands, encoder),
         ],
-        make_records=lambda: _records(compared, compared.cells, commands, ours),
+        make_records=lambda: paper_records(compared, compared.cells, commands, ours),
         shortfalls=shortfalls,
     )
 

@@ -12,8 +12,8 @@ from harness.errors import counted
 from harness.evaluation.catalogue import CARDS
 from harness.report.cells import Cell, score_text
 from harness.report.groups import Group
+from harness.report.notes import Matched, mark_notes, matched_trials, set_ups
 from harness.report.paper_cells import PaperTable
-from harness.report.paper_notes import Matched, mark_notes, matched_trials, set_ups
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.significance import prediction
 from harness.report.tables import Line, Row, Section, Table
