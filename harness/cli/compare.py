@@ -197,7 +197,7 @@ def _print(systems: "Sequence[System]", about: Sequence[str], console: Console) 
         places, sure = f".{compared.decimals}f", compared.headline
         interval = f"{sure.low:+{places}} to {sure.high:+{places}}" if sure else "not known"
         p = f"{sure.p_value:.3f}" if sure else ""
-        scores = [format(mean, places) for mean in compared.means]
+        scores = [format(side.mean, places) for side in compared.sides]
         table.add_row(metric, *scores, f"{compared.value:+{places}}", interval, p)
     for name, system, more in zip("AB", systems, about, strict=True):
         console.print(f"{name}: {system.name}{more}", soft_wrap=True)

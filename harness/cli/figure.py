@@ -58,7 +58,7 @@ def figure(
     what = sweep if paper is None else f"figure {number} of {paper}"
     with working(f"drawing {what} from the store {results.place}") as work:
         # With matplotlib, after the line about what is done.
-        from harness.targets.figures import paper_drawing, sweep_drawing
+        from harness.targets.drawings import paper_drawing, sweep_drawing
 
         if paper is None or number is None:
             made, notes = sweep_drawing(str(sweep), results)
@@ -106,7 +106,7 @@ def picture(
     results = opened(store)
     resolved = [named(name, results, pooling=pooling, method=method) for name in names]
     with working(f"drawing {', '.join(names)} into {output}") as work:
-        from harness.targets.figures import pictures, sts_pairs
+        from harness.targets.drawings import pictures, sts_pairs
 
         pairs, models = sts_pairs(), [resolve() for resolve in resolved]
         _make(output)  # before models are loaded, which takes long
@@ -163,7 +163,7 @@ def report(
     results = opened(store)
     with working(f"writing a report of the store {results.place} into {out}") as work:
         from harness.report.page.writing import write_report
-        from harness.targets.report import page_of
+        from harness.targets.drawings import page_of
 
         page = page_of(paper, encoder, sweep, results)
         with options.writing(out, "--out"):

@@ -23,7 +23,7 @@ from harness.report.matching import Commands
 from harness.report.paper import load_systems
 from harness.report.paper_cells import Comparer
 from harness.report.papers import load_paper
-from harness.targets.figures import own_figure
+from harness.targets.drawings import own_figure
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]
