@@ -101,7 +101,11 @@ def _compared(address: str, encoder: str | None, store: Store) -> Iterator[str]:
         return
     if not cell.alone:
         why = f"not compared: {cell.why_not}" if cell.why_not else "not compared"
-        yield f"difference: {cell.difference_text or why}{_verdict(cell.agrees)}"
+        verdict = ""
+        if cell.agrees is not None:
+            side = "inside" if cell.agrees else "outside"
+            verdict = f" ({side} the 95 % prediction interval of the seeds)"
+        yield f"difference: {cell.difference_text or why}{verdict}"
     yield from _score(cell.ours, cell.decimals, store, row.whose)
 
 
@@ -141,11 +145,6 @@ def _missing(row: Row, cell: Cell, commands: Commands, fill: str) -> str:
         return "the checkpoint was not released for this column"
     evaluate = commands.evaluation(cell.wanted.model, cell.metric.suite)
     return f"not evaluated yet; to evaluate it: {evaluate}"
-
-
-def _verdict(agrees: bool | None) -> str:
-    words = "the 95 % prediction interval of the seeds"
-    return {True: f" (inside {words})", False: f" (outside {words})", None: ""}[agrees]
 
 
 def _score(cell: Score, decimals: int, store: Store, whose: str = "ours") -> Iterator[str]:

@@ -63,14 +63,16 @@ def shares(paper: Paper, comparer: Comparer, methods: Collection[str]) -> Iterat
 
 def table_share(compared: PaperTable, methods: Collection[str]) -> Share:
     """The share of a table; all hyperparameters of a method that is here have a default."""
-    defaults = compared.table.kind == "hyperparameters"
-    cells = [
-        (cell.wanted, _here(cell.wanted, methods) if defaults else _is_filled(cell))
-        for cell in compared.cells
-        if cell.published
-        and (cell.published.value is not None or cell.alone)
-        and cell.published.measure is not Special.GIVEN
-    ]
+    defaults, cells = compared.table.kind == "hyperparameters", []
+    for cell in compared.cells:
+        published = cell.published
+        if published is None or published.measure is Special.GIVEN:
+            continue
+        if published.value is None and not cell.alone:
+            continue
+        asked = published.measure in (Special.SENTENCE, Special.COSINE)  # of a model of the trials
+        filled = (cell.group if asked else cell.ours) is not None and not cell.is_foreign
+        cells.append((cell.wanted, _here(cell.wanted, methods) if defaults else filled))
     noun = "defaults" if defaults else "cells"
     return _share(f"Table {compared.number}", compared.table.about, noun, cells, methods)
 
@@ -86,12 +88,6 @@ def _share(
     runnable = sum(there or _here(wanted, methods) for wanted, there in cells)
     needing = sum(bool(wanted and wanted.needs) and not there for wanted, there in cells)
     return Share(title, about, noun, filled, runnable, needing, len(cells) - runnable - needing)
-
-
-def _is_filled(cell: Cell) -> bool:
-    if cell.published and cell.published.measure in (Special.SENTENCE, Special.COSINE):
-        return cell.group is not None and not cell.is_foreign
-    return cell.ours is not None and not cell.is_foreign
 
 
 def _here(wanted: Wanted | None, methods: Collection[str]) -> bool:

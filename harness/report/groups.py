@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -163,7 +163,7 @@ class Group:
             return None
         return (part.test if metric.split == "test" else part.dev).get(metric.name)
 
-    def best_trial(self, trials: Sequence[MeasuredTrial]) -> MeasuredTrial | None:
+    def best_trial(self, trials: Iterable[MeasuredTrial]) -> MeasuredTrial | None:
         """The trial with the best dev score of some; of equal ones, the one with the first key."""
         lowest = -math.inf
         return max(trials, key=lambda trial: trial.dev.get(self.selects, lowest), default=None)

@@ -7,7 +7,7 @@ from typing import Any
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, headed
 from harness.report.answers import Answers
-from harness.report.cells import Published, value_text
+from harness.report.cells import value_text
 from harness.report.matching import Commands, command, published_values
 from harness.report.notes import (
     choice_notes,
@@ -143,18 +143,15 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
 def _filled(row: Row, commands: Commands) -> Row:
     """The row, which says of each cell whether a command can fill it, and of none why not."""
     runnable = [bool(cell.wanted and not commands.obstacle(cell.wanted)) for cell in row.cells]
-    cells = [
-        replace(
-            cell,
-            expected=(cell.number is not None or cell.alone) and (cell.ours is not None or can_run),
-        )
-        for cell, can_run in zip(row.cells, runnable, strict=True)
-    ]
+    cells = []
+    for cell, can_run in zip(row.cells, runnable, strict=True):
+        shown = cell.number is not None or cell.alone
+        cells.append(replace(cell, expected=shown and (cell.ours is not None or can_run)))
     wanted = [cell.wanted for cell in cells if cell.wanted]
     without = "no method" if wanted else "quoted only"
     if any(cell.published.row.system == QUOTED for cell in cells if cell.published):
         without = ""  # the row itself says that it is only quoted
-    if any(each.is_here(commands.methods) for each in wanted):
+    if any(target.is_here(commands.methods) for target in wanted):
         without = "" if any(runnable) else "needs input"
     return replace(row, cells=tuple(cells), without=without)
 
@@ -167,30 +164,28 @@ def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
         lines: list[Line] = []
         for row in rows:
             published = [cell.published for cell in row.cells if cell.published]
-            own = [_default_text(each, commands) for each in published]
-            ours += own
-            texts = ["" if each.value is None else value_text(each.value) for each in published]
-            differs = [
-                bool(mine and text and mine != text) for mine, text in zip(own, texts, strict=True)
-            ]
             reported = published[0].row
+            texts = ["" if one.value is None else value_text(one.value) for one in published]
+            own = []
+            for one, text in zip(published, texts, strict=True):
+                default = None
+                if one.wanted and one.wanted.is_here(commands.methods):
+                    default = published_values(one.wanted).get(str(reported.field))
+                own.append("" if default is None else value_text(default))
+                if own[-1] and text and own[-1] != text:
+                    shortfalls.append(
+                        f"{compared.paper.paper}.{compared.number} {reported.label}, "
+                        f"{one.column}: the default is {own[-1]}, not {text}"
+                    )
+            ours += own
+            marked = (
+                f"{mine} ≠" if mine and text and mine != text else mine
+                for mine, text in zip(own, texts, strict=True)
+            )
             label = f"{reported.label} {compared.table.citations[reported.origin or THIS_PAPER]}"
             lines += [
                 [label, "published", *texts],
-                [
-                    "",
-                    "ours" if any(own) else "no method",
-                    *(
-                        f"{mine} ≠" if other else mine
-                        for mine, other in zip(own, differs, strict=True)
-                    ),
-                ],
-            ]
-            shortfalls += [
-                f"{compared.paper.paper}.{compared.number} {reported.label}, {each.column}: the "
-                f"default is {mine}, not {text}"
-                for each, mine, text, other in zip(published, own, texts, differs, strict=True)
-                if other
+                ["", "ours" if any(own) else "no method", *marked],
             ]
         sections.append(Section(heading, lines))
     return Table(
@@ -203,15 +198,6 @@ def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
         make_records=lambda: paper_records(compared, compared.cells, commands, ours),
         shortfalls=shortfalls,
     )
-
-
-def _default_text(published: Published, commands: Commands) -> str:
-    """The default of a row's field in our method; "" where there is no such method here."""
-    wanted = published.wanted
-    if wanted is None or not wanted.is_here(commands.methods):
-        return ""
-    default = published_values(wanted).get(str(published.row.field))
-    return "" if default is None else value_text(default)
 
 
 def _example_table(

@@ -66,21 +66,21 @@ def _configurations(groups: list[Group], searched: Searched) -> list[str]:
     one of these, and that no search has chosen.
     """
     traits = [_traits(group) for group in groups]
+    kinds: list[_Kind] = [(group.method, group.setting, group.encoder) for group in groups]
     alike: dict[_Kind, list[dict[str, str]]] = defaultdict(list)
-    for group, own in zip(groups, traits, strict=True):
-        alike[_kind(group)].append(own)
-    named = {kind: _varied(found).union(searched.get(kind, ())) for kind, found in alike.items()}
-    exact = [_listed(own, named[_kind(group)]) for group, own in zip(groups, traits, strict=True)]
-    shown = [
-        _short(group, own, named[_kind(group)]) for group, own in zip(groups, traits, strict=True)
-    ]
+    for kind, own in zip(kinds, traits, strict=True):
+        alike[kind].append(own)
+    named = {kind: _varied(own).union(searched.get(kind, ())) for kind, own in alike.items()}
+    rows = list(zip(groups, kinds, traits, strict=True))
+    exact = [_listed(own, named[kind]) for _, kind, own in rows]
+    short = [_short(group, own, named[kind]) for group, kind, own in rows]
     # Where four digits and the names of files do not tell groups apart, all is shown.
     meant = defaultdict[tuple[_Kind, str], set[str]](set)
-    for group, short, whole in zip(groups, shown, exact, strict=True):
-        meant[_kind(group), short].add(whole)
+    for kind, shown, whole in zip(kinds, short, exact, strict=True):
+        meant[kind, shown].add(whole)
     return [
-        short if len(meant[_kind(group), short]) == 1 else whole
-        for group, short, whole in zip(groups, shown, exact, strict=True)
+        shown if len(meant[kind, shown]) == 1 else whole
+        for kind, shown, whole in zip(kinds, short, exact, strict=True)
     ]
 
 
@@ -112,10 +112,6 @@ def _varied(traits: list[dict[str, str]]) -> set[str]:
     """The names whose values differ, or that some of them lack."""
     names = {name for own in traits for name in own}
     return {name for name in names if len({own.get(name) for own in traits}) > 1}
-
-
-def _kind(group: Group) -> _Kind:
-    return group.method, group.setting, group.encoder
 
 
 def _traits(group: Group) -> dict[str, str]:
