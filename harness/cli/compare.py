@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from harness.cli import completion, options
@@ -91,7 +90,7 @@ def _rows(a: str, b: str, store: "Store", suite: str | None) -> "list[tuple[Row,
 
 
 def _compare_rows(
-    one: "Row", two: "Row", suite: str | None, store: "Store", console: Console
+    one: "Row", two: "Row", suite: str | None, store: "Store", console: Screen
 ) -> bool:
     """Print the comparison of two rows; False where their models must be asked instead."""
     from harness.report.comparison import shared_metrics, stored_systems
@@ -182,7 +181,7 @@ def _models(
     return systems
 
 
-def _print(systems: "Sequence[System]", about: Sequence[str], console: Console) -> None:
+def _print(systems: "Sequence[System]", about: Sequence[str], console: Screen) -> None:
     """Print a table with a line for each test, then what is known of the main one, in words."""
 
     from harness.evaluation.bootstrap import RESAMPLES
@@ -200,15 +199,14 @@ def _print(systems: "Sequence[System]", about: Sequence[str], console: Console) 
         scores = [format(side.mean, places) for side in compared.sides]
         table.add_row(metric, *scores, f"{compared.value:+{places}}", interval, p)
     for name, system, more in zip("AB", systems, about, strict=True):
-        console.print(f"{name}: {system.name}{more}", soft_wrap=True)
+        console.say(f"{name}: {system.name}{more}")
     console.print(table)
     main = Compared(first, second, str(main_metric(first, second)))
     for line in main.lines():
-        console.print(line, soft_wrap=True)
-    console.print(f"\n{main.verdict()}", soft_wrap=True)
+        console.say(line)
+    console.say(f"\n{main.verdict()}")
     if main.pairs:
-        console.print(
+        console.say(
             f"{first.card.units}; p: two-sided, for no difference; {RESAMPLES} resamples of the "
-            f"test {main.items}, the same for all models.",
-            soft_wrap=True,
+            f"test {main.items}, the same for all models."
         )
