@@ -20,8 +20,9 @@ from harness.targets.stores import opened
 from harness.trials.store_folders import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from harness.report.comparison import Row, System
+    from harness.report.comparison import System
     from harness.report.groups import Group
+    from harness.report.row_names import NamedRow
     from harness.trials.store import Store
 
 SystemArgument = Annotated[
@@ -63,7 +64,14 @@ def compare(
         check_model(a)
         check_model(b)
     results, console = opened(store), Screen()
-    rows = None if pooling or method else _rows(a, b, results, suite)
+    rows = None
+    if not (pooling or method):
+        from harness.report.groups import comparable_groups
+        from harness.report.measured_trials import TABLE_COLUMNS
+        from harness.report.row_names import rows_named
+
+        groups = comparable_groups(results.read(TABLE_COLUMNS).table)
+        rows = rows_named((a, b), groups, suite)  # None where one of the two names no row
     if rows is not None:
         for at, (one, two) in enumerate(rows):
             console.print("\n" * (at > 0), end="")
@@ -80,17 +88,8 @@ def _may_have_rows(store: str | None) -> bool:
     return "://" in str(location) or kind_of(Path(location)) != "nothing"
 
 
-def _rows(a: str, b: str, store: "Store", suite: str | None) -> "list[tuple[Row, Row]] | None":
-    """The rows of the store that are meant; None where one of the two names no row."""
-    from harness.report.comparison import rows_named
-    from harness.report.groups import comparable_groups
-    from harness.report.measured_trials import TABLE_COLUMNS
-
-    return rows_named((a, b), comparable_groups(store.read(TABLE_COLUMNS).table), suite)
-
-
 def _compare_rows(
-    one: "Row", two: "Row", suite: str | None, store: "Store", console: Screen
+    one: "NamedRow", two: "NamedRow", suite: str | None, store: "Store", console: Screen
 ) -> bool:
     """Print the comparison of two rows; False where their models must be asked instead."""
     from harness.report.comparison import shared_metrics, stored_systems

@@ -64,7 +64,7 @@ SuitesOption = Annotated[
     ),
 ]
 _COMMA = re.compile(r",(?![^()]*\))")
-"""What separates suites; a comma in parentheses is a part of a name, as in MTEB(eng, v2)"""
+"""The separator of suites; a comma in parentheses is a part of a name, as in MTEB(eng, v2)"""
 KeepOption = Annotated[
     bool,
     typer.Option("--keep-embeddings", help="Keep all vectors in the cache for later suites."),

@@ -34,13 +34,13 @@ class Leak:
     """The part of a test that stands in the training data."""
 
     task: str
-    known: int
+    in_training: int
     """Its pairs whose two sentences stand together in one item; of a test that is not of pairs, its
     distinct sentences that the training data have, but for case, punctuation and spaces"""
     whole: int
 
     def __str__(self) -> str:
-        return f"{DISPLAY.get(self.task, self.task)} {self.known} of {self.whole}"
+        return f"{DISPLAY.get(self.task, self.task)} {self.in_training} of {self.whole}"
 
 
 @dataclass(frozen=True)
@@ -182,13 +182,9 @@ class Cell:
         for task in dict.fromkeys(name.partition("/")[0] for name in counts):
             if is_average or task == self.metric.name:
                 pairs = counts[f"{task}/pairs"]
-                in_training, whole = (
-                    ("pairs_together", "pairs") if pairs else ("normalised", "sentences")
-                )
-                leaks.append(
-                    Leak(task, int(counts[f"{task}/{in_training}"]), int(counts[f"{task}/{whole}"]))
-                )
-        return tuple(leak for leak in leaks if leak.known >= LEAKED * leak.whole > 0)
+                names = ("pairs_together", "pairs") if pairs else ("normalised", "sentences")
+                leaks.append(Leak(task, *(int(counts[f"{task}/{name}"]) for name in names)))
+        return tuple(leak for leak in leaks if leak.in_training >= LEAKED * leak.whole > 0)
 
     @property
     def text(self) -> str:

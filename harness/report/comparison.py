@@ -1,15 +1,12 @@
 """Two rows of a store side by side: their difference in each metric, and its meaning in words."""
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import RESAMPLES
 from harness.evaluation.catalogue import CARDS, DISPLAY, NDCG, SuiteCard
 from harness.evaluation.kept import (
@@ -22,92 +19,11 @@ from harness.evaluation.kept import (
 )
 from harness.report.difference import Difference, Scored, over_both, over_pairs, over_seeds
 from harness.report.groups import Group
-from harness.report.matching import best_on_dev
 from harness.report.measured_trials import MeasuredTrial
-from harness.report.row_names import short_names
 from harness.report.significance import SIGNIFICANT
 
 NEAR = 0.01
 """Points by which the score of kept pairs may differ from the stored score"""
-Row = tuple[str, Group]
-"""The name of a row, and its trials"""
-
-
-def rows_named(
-    words: tuple[str, str], groups: Sequence[Group], suite: str | None = None
-) -> list[tuple[Row, Row]] | None:
-    """The two rows that the words name; several pairs where methods were run in several ways.
-
-    groups: those of the store, in the order of its table. suite: the one that is compared; None:
-    any. Of pairs of methods those are left out that have no such suite in common, unless all are
-    without. None: a word names no row. Raises UserError for a number that no row has, for a row
-    beside a word that names none, and for two methods that have nothing in common.
-    """
-    named = [_groups_named(word, groups) for word in words]
-    for word, of_word, other in zip(words, named, words[::-1], strict=True):
-        is_key = of_word and of_word[0].keys[0].startswith(word)
-        if of_word and not is_key and not all(named):
-            methods = dict.fromkeys(group.method for group in groups)
-            raise UserError(
-                f'"{other}" names no row, method or trial of the store, which row "{word}" could '
-                f"be compared with{suggest(other, methods)}"
-            )
-    if not all(named):
-        return None
-    first, second = named
-    if len(first) == 1 or len(second) == 1:
-        pairs = [(one, two) for one in first for two in second]
-    else:
-        pairs = [(one, two) for one in first for two in second if _way(one) == _way(two)]
-    if not pairs:
-        raise UserError(
-            f"{words[0]} and {words[1]} have no setting and encoder in common; name two rows of "
-            f"`harness table` by their numbers"
-        )
-    shared = [(pair, _suites(pair[0]) & _suites(pair[1])) for pair in pairs]
-    alike = [pair for pair, suites in shared if (suite in suites if suite else suites)]
-    return [_with_names(pair) for pair in alike or pairs]
-
-
-def _suites(group: Group) -> frozenset[str]:
-    return frozenset(str(part.suite) for part in group.parts)
-
-
-def _groups_named(word: str, groups: Sequence[Group]) -> list[Group]:
-    """The groups that a word names; none where it is no row, no method and no trial of the store.
-
-    Of a method, the best on dev for each setting and encoder, and for the suites that measured it.
-    """
-    of_trial = [
-        replace(group, trials=(trial,))
-        for group in groups
-        for trial in group.trials
-        if len(word) >= 4 and trial.key.startswith(word)
-    ]
-    if word.isdecimal() and len(word) < 10 and not of_trial:
-        if not 1 <= int(word) <= len(groups):
-            there = f"the rows of `harness table` are 1 to {len(groups)}"
-            raise UserError(f"there is no row {word}: {there if groups else 'the store is empty'}")
-        return [groups[int(word) - 1]]
-    if of_trial:
-        return of_trial[:1]
-    alike: dict[Any, list[Group]] = defaultdict(list)
-    for group in groups:
-        if group.method == word:
-            alike[_way(group), _suites(group)].append(group)
-    return [best_on_dev(own) for own in alike.values()]
-
-
-def _way(group: Group) -> tuple[str, str, float]:
-    return group.setting, group.encoder, group.label_fraction or 1
-
-
-def _with_names(pair: tuple[Group, Group]) -> tuple[Row, Row]:
-    first, second = pair
-    one, two = short_names(pair)
-    if one == two:  # two trials of one row
-        one, two = (f"{one} {group.keys[0][:10]}" for group in pair)
-    return (one, first), (two, second)
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def _has_all(cell: Cell, seeds: int, subsets: int) -> bool:
 class Gap:
     """Something that the store lacks, and the command that fills it."""
 
-    what: str
+    lack: str
     command: str
 
 

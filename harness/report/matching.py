@@ -83,19 +83,28 @@ class Wanted:
 
 
 def wanted_for(
+    systems: Systems,
+    table: str,
     row: ReportedRow,
-    run: ReportedRun | None,
     column: ColumnRun = NOTHING_SAID,
     fraction: float = 1,
     encoder: str | None = None,
 ) -> Wanted | None:
     """The trials that would reproduce a number of a row; None when the number is only quoted.
 
-    column: what is said of its column. fraction: the share of the labels; at 0 it is the
-    unsupervised method. encoder: the one that the trials have in the place of the paper's.
+    table: its name, for an error. column: what is said of its column. fraction: the share of the
+    labels; at 0 it is the unsupervised method. encoder: the one that the trials have in the place
+    of the paper's.
 
-    Raises UserError for a variant or an encoder that the run does not list.
+    Raises UserError for a system that is not listed, and for a variant or an encoder that its run
+    does not list.
     """
+    if row.system not in systems.systems:
+        raise UserError(
+            f'there is no system "{row.system}", which {table} has'
+            f"{suggest(row.system, systems.systems)}"
+        )
+    run = column.run or systems.systems[row.system]
     if run is None:
         return None
     published = column.encoder or run.encoder or str(row.encoder)
@@ -153,19 +162,6 @@ def _configuration(
         name: value[encoder] if isinstance(value, Mapping) else value
         for name, value in values.items()
     }
-
-
-def run_of(systems: Systems, table: str, row: ReportedRow, column: ColumnRun) -> ReportedRun | None:
-    """The run of a row, or that of its column; None when the number is only quoted.
-
-    Raises UserError for a system that is not listed.
-    """
-    if row.system not in systems.systems:
-        raise UserError(
-            f'there is no system "{row.system}", which {table} has'
-            f"{suggest(row.system, systems.systems)}"
-        )
-    return column.run or systems.systems[row.system]
 
 
 def best_on_dev(groups: Iterable[Group]) -> Group:

@@ -16,9 +16,9 @@ from harness.inputs import read_text
 from harness.plugin import registry
 from harness.plugin.registry import is_path, located, plain_name
 from harness.plugin.resolution import resolve
-from harness.report.matching import ANY, Wanted, run_of, wanted_for
+from harness.report.matching import ANY, Wanted, wanted_for
 from harness.report.paper import ColumnRun, Paper, ReportedRun
-from harness.report.published import ReportedRow, content_of, printed_text
+from harness.report.published import content_of, printed_text
 from harness.report.quantities import TEXTS, columns_of, measure_of
 
 
@@ -65,12 +65,12 @@ def _with_paths(paper: Paper, document: Document) -> Paper:
     def absolute(run: ReportedRun | None, *where: str) -> ReportedRun | None:
         if run is None:
             return None
-        place: Location = (*where, "method")
-        locator, name = located(run.method, document, place), plain_name(run.method)
+        location: Location = (*where, "method")
+        locator, name = located(run.method, document, location), plain_name(run.method)
         shipped = registry.sources().get(name)
         if is_path(run.method) and shipped is not None and str(shipped.resolve()) != locator:
             raise document.error(
-                place,
+                location,
                 f"harness has a method {name}, and a plugin needs another name; rename its file",
             )
         return run.model_copy(update={"method": locator})
@@ -138,7 +138,7 @@ def _check_released(paper: Paper, document: Document) -> None:
         with _at(document, "released", index, "system"):
             _check_name(one.system, paper.runs.systems, "system")
         if not any(one.is_of(row) for row in rows):
-            words = " ".join(one.place)
+            words = " ".join(one.kind)
             problem = f"no row of the paper has {words}, beside which it stands"
             raise document.error(("released", index), problem)
 
@@ -190,8 +190,7 @@ def _check_tables(paper: Paper, document: Document) -> None:
                                 "a number is expected in values, or null, and not "
                                 f'"{printed_text(value)}"'
                             )
-                        run = run_of(runs, name, row, column)
-                        _check_run(row, run, column, checked)
+                        _check_run(wanted_for(runs, name, row, column), checked)
 
 
 def _check_column(paper: Paper, name: str, index: int, column: ColumnRun) -> None:
@@ -207,11 +206,8 @@ def _check_column(paper: Paper, name: str, index: int, column: ColumnRun) -> Non
         )
 
 
-def _check_run(
-    row: ReportedRow, run: ReportedRun | None, column: ColumnRun, checked: set[Wanted]
-) -> None:
-    """Refuse a system, a variant, an encoder or a hyperparameter that is not there."""
-    wanted = wanted_for(row, run, column)
+def _check_run(wanted: Wanted | None, checked: set[Wanted]) -> None:
+    """Refuse a method or a hyperparameter that is not there."""
     if wanted is None or wanted.needs or wanted in checked:
         return
     checked.add(wanted)

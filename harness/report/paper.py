@@ -57,7 +57,7 @@ class ColumnRun(ReportedPart):
 
 
 NOTHING_SAID = ColumnRun()
-"""Of a column of which nothing is said"""
+"""The runs of a column of which nothing is said"""
 
 
 class TableRuns(ReportedPart):
@@ -93,7 +93,7 @@ class Released(ReportedPart):
     checkpoint: str
     """Its name as `harness eval` takes it: on the Hub, or a folder"""
     pooling: EncoderPooling | None = None
-    """None: that of a folder of sentence-transformers"""
+    """Pooling of its vectors; None: that of a folder of sentence-transformers"""
     suites: list[str] = Field(default=[*CARDS])
     """The suites that its authors released it for"""
 
@@ -103,13 +103,13 @@ class Released(ReportedPart):
         return [self.checkpoint, *(["--pooling", self.pooling] if self.pooling else [])]
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def kind(self) -> tuple[str, str, str]:
         """The system, setting and encoder of the rows beside which it stands."""
         return self.system, self.setting, self.encoder
 
     def is_of(self, row: ReportedRow) -> bool:
         """Whether it stands beside a row."""
-        return (row.system, row.setting, row.encoder) == self.place
+        return (row.system, row.setting, row.encoder) == self.kind
 
     @field_validator("suites")
     @classmethod
@@ -168,7 +168,7 @@ class Paper(ReportedPart):
     title: str
     tables: dict[str, ReportedTable]
     systems: dict[str, ReportedRun | None] = Field(default={})
-    """What is run for a system of its rows; it goes before a system that harness has"""
+    """The run for a system of its rows, which goes before a system that harness has"""
     facts: dict[str, TableRuns] = Field(default={})
     """Table -> what its rows do not say, as `tables` of systems.yaml has it"""
     released: list[Released] = Field(default=[])
@@ -180,14 +180,14 @@ class Paper(ReportedPart):
     def runs(self) -> Systems:
         """The systems that are run for its rows, its own before those that harness has."""
         shipped = load_systems()
-        own = {one.place for one in self.released}
+        own = {one.kind for one in self.released}
         tables = {f"{self.paper}.{name}": facts for name, facts in self.facts.items()}
         update = {
             "systems": {QUOTED: None, **shipped.systems, **self.systems},
             "table_runs": {**shipped.table_runs, **tables},
             "released": [
                 *self.released,
-                *(one for one in shipped.released if one.place not in own),
+                *(one for one in shipped.released if one.kind not in own),
             ],
         }
         return shipped.model_copy(update=update)

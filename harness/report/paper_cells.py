@@ -17,7 +17,7 @@ from harness.plugin.resolution import resolve
 from harness.report.answers import Answers
 from harness.report.cells import Cell, Published
 from harness.report.groups import Group, Score, comparable_groups
-from harness.report.matching import ALL_LABELS, Commands, Wanted, best_on_dev, run_of, wanted_for
+from harness.report.matching import ALL_LABELS, Commands, Wanted, best_on_dev, wanted_for
 from harness.report.paper import ColumnRun, Paper, Released, TableRuns, load_systems
 from harness.report.published import THIS_PAPER, ReportedRow, ReportedTable
 from harness.report.quantities import Column, Quantity, Special, columns_of, cost_of
@@ -132,23 +132,24 @@ class Comparer:
         table, systems, full_name = paper.tables[name], paper.runs, f"{paper.paper}.{name}"
         unlike = systems.table_runs.get(full_name, TableRuns()).unlike
         columns, address = columns_of(paper, name), f"{paper.paper}.{name.removeprefix('table')}"
+
+        def cell(heading: str, row: ReportedRow, column: Column) -> Cell:
+            wanted = None
+            # A method that needs labels has no number where there are none.
+            shown = column.fraction or row.value(column.index) is not None
+            if shown and column.measure is not Special.GIVEN:
+                own = column.run, column.fraction
+                wanted = wanted_for(systems, full_name, row, *own, self.encoder)
+            other = unlike.get(row.system, {}).get(row.setting or "", "") if wanted else ""
+            return self._cell(table, column, heading, row, wanted, other)
+
         sections, number = [], 0
         for group in table.groups:
             rows = []
             for row in group.rows:
                 number += 1
-                cells = []
-                for column in columns:
-                    # A method that needs labels has no number where there are none.
-                    shown = column.fraction or row.value(column.index) is not None
-                    wanted = None
-                    if shown and column.measure is not Special.GIVEN:
-                        run = run_of(systems, full_name, row, column.run)
-                        wanted = wanted_for(row, run, column.run, column.fraction, self.encoder)
-                    other = unlike.get(row.system, {}).get(row.setting or "", "") if wanted else ""
-                    cell = self._cell(table, column, group.name, row, wanted, other)
-                    cells.append(cell)
-                rows.append(_row(tuple(cells), row, f"{address}.{number}", table))
+                cells = tuple(cell(group.name, row, column) for column in columns)
+                rows.append(_row(cells, row, f"{address}.{number}", table))
             sections.append((group.name, rows))
         released = self._released(table, columns, systems.released, address)
         return PaperTable(paper, name, columns, sections, released)
@@ -160,10 +161,7 @@ class Comparer:
         points = [{name: value} for name, values in figure.axis.items() for value in values] or [{}]
         wanted = [
             wanted_for(
-                row,
-                run_of(systems, full_name, row, ColumnRun()),
-                ColumnRun(configuration=point),
-                encoder=self.encoder,
+                systems, full_name, row, ColumnRun(configuration=point), encoder=self.encoder
             )
             for row in figure.rows
             for point in points

@@ -151,7 +151,7 @@ def test_a_row_needs_what_its_run_lists(
     rows = load_paper(paper).tables[table].rows
     row = next(each for each in rows if each.system == changed.get("system", each.system))
     with pytest.raises(UserError, match=sentence):
-        wanted_for(row.model_copy(update=changed), load_systems().systems[row.system])
+        wanted_for(load_systems(), f"{paper}.{table}", row.model_copy(update=changed))
 
 
 # What a published table still lacks, by the trials of a store.

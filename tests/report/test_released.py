@@ -124,7 +124,7 @@ def test_a_table_has_the_checkpoints_of_its_own_systems_alone(paper: str, store:
     for name in shown.shown:
         compared = comparer.table(shown, name)
         systems = {(row.system, row.setting, str(row.encoder)) for row in compared.table.rows}
-        assert {each.checkpoint.place for each in compared.released} <= systems
+        assert {each.checkpoint.kind for each in compared.released} <= systems
         if name in ("table7", "table8", "table12", "table14") and paper == "diffcse":
             assert not compared.released
 

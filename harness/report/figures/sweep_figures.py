@@ -252,13 +252,12 @@ def _parallel_axis(
 
     every: with a label for each value, at equal distances, where they are texts or not too many.
     """
-    if not are_numbers(values) or (every and len(set(values)) <= MOST_VALUES):
-        numbers = are_numbers(values)
-        texts = [number_text(value) for value in (sorted(set(values)) if numbers else values)]
-        labels = list(dict.fromkeys(texts if numbers else sorted(texts)))
-        at = {
-            text: n / (len(labels) - 1) if len(labels) > 1 else 0.5 for n, text in enumerate(labels)
-        }
+    numbers = are_numbers(values)
+    if not numbers or (every and len(set(values)) <= MOST_VALUES):
+        ordered = sorted(set(values)) if numbers else sorted(values, key=number_text)
+        labels = list(dict.fromkeys(map(number_text, ordered)))
+        last = len(labels) - 1
+        at = {text: n / last if last else 0.5 for n, text in enumerate(labels)}
         return [at[number_text(value)] for value in values], [(at[text], text) for text in labels]
     log = every and spans_decades(values)
     scaled = math.log if log else float
