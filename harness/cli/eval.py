@@ -3,12 +3,13 @@
 import re
 import string
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
 from rich.table import Table
 
+from harness.choices import EncoderPooling
 from harness.cli import completion, options
 from harness.cli.output import Screen
 from harness.cli.progress import Work, working
@@ -34,12 +35,8 @@ ModelArgument = Annotated[
         show_default=False,
     ),
 ]
-_Pooling = Literal[
-    "cls", "mean", "first-last", "first-last-embeddings", "last-two",
-    "pooler", "mask", "prompts", "prompts-pooler",
-]  # fmt: skip
 PoolingOption = Annotated[
-    _Pooling | None,
+    EncoderPooling | None,
     typer.Option(
         "--pooling",
         help="The pooling of a plain encoder. The last four are for the checkpoints of supervised "

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -13,16 +13,13 @@ from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError, extra
+from harness.report.figures.specification import Figure, FigureFormat
 from harness.report.papers import load_paper
 from harness.shared_cache import check_caches
 from harness.steps import Steps
 from harness.targets.stores import opened
 
-if TYPE_CHECKING:
-    from harness.report.figures.specification import Figure
-
-Format = Literal["png", "svg", "pdf"]
-FormatOption = Annotated[Format, typer.Option("--format", help="The format of the files.")]
+FormatOption = Annotated[FigureFormat, typer.Option("--format", help="The format of the files.")]
 
 
 def figure(
@@ -121,9 +118,9 @@ def _make(folder: Path) -> None:
 
 
 def _written(
-    figures: "Sequence[Figure]",
+    figures: Sequence[Figure],
     folder: Path,
-    format: Format,
+    format: FigureFormat,
     steps: Steps,
     *,
     bare: bool = False,

@@ -100,7 +100,7 @@ def _compared(address: str, encoder: str | None, store: Store) -> Iterator[str]:
         yield f"{row.whose}: {_missing(row, cell, commands, fill)}"
         return
     if not cell.alone:
-        why = f"not compared: {cell.why_not}" if cell.why_not else "not compared"
+        why = f"not compared: {cell.why_not[1]}" if cell.why_not else "not compared"
         verdict = ""
         if cell.agrees is not None:
             side = "inside" if cell.agrees else "outside"

@@ -8,7 +8,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,13 +33,6 @@ SHOWN = 8
 """The most systems that are compared with the winner: those with the best dev scores"""
 
 
-class NextCommand(NamedTuple):
-    """A command that comes next, and what it is for."""
-
-    purpose: str
-    command: str
-
-
 def sweep_groups(trials: pa.Table, keys: Collection[str]) -> list[Group]:
     """The groups of the final trials with these keys, the best dev score first."""
     return sorted(comparable_groups(rows_of(trials, keys)), key=lambda group: -group.dev_mean)
@@ -57,8 +49,8 @@ def next_commands(
     methods: Collection[str],
     store: Path | str,
     swept: Sequence[str] = (),
-) -> list[NextCommand]:
-    """Three commands that come next after a sweep with these groups, the best of which is first.
+) -> list[tuple[str, str]]:
+    """Three purposes and commands that come next after a sweep with these groups, the best first.
 
     All of them show trials of the sweep. `trials`: the rows of the store, with PAPER_COLUMNS.
     `methods`: the names of those that can be named without a path. `swept`: the options of the
@@ -84,7 +76,7 @@ def next_commands(
         last = "whether two rows differ by more than chance, test by test", two
     else:
         last = "all trials, with the keys that `harness show` takes", ["list", "trials"]
-    return [NextCommand(purpose, command(store, *words)) for purpose, words in (table, one, last)]
+    return [(purpose, command(store, *words)) for purpose, words in (table, one, last)]
 
 
 def _place_in_papers(groups: list[Group], trials: pa.Table) -> list[str]:

@@ -42,7 +42,7 @@ def leak_notes(rows: Iterable[Row]) -> list[str]:
     """A note about the marked scores: which rows, and how much of which tests."""
     lines: dict[str, list[str]] = {}
     for row in rows:
-        leaks = dict.fromkeys(str(leak) for cell in row.cells if cell.ours for leak in cell.leaks)
+        leaks = dict.fromkeys(leak for cell in row.cells if cell.ours for leak in cell.leaks)
         if leaks:
             lines.setdefault(", ".join(leaks), []).append(row.address)
     if not lines:
@@ -146,6 +146,19 @@ def source_notes(compared: PaperTable) -> list[str]:
         ),
         *(f"published, {column}: {runs[column]}" for column in columns if column in runs),
     ]
+
+
+def released_note(row: Row, commands: Commands) -> str:
+    """The line about a released checkpoint: its name, its pooling, and what evaluates it."""
+    cells = [(cell, cell.wanted) for cell in row.cells if cell.wanted]
+    wanted, mark = cells[0][1], row.names[0].rpartition(" ")[2]
+    pooling = dict(wanted.configuration).get("pooling")
+    named = f"{mark} {wanted.encoder}{f', {pooling} pooling' if pooling else ''}"
+    lacking = [cell for cell, _ in cells if not cell.ours or cell.is_foreign]
+    suites = dict.fromkeys(cell.metric.suite for cell in lacking if cell.metric)
+    if not suites:
+        return named
+    return f"{named}; to evaluate it: {commands.evaluation(wanted.model, ','.join(suites))}"
 
 
 def n_notes(rows: Iterable[Row]) -> list[str]:

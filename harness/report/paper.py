@@ -98,11 +98,6 @@ class Released(ReportedPart):
     """The suites that its authors released it for"""
 
     @property
-    def model(self) -> list[str]:
-        """The words by which `harness eval` takes it."""
-        return [self.checkpoint, *(["--pooling", self.pooling] if self.pooling else [])]
-
-    @property
     def kind(self) -> tuple[str, str, str]:
         """The system, setting and encoder of the rows beside which it stands."""
         return self.system, self.setting, self.encoder

@@ -17,7 +17,7 @@ from harness.plugin.resolution import resolve
 from harness.report.answers import Answers
 from harness.report.cells import Cell, Published
 from harness.report.groups import Group, Score, comparable_groups
-from harness.report.matching import ALL_LABELS, Commands, Wanted, best_on_dev, wanted_for
+from harness.report.matching import ALL_LABELS, Wanted, best_on_dev, wanted_for
 from harness.report.paper import ColumnRun, Paper, Released, TableRuns, load_systems
 from harness.report.published import THIS_PAPER, ReportedRow, ReportedTable
 from harness.report.quantities import Column, Quantity, Special, columns_of, cost_of
@@ -30,27 +30,6 @@ RELEASED = "Released checkpoints, evaluated here"
 
 
 @dataclass(frozen=True)
-class ReleasedRow:
-    """A checkpoint that the authors of a system released, in a table, as this store measured it."""
-
-    checkpoint: Released
-    mark: str
-    """The mark at its row, such as `[3]`, which a line under the table explains"""
-    row: Row
-
-    def note(self, commands: Commands) -> str:
-        """The line under the table: the checkpoint, its pooling, and what evaluates it."""
-        one = self.checkpoint
-        named = f"{self.mark} {one.checkpoint}{f', {one.pooling} pooling' if one.pooling else ''}"
-        wanted = (cell for cell in self.row.cells if cell.wanted)
-        lacking = [cell for cell in wanted if not cell.ours or cell.is_foreign]
-        suites = dict.fromkeys(cell.metric.suite for cell in lacking if cell.metric)
-        if not suites:
-            return named
-        return f"{named}; to evaluate it: {commands.evaluation(one.model, ','.join(suites))}"
-
-
-@dataclass(frozen=True)
 class PaperTable:
     """A published table with our scores, before its rows are ranked."""
 
@@ -60,8 +39,10 @@ class PaperTable:
     columns: Sequence[Column]
     sections: Sequence[tuple[str, Sequence[Row]]]
     """(heading, rows)"""
-    released: Sequence[ReleasedRow] = ()
-    """The released checkpoints of its systems, as the store has measured them"""
+    released: Sequence[Row] = ()
+    """The released checkpoints of its systems, as the store has measured them.
+
+    Each has a mark behind its label, such as `[3]`, which a line under the table explains."""
 
     @property
     def table(self) -> ReportedTable:
@@ -221,14 +202,14 @@ class Comparer:
         columns: Sequence[Column],
         checkpoints: Iterable[Released],
         address: str,
-    ) -> list[ReleasedRow]:
+    ) -> list[Row]:
         """The rows of the released checkpoints of the systems in a table.
 
         A checkpoint has a row where the table has a row of its system, setting and encoder, and a
         score of one of its suites. address: that of the table, such as `diffcse.1`; the rows are
         numbered behind those of the paper, and their marks behind its marks.
         """
-        made: list[ReleasedRow] = []
+        made: list[Row] = []
         for one in checkpoints if table.kind == "scores" else ():
             label = next((row.label for row in table.rows if one.is_of(row)), None)
             fits = [_is_released_for(column, one) for column in columns]
@@ -253,14 +234,15 @@ class Comparer:
                 self._cell(table, column, RELEASED, row, wanted if is_fit else None)
                 for column, is_fit in zip(columns, fits, strict=True)
             )
-            shown = Row(
-                names=(f"{label} {mark}",),
-                n=n_text([cell.measured.n for cell in cells if cell.ours and cell.measured]),
-                cells=cells,
-                address=f"{address}.{len(table.rows) + len(made) + 1}",
-                whose="theirs",
+            made.append(
+                Row(
+                    names=(f"{label} {mark}",),
+                    n=n_text([cell.measured.n for cell in cells if cell.ours and cell.measured]),
+                    cells=cells,
+                    address=f"{address}.{len(table.rows) + len(made) + 1}",
+                    whose="theirs",
+                )
             )
-            made.append(ReleasedRow(one, mark, shown))
         return made
 
 

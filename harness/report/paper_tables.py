@@ -16,6 +16,7 @@ from harness.report.notes import (
     made_on,
     mark_notes,
     n_notes,
+    released_note,
     source_notes,
     unlike_notes,
     unreadable,
@@ -103,10 +104,9 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
     ]
     rows = [row for section in sections for row in section.rows if isinstance(row, Row)]
     cells = [cell for row in rows for cell in row.cells]
-    released = [each.row for each in compared.released]
-    if released:
-        sections.append(Section(RELEASED, released))
-    all_cells = [*cells, *(cell for row in released for cell in row.cells)]
+    if compared.released:
+        sections.append(Section(RELEASED, compared.released))
+    all_cells = [*cells, *(cell for row in compared.released for cell in row.cells)]
     trials = (trial for cell in all_cells if cell.group and cell.ours for trial in cell.ours.trials)
     metric, protocol = compared.table.metric, CARDS[headed(compared.table.columns)].protocol
     caption = [
@@ -124,7 +124,7 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
         caption=" ".join(filter(None, caption)),
         notes=[
             *source_notes(compared),
-            *(each.note(commands) for each in compared.released),
+            *(released_note(row, commands) for row in compared.released),
             *n_notes(rows),
             *compared.notes,
             *mark_notes(all_cells),

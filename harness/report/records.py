@@ -152,12 +152,12 @@ def paper_records(
     rows += [
         {
             **_published_record(cell, compared, ranked=False),
-            "setting": released.checkpoint.setting,
-            "command": commands.evaluation(released.checkpoint.model, cell.metric.suite),
+            "setting": cell.published.row.setting,
+            "command": commands.evaluation(cell.wanted.model, cell.metric.suite),
         }
-        for released in compared.released
-        for cell in released.row.cells
-        if cell.metric and cell.wanted
+        for row in compared.released
+        for cell in row.cells
+        if cell.metric and cell.published and cell.wanted
     ]
     return pa.Table.from_pylist(rows, schema=PAPER_SCHEMA)
 

@@ -101,14 +101,8 @@ def verdict(cell: Cell) -> str:
         return "needs input" if wanted.needs and not cell.group else missing
     if cell.alone:
         return "not published"
-    if published.unlike:
-        return "another system"
-    if cell.is_foreign:
-        return "another protocol"
-    if wanted.published_encoder:
-        return f"on {wanted.encoder}"
-    if cell.difference is None:
-        return "counted differently"
+    if cell.why_not:
+        return cell.why_not[0]
     return {True: "agrees", False: "differs", None: "one run"}[cell.agrees]
 
 

@@ -75,14 +75,14 @@ def training_curves(search: SweepSearch) -> Sequence[Row]:
     """
     rows = []
     for rank, trial in enumerate(search.trials):
-        points = trial.record.history
+        points = trial.history
         first = next((point for point in points if point["metric"] == "dev"), None)
-        if first is not None and trial.record.dev_before is not None:
-            points = [{**first, "step": 0, "value": trial.record.dev_before}, *points]
+        if first is not None and trial.dev_before is not None:
+            points = [{**first, "step": 0, "value": trial.dev_before}, *points]
         terms = any(point["metric"].startswith("loss/") for point in points)
-        label = f"{trial.label} ({trial.record.role})"
+        label = f"{search.trial_label(trial)} ({trial.role})"
         rows += [
-            {"trial": label, "key": trial.record.key, "place": rank, **point}
+            {"trial": label, "key": trial.key, "place": rank, **point}
             for point in points
             if (point["metric"] != "loss" or not terms) and math.isfinite(point["value"])
         ]
@@ -294,7 +294,7 @@ def costs(searches: list[SweepSearch]) -> Sequence[Row]:
 def cost_figure(searches: list[SweepSearch], name: str) -> Figure:
     """Training seconds against dev, and the front as steps."""
     rows = costs(searches)
-    devices = sorted({t.record.device for s in searches for t in s.trials if t.record.device})
+    devices = sorted({t.device for s in searches for t in s.trials if t.device})
     where = f" Devices: {', '.join(devices)}." if devices else ""
     front = [row for row in rows if row["front"]]
     labels = sorted({row["search"] for row in rows})
