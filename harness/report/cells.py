@@ -102,7 +102,8 @@ class Cell:
         if measure in TEXTS:
             return None
         if self.metric is not None:
-            return self.measured.n if self.measured else "0"
+            measured = self.measured
+            return measured.n if measured else "0"
         if self.group is None or self.ours is None:
             return "0"
         return "1" if measure is Special.COSINE else self.group.n

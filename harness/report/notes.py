@@ -167,8 +167,8 @@ def n_notes(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         columns: dict[str, list[str]] = defaultdict(list)
         for cell in row.cells:
-            if cell.published and cell.n not in (None, "0"):
-                columns[str(cell.n)].append(cell.published.column)
+            if cell.published and (n := cell.n) not in (None, "0"):
+                columns[str(n)].append(cell.published.column)
         if len(columns) > 1:
             listed = "; ".join(f"{n} in {', '.join(names)}" for n, names in columns.items())
             notes[f"n = {n_text(list(columns))}: {listed}"] = None

@@ -258,7 +258,7 @@ def _row(cells: tuple[Cell, ...], row: ReportedRow, address: str, table: Reporte
     unlike = any(cell.published and cell.published.unlike for cell in cells)
     return Row(
         names=(f"{row.label} {table.citations[source]}{OTHER_SYSTEM if unlike else ''}",),
-        n=n_text([cell.n for cell in cells if cell.n is not None]),
+        n=n_text([n for cell in cells if (n := cell.n) is not None]),
         cells=cells,
         address=address,
         complete=all(
