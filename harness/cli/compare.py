@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from harness.cli import completion, options
@@ -21,8 +20,9 @@ from harness.targets.stores import opened
 from harness.trials.store_folders import DEFAULT_STORE
 
 if TYPE_CHECKING:
-    from harness.report.comparison import Row, System
+    from harness.report.comparison import System
     from harness.report.groups import Group
+    from harness.report.row_names import NamedRow
     from harness.trials.store import Store
 
 SystemArgument = Annotated[
@@ -64,7 +64,14 @@ def compare(
         check_model(a)
         check_model(b)
     results, console = opened(store), Screen()
-    rows = None if pooling or method else _rows(a, b, results, suite)
+    rows = None
+    if not (pooling or method):
+        from harness.report.groups import comparable_groups
+        from harness.report.measured_trials import TABLE_COLUMNS
+        from harness.report.row_names import rows_named
+
+        groups = comparable_groups(results.read(TABLE_COLUMNS).table)
+        rows = rows_named((a, b), groups, suite)  # None where one of the two names no row
     if rows is not None:
         for at, (one, two) in enumerate(rows):
             console.print("\n" * (at > 0), end="")
@@ -81,17 +88,8 @@ def _may_have_rows(store: str | None) -> bool:
     return "://" in str(location) or kind_of(Path(location)) != "nothing"
 
 
-def _rows(a: str, b: str, store: "Store", suite: str | None) -> "list[tuple[Row, Row]] | None":
-    """The rows of the store that are meant; None where one of the two names no row."""
-    from harness.report.comparison import rows_named
-    from harness.report.groups import comparable_groups
-    from harness.report.measured_trials import TABLE_COLUMNS
-
-    return rows_named((a, b), comparable_groups(store.read(TABLE_COLUMNS).table), suite)
-
-
 def _compare_rows(
-    one: "Row", two: "Row", suite: str | None, store: "Store", console: Console
+    one: "NamedRow", two: "NamedRow", suite: str | None, store: "Store", console: Screen
 ) -> bool:
     """Print the comparison of two rows; False where their models must be asked instead."""
     from harness.report.comparison import shared_metrics, stored_systems
@@ -182,7 +180,7 @@ def _models(
     return systems
 
 
-def _print(systems: "Sequence[System]", about: Sequence[str], console: Console) -> None:
+def _print(systems: "Sequence[System]", about: Sequence[str], console: Screen) -> None:
     """Print a table with a line for each test, then what is known of the main one, in words."""
 
     from harness.evaluation.bootstrap import RESAMPLES
@@ -197,18 +195,17 @@ def _print(systems: "Sequence[System]", about: Sequence[str], console: Console) 
         places, sure = f".{compared.decimals}f", compared.headline
         interval = f"{sure.low:+{places}} to {sure.high:+{places}}" if sure else "not known"
         p = f"{sure.p_value:.3f}" if sure else ""
-        scores = [format(mean, places) for mean in compared.means]
+        scores = [format(side.mean, places) for side in compared.sides]
         table.add_row(metric, *scores, f"{compared.value:+{places}}", interval, p)
     for name, system, more in zip("AB", systems, about, strict=True):
-        console.print(f"{name}: {system.name}{more}", soft_wrap=True)
+        console.say(f"{name}: {system.name}{more}")
     console.print(table)
     main = Compared(first, second, str(main_metric(first, second)))
     for line in main.lines():
-        console.print(line, soft_wrap=True)
-    console.print(f"\n{main.verdict()}", soft_wrap=True)
+        console.say(line)
+    console.say(f"\n{main.verdict()}")
     if main.pairs:
-        console.print(
+        console.say(
             f"{first.card.units}; p: two-sided, for no difference; {RESAMPLES} resamples of the "
-            f"test {main.items}, the same for all models.",
-            soft_wrap=True,
+            f"test {main.items}, the same for all models."
         )

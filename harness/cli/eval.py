@@ -3,13 +3,13 @@
 import re
 import string
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from harness.choices import EncoderPooling
 from harness.cli import completion, options
 from harness.cli.output import Screen
 from harness.cli.progress import Work, working
@@ -35,12 +35,8 @@ ModelArgument = Annotated[
         show_default=False,
     ),
 ]
-_Pooling = Literal[
-    "cls", "mean", "first-last", "first-last-embeddings", "last-two",
-    "pooler", "mask", "prompts", "prompts-pooler",
-]  # fmt: skip
 PoolingOption = Annotated[
-    _Pooling | None,
+    EncoderPooling | None,
     typer.Option(
         "--pooling",
         help="The pooling of a plain encoder. The last four are for the checkpoints of supervised "
@@ -65,7 +61,7 @@ SuitesOption = Annotated[
     ),
 ]
 _COMMA = re.compile(r",(?![^()]*\))")
-"""What separates suites; a comma in parentheses is a part of a name, as in MTEB(eng, v2)"""
+"""The separator of suites; a comma in parentheses is a part of a name, as in MTEB(eng, v2)"""
 KeepOption = Annotated[
     bool,
     typer.Option("--keep-embeddings", help="Keep all vectors in the cache for later suites."),
@@ -117,7 +113,7 @@ def eval_(
         _check_names(suites)
         model, console, missing = resolved(), Screen(), []
         with work.aside():
-            console.print(model.label, soft_wrap=True)
+            console.say(model.label)
             for part in suites:
                 record = results.get(evaluation_key(model, part))
                 if record is not None and record.finished and _pairs_are_kept(model, part, results):
@@ -149,7 +145,7 @@ def _names(text: str) -> list[str]:
 
 
 def _measure(
-    console: Console,
+    console: Screen,
     work: Work,
     model: "MeasuredModel",
     suites: "list[Suite]",
@@ -176,7 +172,7 @@ def _measure(
             unwritten = unwritten or error
     if keep:
         with work.aside():
-            console.print(f"embeddings: {measurement.folder}", soft_wrap=True)
+            console.say(f"embeddings: {measurement.folder}")
     if unwritten is not None:
         raise unwritten
     return complete
@@ -224,7 +220,7 @@ def _cost(record: "Record") -> str:
     return f"{embedded}, scoring {(record.wall_seconds or 0.0) - embedding:.1f} s"
 
 
-def _print(console: Console, suite: "Suite", record: "Record", how: str) -> None:
+def _print(console: Screen, suite: "Suite", record: "Record", how: str) -> None:
     """Print one line per metric, with the interval of its bootstrap, and what is missing."""
     table = Table("metric", box=box.SIMPLE_HEAD)
     for title in ("score", "standard error", "95 % interval"):
@@ -237,13 +233,13 @@ def _print(console: Console, suite: "Suite", record: "Record", how: str) -> None
         error = f"{spread.standard_error:.2f}" if spread else ""
         interval = f"{spread.low:.2f} to {spread.high:.2f}" if spread else ""
         table.add_row(metric, shown, error, interval)
-    console.print(f"\n{suite.name} ({how})", soft_wrap=True)
+    console.say(f"\n{suite.name} ({how})")
     if suite.code_digest and suite.card.protocol:  # that of a shipped suite is on its page
-        console.print(suite.card.protocol, soft_wrap=True)
+        console.say(suite.card.protocol)
     if scores:
         console.print(table)
     if record.reason:
-        console.print(f"missing in {suite.name}: {record.reason}", soft_wrap=True)
+        console.say(f"missing in {suite.name}: {record.reason}")
 
 
 def retrieve(
@@ -290,8 +286,8 @@ def retrieve(
         from harness.trials.evaluate import SentenceModel
 
         sentences = SentenceModel(chosen, results, work, corpus=texts)
-    console.print(chosen.label, soft_wrap=True)
+    console.say(chosen.label)
     for query in queries:
-        console.print(f"\n{query}", soft_wrap=True)
+        console.say(f"\n{query}")
         for rank, (text, cosine) in enumerate(sentences.nearest(query, count), start=1):
-            console.print(f"  {rank}  {cosine:.3f}  {text}", soft_wrap=True)
+            console.say(f"  {rank}  {cosine:.3f}  {text}")

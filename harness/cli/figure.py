@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -13,16 +13,13 @@ from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError, extra
+from harness.report.figures.specification import Figure, FigureFormat
 from harness.report.papers import load_paper
 from harness.shared_cache import check_caches
 from harness.steps import Steps
 from harness.targets.stores import opened
 
-if TYPE_CHECKING:
-    from harness.report.figures.specification import Figure
-
-Format = Literal["png", "svg", "pdf"]
-FormatOption = Annotated[Format, typer.Option("--format", help="The format of the files.")]
+FormatOption = Annotated[FigureFormat, typer.Option("--format", help="The format of the files.")]
 
 
 def figure(
@@ -58,7 +55,7 @@ def figure(
     what = sweep if paper is None else f"figure {number} of {paper}"
     with working(f"drawing {what} from the store {results.place}") as work:
         # With matplotlib, after the line about what is done.
-        from harness.targets.figures import paper_drawing, sweep_drawing
+        from harness.targets.drawings import paper_drawing, sweep_drawing
 
         if paper is None or number is None:
             made, notes = sweep_drawing(str(sweep), results)
@@ -106,7 +103,7 @@ def picture(
     results = opened(store)
     resolved = [named(name, results, pooling=pooling, method=method) for name in names]
     with working(f"drawing {', '.join(names)} into {output}") as work:
-        from harness.targets.figures import pictures, sts_pairs
+        from harness.targets.drawings import pictures, sts_pairs
 
         pairs, models = sts_pairs(), [resolve() for resolve in resolved]
         _make(output)  # before models are loaded, which takes long
@@ -121,9 +118,9 @@ def _make(folder: Path) -> None:
 
 
 def _written(
-    figures: "Sequence[Figure]",
+    figures: Sequence[Figure],
     folder: Path,
-    format: Format,
+    format: FigureFormat,
     steps: Steps,
     *,
     bare: bool = False,
@@ -163,7 +160,7 @@ def report(
     results = opened(store)
     with working(f"writing a report of the store {results.place} into {out}") as work:
         from harness.report.page.writing import write_report
-        from harness.targets.report import page_of
+        from harness.targets.drawings import page_of
 
         page = page_of(paper, encoder, sweep, results)
         with options.writing(out, "--out"):

@@ -26,6 +26,10 @@ class Screen(Console):
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         super().__init__(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
+    def say(self, text: RenderableType) -> None:
+        """Print a text on a line of its own, which is not broken where the screen ends."""
+        self.print(text, soft_wrap=True)
+
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -58,13 +57,13 @@ def run(
                 if track is not None:
                     from harness.tracking.tracking import Tracking
 
-                    say = partial(console.print, soft_wrap=True)
+                    say = console.say
                     tracking = stack.enter_context(Tracking(track, results, "run", say))
 
                 def began() -> None:
                     if tracking:
                         tracking.started(trial)
-                    console.print(f"{trial.label}: {_given(trial)}", soft_wrap=True)
+                    console.say(f"{trial.label}: {_given(trial)}")
 
                 def report(now: Progress) -> None:
                     console.print(_progress(now))
@@ -81,7 +80,7 @@ def run(
     if not made:
         console.print("Already in the store:")
     for line in _summary(record, results, method):
-        console.print(line, soft_wrap=True)
+        console.say(line)
     if not record.finished:
         raise typer.Exit(1)
 

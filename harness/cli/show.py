@@ -101,18 +101,21 @@ def print_record(
 
     store: where the record is. `locator`: the name or path of the method, as the user wrote it.
     """
+    _print(_record_lines(record), console)
+    _print([f"again: {again(record, store, locator)}"], console)
+
+
+def _record_lines(record: "Record") -> Iterator[str]:
     for name, value in vars(record).items():
         if name == "history":
-            _print(_curves(value), console)
+            yield from _curves(value)
         elif value and isinstance(value, Mapping):
-            console.print(f"{name}:")
+            yield f"{name}:"
             for inner, part in value.items():
-                shown = _interval(part) if name == "uncertainty" else _number(part)
-                console.print(f"  {inner}: {shown}", soft_wrap=True)
+                yield f"  {inner}: {_interval(part) if name == 'uncertainty' else _number(part)}"
         elif value not in (None, "", {}):
             shown = _number(value).replace("\n", "\n  ")  # a reason has lines of output
-            console.print(f"{name}: {shown}", soft_wrap=True)
-    console.print(f"again: {again(record, store, locator)}", soft_wrap=True)
+            yield f"{name}: {shown}"
 
 
 def _curves(history: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -140,7 +143,7 @@ def _interval(spread: Uncertainty) -> str:
     return f"standard error {spread.standard_error:.2f}, {interval}"
 
 
-def print_method(name: str, console: Console) -> None:
+def print_method(name: str, console: Screen) -> None:
     """Print every hyperparameter of the method with this name or path.
 
     Raises UserError for a method that cannot be loaded.
@@ -160,7 +163,7 @@ def print_method(name: str, console: Console) -> None:
             _print_field(field, console)
 
 
-def _print_field(field: "DescribedField", console: Console) -> None:
+def _print_field(field: "DescribedField", console: Screen) -> None:
     """Print a field; the paper's values stand before its default."""
     default = f"default {field.default}" if field.default else "no default"
     kind = ", ".join(filter(None, [field.type, field.range, default]))
@@ -171,7 +174,7 @@ def _print_field(field: "DescribedField", console: Console) -> None:
         _line(console, f"published: {'; '.join(field.published)}", 6)
 
 
-def _line(console: Console, text: str, indent: int = 0) -> None:
+def _line(console: Screen, text: str, indent: int = 0) -> None:
     """Print a text, which is Markdown for the site, with all of its lines indented."""
     blank = " " * indent
     lines = textwrap.fill(
@@ -182,4 +185,4 @@ def _line(console: Console, text: str, indent: int = 0) -> None:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    console.print(lines, soft_wrap=True)
+    console.say(lines)

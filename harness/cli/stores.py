@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
@@ -58,7 +57,7 @@ def clean(
     console.print(f"Removed; this made {decimal(made)} of room.")
 
 
-def _print(console: Console, leftovers: Sequence[Removable]) -> None:
+def _print(console: Screen, leftovers: Sequence[Removable]) -> None:
     """Print a table with one line for each kind that there is something of.
 
     Kept is what may be in use.
@@ -71,7 +70,7 @@ def _print(console: Console, leftovers: Sequence[Removable]) -> None:
             busy = len(kind.candidates) - len(kind.paths)
             numbers = str(len(kind.paths)), decimal(kind.size), str(busy)
             table.add_row(kind.name, kind.purpose, *numbers)
-    console.print(f"The cache is {cache_folder()}.", soft_wrap=True)
+    console.say(f"The cache is {cache_folder()}.")
     console.print(table if table.row_count else "There is nothing to remove.")
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from harness.cli import completion
 from harness.cli.options import PAPERS, OursOnOption
@@ -129,7 +128,7 @@ def plan(
     from harness.targets.paper_costs import paper_costs  # after the store: see targets.stores
 
     for line in paper_costs(options, store, device, gpus):
-        console.print(line, soft_wrap=True)
+        console.say(line)
 
 
 @with_sweep_options(*SHOWN, "gpus_per_trial", "address")
@@ -151,7 +150,7 @@ def prepare(options: SweepOptions) -> None:
         run_searches(searches, store, options, terminal, options.name, only_parts=True)
     if terminal.state.failed:
         raise typer.Exit(1)
-    console.print(f"What the trials share is in the cache {cache_folder()}.", soft_wrap=True)
+    console.say(f"What the trials share is in the cache {cache_folder()}.")
 
 
 def _print_plan(
@@ -171,7 +170,7 @@ def _print_plan(
     for target in targets:
         if lacking := lacking_suites(target.measured()):
             counts = to_measure(lacking.values())
-            Screen().print(f"Trials of the store to measure: {counts}", soft_wrap=True)
+            console.say(f"Trials of the store to measure: {counts}")
 
 
 def _searches(targets: Sequence[SweepOptions]) -> "list[Search]":
@@ -210,7 +209,7 @@ def _run(
     lacking = lacking_suites(table for target in targets for table in target.measured())
     complete = len(runs) == len(searches)
     if lacking:
-        line = partial(console.print, soft_wrap=True)
+        line = console.say
         with console.status("measuring") as status:
             complete &= measure(lacking, store, options, line, status.update)
     show(result)
@@ -227,7 +226,7 @@ def _print_tables(options: SweepOptions) -> None:
 
 
 def _leave_table(
-    console: Console, store: "Store", options: SweepOptions, result: "SweepResult"
+    console: Screen, store: "Store", options: SweepOptions, result: "SweepResult"
 ) -> None:
     """Write the table of the sweep as Parquet, and print what to do next."""
     import pyarrow.parquet as pq
@@ -243,22 +242,20 @@ def _leave_table(
         return
     console.print("\nWhich one won:")
     for line in verdicts(groups, store.kept_pairs):
-        console.print(f"  {line}", soft_wrap=True)
+        console.say(f"  {line}")
     path = store.tables_folder / f"{options.name}.parquet"
     try:
         with written_whole(path) as file:
             pq.write_table(sweep_table(groups), file)
         write_flat(store)
-        console.print(f"\nThe table with each trial's scores: {path}", soft_wrap=True)
-        console.print(
-            f"All trials, with a column for each value: {store.flat_file}", soft_wrap=True
-        )
+        console.say(f"\nThe table with each trial's scores: {path}")
+        console.say(f"All trials, with a column for each value: {store.flat_file}")
     except OSError as error:  # the results are in the store, and the sweep has not failed
-        console.print(f"\n{path} cannot be written ({error.strerror})", soft_wrap=True)
+        console.say(f"\n{path} cannot be written ({error.strerror})")
     console.print("Next:")
     swept = options.table_options
     for purpose, command in next_commands(groups, trials, names(), store.place, swept):
-        console.print(f"  # {purpose}\n  {command}", soft_wrap=True)
+        console.say(f"  # {purpose}\n  {command}")
 
 
 def _print_verdict(options: SweepOptions) -> None:
@@ -273,7 +270,7 @@ def _print_verdict(options: SweepOptions) -> None:
 
 
 def _end_if_incomplete(
-    console: Console, result: "SweepResult", store: "Store", *, complete: bool
+    console: Screen, result: "SweepResult", store: "Store", *, complete: bool
 ) -> None:
     """Print what the sweep could not do, and end with exit code 1 if there is anything.
 
@@ -282,7 +279,7 @@ def _end_if_incomplete(
     from harness.sweeps.budget import out_of_time
 
     for sentence in out_of_time(result.left_out):
-        console.print(sentence, soft_wrap=True)
+        console.say(sentence)
     for label in result.undecided:
         console.print(f"No configuration of {label} finished, so none could be chosen.")
     if result.failed or result.undecided:
@@ -291,10 +288,9 @@ def _end_if_incomplete(
             "and `harness logs KEY`."
         )
     if unsent := store.unsent():
-        console.print(
+        console.say(
             f"Records that could not be sent to {store.place}: {unsent}. They are kept on this "
-            "machine, and the same command sends them.",
-            soft_wrap=True,
+            "machine, and the same command sends them."
         )
     if result.failed or result.undecided or unsent or not complete:
         raise typer.Exit(1)

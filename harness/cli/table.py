@@ -124,11 +124,10 @@ def _width(*, to_screen: bool) -> int:
 def _end_if_incomplete(sheets: "Sequence[Table]", tolerance: float | None) -> None:
     """Name what is missing or differs, and end with exit code 1 if there is anything."""
     from harness.errors import counted
-    from harness.report.notes import SHOWN
+    from harness.report.notes import first_of
     from harness.report.tables import failures
 
     if failed := failures(sheets, tolerance):
-        more = [f"and {len(failed) - SHOWN} more"] if failed[SHOWN:] else []
-        shown = "; ".join([*failed[:SHOWN], *more])
+        shown = "; ".join(first_of(failed))
         echo(f"--strict: {counted(len(failed), 'failure')}: {shown}", err=True)
         raise typer.Exit(1)

@@ -37,7 +37,7 @@ def watch(
     """
     results, console = opened(store), Screen()
     if once or not sys.stdout.isatty():
-        console.print(_view(results), soft_wrap=True)
+        console.say(_view(results))
         return
     with Live(console=console, auto_refresh=False, transient=False) as live:
         try:

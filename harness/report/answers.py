@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UserError
 from harness.report.groups import Group
-from harness.report.measured_trials import MeasuredTrial
 from harness.trials.store import Store
 
 if TYPE_CHECKING:
@@ -38,15 +37,17 @@ class Answers:
 
     def _model(self, group: Group) -> "SentenceModel | None":
         """The model of the trial with the best dev score, of those with kept weights."""
-        trial = group.best_trial([trial for trial in group.trials if self._kept(trial)])
+        kept = (
+            trial
+            for trial in group.trials
+            if not trial.trained or self._store.kept_weights(trial.key).is_file()
+        )
+        trial = group.best_trial(kept)
         if trial is None:
             return None
         if trial.key not in self._models:
             self._models[trial.key] = self._loaded(trial.key)
         return self._models[trial.key]
-
-    def _kept(self, trial: MeasuredTrial) -> bool:
-        return not trial.trained or self._store.kept_weights(trial.key).is_file()
 
     def _loaded(self, key: str) -> "SentenceModel | None":
         from harness.trials.evaluate import SentenceModel

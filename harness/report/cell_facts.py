@@ -1,7 +1,8 @@
 """From a cell of a table to its trials, and to the command that runs them again."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from harness.errors import UserError, counted, suggest
 from harness.evaluation.catalogue import DISPLAY
@@ -15,7 +16,7 @@ from harness.report.paper_tables import paper_tables, table_names
 from harness.report.papers import cell_address, load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.store_tables import DEV, store_tables
-from harness.report.tables import Row, Table, named_as_typed, paper_cell
+from harness.report.tables import Row, Table, address_name
 from harness.trials.record import WITHOUT_LARGE
 from harness.trials.run_again import again
 from harness.trials.store import Store
@@ -65,7 +66,7 @@ def store_cell(tables: Iterable[Table], row: int, metric: str) -> tuple[str, Cel
     cells |= {name: cell for name, cell in bare.items() if suites[name] == 1}
     if (dev := cells.get(DEV)) and dev.group:
         cells.setdefault(dev.group.selects, dev)
-    name = named_as_typed(metric, {name: DISPLAY.get(name, name) for name in cells})
+    name = _named_as_typed(metric, {name: DISPLAY.get(name, name) for name in cells})
     if name is None:
         several = sorted(name for name in cells if metric and name.endswith(f":{metric}"))
         meant = f"; several suites have it: {', '.join(several)}" if several else ""
@@ -99,9 +100,40 @@ def _compared(address: str, encoder: str | None, store: Store) -> Iterator[str]:
         yield f"{row.whose}: {_missing(row, cell, commands, fill)}"
         return
     if not cell.alone:
-        why = f"not compared: {cell.why_not}" if cell.why_not else "not compared"
-        yield f"difference: {cell.difference_text or why}{_verdict(cell.agrees)}"
+        why = f"not compared: {cell.why_not[1]}" if cell.why_not else "not compared"
+        verdict = ""
+        if cell.agrees is not None:
+            side = "inside" if cell.agrees else "outside"
+            verdict = f" ({side} the 95 % prediction interval of the seeds)"
+        yield f"difference: {cell.difference_text or why}{verdict}"
     yield from _score(cell.ours, cell.decimals, store, row.whose)
+
+
+def paper_cell(tables: Iterable[Table], start: str, metric: str) -> tuple[Table, Row, str, Cell]:
+    """The cell of a published table, with its table, its row and the heading of its column.
+
+    start: the address of the row. Raises UserError where there is no such row or column.
+    """
+    rows = {row.address: (table, row) for table in tables for row in table.rows}
+    if start not in rows:
+        raise UserError(f'there is no row "{start}"{suggest(start, rows)}')
+    table, row = rows[start]
+    name = _named_as_typed(metric, {name: name for name in table.metrics})
+    if name is None:
+        names = [address_name(name) for name in table.metrics]
+        raise UserError(f'row {start} has no column "{metric}"{suggest(metric, names)}')
+    return table, row, name, row.cells[list(table.metrics).index(name)]
+
+
+def _named_as_typed(typed: str, names: Mapping[str, str]) -> str | None:
+    """The name that is meant: written as it is, or as its heading, in letters of any size."""
+    by_heading = {_plain(heading): name for name, heading in reversed(list(names.items()))}
+    by_name = {_plain(name): name for name in names}
+    return (by_heading | by_name).get(_plain(typed))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 def _missing(row: Row, cell: Cell, commands: Commands, fill: str) -> str:
@@ -113,11 +145,6 @@ def _missing(row: Row, cell: Cell, commands: Commands, fill: str) -> str:
         return "the checkpoint was not released for this column"
     evaluate = commands.evaluation(cell.wanted.model, cell.metric.suite)
     return f"not evaluated yet; to evaluate it: {evaluate}"
-
-
-def _verdict(agrees: bool | None) -> str:
-    words = "the 95 % prediction interval of the seeds"
-    return {True: f" (inside {words})", False: f" (outside {words})", None: ""}[agrees]
 
 
 def _score(cell: Score, decimals: int, store: Store, whose: str = "ours") -> Iterator[str]:

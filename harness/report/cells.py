@@ -7,7 +7,7 @@ from harness.report.groups import Group, Score
 from harness.report.matching import Wanted
 from harness.report.measured_trials import MeasuredTrial
 from harness.report.published import ReportedRow, Value
-from harness.report.quantities import TEXTS, Measure, Quantity
+from harness.report.quantities import TEXTS, Measure, Quantity, Special
 from harness.report.significance import prediction
 
 FOREIGN = "†"
@@ -27,20 +27,6 @@ class Bold(str):
     """Text that is printed in bold."""
 
     __slots__ = ()
-
-
-@dataclass(frozen=True)
-class Leak:
-    """The part of a test that stands in the training data."""
-
-    task: str
-    known: int
-    """Its pairs whose two sentences stand together in one item; of a test that is not of pairs, its
-    distinct sentences that the training data have, but for case, punctuation and spaces"""
-    whole: int
-
-    def __str__(self) -> str:
-        return f"{DISPLAY.get(self.task, self.task)} {self.known} of {self.whole}"
 
 
 @dataclass(frozen=True)
@@ -110,6 +96,19 @@ class Cell:
         return self.group.measured(self.metric.suite)
 
     @property
+    def n(self) -> str | None:
+        """The number of our trials behind it, as text; None where the column needs none."""
+        measure = self.published.measure if self.published else None
+        if measure in TEXTS:
+            return None
+        if self.metric is not None:
+            measured = self.measured
+            return measured.n if measured else "0"
+        if self.group is None or self.ours is None:
+            return "0"
+        return "1" if measure is Special.COSINE else self.group.n
+
+    @property
     def unmeasured(self) -> list[MeasuredTrial]:
         """Our trials that do not have a score of the metric yet."""
         if self.group is None or self.metric is None:
@@ -122,19 +121,23 @@ class Cell:
         return self.group is not None and not self.group.current
 
     @property
-    def why_not(self) -> str:
-        """Why ours is not subtracted from the published number; "": it is."""
+    def why_not(self) -> tuple[str, str] | None:
+        """Why ours is not subtracted from the published number, in a word and in a sentence.
+
+        None: it is.
+        """
+        wanted, measure = self.wanted, self.published.measure if self.published else None
         if self.published and self.published.unlike:
-            return self.published.unlike
+            return "another system", self.published.unlike
         if self.group and self.is_foreign:
-            return f"ours was measured by protocol {self.group.provenance['protocol']}"
-        wanted = self.wanted
+            protocol = self.group.provenance["protocol"]
+            return "another protocol", f"ours was measured by protocol {protocol}"
         if wanted and wanted.published_encoder:
-            return f"ours is on {wanted.encoder} in the place of {wanted.published_encoder}"
-        measure = self.published.measure if self.published else None
+            other = f"{wanted.encoder} in the place of {wanted.published_encoder}"
+            return f"on {wanted.encoder}", f"ours is on {other}"
         if isinstance(measure, Quantity) and not measure.compared:
-            return "the two are counted differently"
-        return ""
+            return "counted differently", "the two are counted differently"
+        return None
 
     @property
     def difference(self) -> float | None:
@@ -156,27 +159,28 @@ class Cell:
         return predicted.agrees(number) if predicted else None
 
     @property
-    def leaks(self) -> tuple[Leak, ...]:
-        """The tests behind our score of which the training data have much; of an average, all."""
+    def leaks(self) -> list[str]:
+        """The tests behind our score of which the training data have much; of an average, all.
+
+        Each is told with its pairs whose two sentences stand together in one training item, or,
+        where it has no pairs, with its distinct sentences that the training data have, but for
+        case, punctuation and spaces.
+        """
         if not (self.ours and self.ours.trials and self.metric) or self.metric.split == "dev":
-            return ()
+            return []
         # The trials of a cell differ in seed and label subset, and have the same corpora.
         scores = self.ours.trials[0].suites.get(self.metric.suite)
         if scores is None:
-            return ()
-        counts = scores.contamination
-        is_average = self.metric.name == scores.card.average
-        leaks = []
+            return []
+        counts, leaks = scores.contamination, []
         for task in dict.fromkeys(name.partition("/")[0] for name in counts):
-            if is_average or task == self.metric.name:
+            if self.metric.name in (task, scores.card.average):
                 pairs = counts[f"{task}/pairs"]
-                in_training, whole = (
-                    ("pairs_together", "pairs") if pairs else ("normalised", "sentences")
-                )
-                leaks.append(
-                    Leak(task, int(counts[f"{task}/{in_training}"]), int(counts[f"{task}/{whole}"]))
-                )
-        return tuple(leak for leak in leaks if leak.known >= LEAKED * leak.whole > 0)
+                names = ("pairs_together", "pairs") if pairs else ("normalised", "sentences")
+                in_training, whole = (int(counts[f"{task}/{name}"]) for name in names)
+                if in_training >= LEAKED * whole > 0:
+                    leaks.append(f"{DISPLAY.get(task, task)} {in_training} of {whole}")
+        return leaks
 
     @property
     def text(self) -> str:

@@ -1,13 +1,12 @@
 """Two rows of a store side by side: their difference in each metric, and its meaning in words."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from harness.errors import UserError, suggest
 from harness.evaluation.bootstrap import RESAMPLES
 from harness.evaluation.catalogue import CARDS, DISPLAY, NDCG, SuiteCard
 from harness.evaluation.kept import (
@@ -20,97 +19,11 @@ from harness.evaluation.kept import (
 )
 from harness.report.difference import Difference, Scored, over_both, over_pairs, over_seeds
 from harness.report.groups import Group
-from harness.report.matching import best_on_dev
-from harness.report.row_names import short_names
+from harness.report.measured_trials import MeasuredTrial
 from harness.report.significance import SIGNIFICANT
 
 NEAR = 0.01
 """Points by which the score of kept pairs may differ from the stored score"""
-Row = tuple[str, Group]
-"""The name of a row, and its trials"""
-
-
-def rows_named(
-    words: tuple[str, str], groups: Sequence[Group], suite: str | None = None
-) -> list[tuple[Row, Row]] | None:
-    """The two rows that the words name; several pairs where methods were run in several ways.
-
-    groups: those of the store, in the order of its table. suite: the one that is compared; None:
-    any. Of pairs of methods those are left out that have no such suite in common, unless all are
-    without. None: a word names no row. Raises UserError for a number that no row has, for a row
-    beside a word that names none, and for two methods that have nothing in common.
-    """
-    named = [_groups_named(word, groups) for word in words]
-    for word, of_word, other in zip(words, named, words[::-1], strict=True):
-        is_key = of_word and of_word[0].keys[0].startswith(word)
-        if of_word and not is_key and not all(named):
-            methods = dict.fromkeys(group.method for group in groups)
-            raise UserError(
-                f'"{other}" names no row, method or trial of the store, which row "{word}" could '
-                f"be compared with{suggest(other, methods)}"
-            )
-    if not all(named):
-        return None
-    first, second = named
-    if len(first) == 1 or len(second) == 1:
-        pairs = [(one, two) for one in first for two in second]
-    else:
-        pairs = [(one, two) for one in first for two in second if _way(one) == _way(two)]
-    if not pairs:
-        raise UserError(
-            f"{words[0]} and {words[1]} have no setting and encoder in common; name two rows of "
-            f"`harness table` by their numbers"
-        )
-    alike = [pair for pair in pairs if _share(pair, suite)]
-    return [_with_names(pair) for pair in alike or pairs]
-
-
-def _share(pair: tuple[Group, Group], suite: str | None) -> bool:
-    """Whether both have been measured by the suite; None: by any."""
-    one, two = map(_suites, pair)
-    return suite in one & two if suite else bool(one & two)
-
-
-def _suites(group: Group) -> frozenset[str]:
-    return frozenset(str(part.suite) for part in group.parts)
-
-
-def _groups_named(word: str, groups: Sequence[Group]) -> list[Group]:
-    """The groups that a word names; none where it is no row, no method and no trial of the store.
-
-    Of a method, the best on dev for each setting and encoder, and for the suites that measured it.
-    """
-    of_trial = [
-        replace(group, trials=(trial,))
-        for group in groups
-        for trial in group.trials
-        if len(word) >= 4 and trial.key.startswith(word)
-    ]
-    if word.isdecimal() and len(word) < 10 and not of_trial:
-        if not 1 <= int(word) <= len(groups):
-            there = f"the rows of `harness table` are 1 to {len(groups)}"
-            raise UserError(f"there is no row {word}: {there if groups else 'the store is empty'}")
-        return [groups[int(word) - 1]]
-    if of_trial:
-        return of_trial[:1]
-    of_method = [group for group in groups if group.method == word]
-    ways = dict.fromkeys((_way(group), _suites(group)) for group in of_method)
-    return [
-        best_on_dev(group for group in of_method if (_way(group), _suites(group)) == way)
-        for way in ways
-    ]
-
-
-def _way(group: Group) -> tuple[str, str, float]:
-    return group.setting, group.encoder, group.label_fraction or 1
-
-
-def _with_names(pair: tuple[Group, Group]) -> tuple[Row, Row]:
-    first, second = pair
-    one, two = short_names(pair)
-    if one == two:  # two trials of one row
-        one, two = (f"{one} {group.keys[0][:10]}" for group in pair)
-    return (one, first), (two, second)
 
 
 @dataclass(frozen=True)
@@ -134,29 +47,35 @@ class Compared:
     metric: str
 
     @property
-    def means(self) -> tuple[float, float]:
-        """The score of the first system, and that of the second."""
-        return self.first.scored[self.metric].mean, self.second.scored[self.metric].mean
+    def sides(self) -> tuple[Scored, Scored]:
+        """The scores of the first system, and those of the second."""
+        return self.first.scored[self.metric], self.second.scored[self.metric]
 
     @property
     def value(self) -> float:
         """The first score minus the second."""
-        return self.means[0] - self.means[1]
+        one, two = self.sides
+        return one.mean - two.mean
+
+    @property
+    def trained(self) -> bool:
+        """Whether another seed may change the difference."""
+        return any(side.trained for side in self.sides)
 
     @cached_property
     def seeds(self) -> Difference | None:
         """The difference over seeds; None where no spread is known."""
-        return over_seeds(self.first.scored[self.metric], self.second.scored[self.metric])
+        return over_seeds(*self.sides)
 
     @cached_property
     def pairs(self) -> Difference | None:
         """The difference over test pairs; None where these are not known."""
-        return over_pairs(self.first.scored[self.metric], self.second.scored[self.metric])
+        return over_pairs(*self.sides)
 
     @cached_property
     def both(self) -> Difference | None:
         """The difference over seeds and test pairs; None where one of them is not known."""
-        return over_both(self.first.scored[self.metric], self.second.scored[self.metric])
+        return over_both(*self.sides)
 
     @property
     def headline(self) -> Difference | None:
@@ -167,13 +86,13 @@ class Compared:
     def decimals(self) -> int:
         """Digits after the point of the scores."""
         decimals = self.first.card.decimals
-        small = all(abs(mean) <= 1 for mean in self.means)
+        small = all(abs(side.mean) <= 1 for side in self.sides)
         return decimals if decimals is not None else 4 if small else 2
 
     @property
     def items(self) -> str:
         """The items of the test: pairs or queries."""
-        return self.first.scored[self.metric].items
+        return self.sides[0].items
 
     def lines(self) -> list[str]:
         """A line for each kind of uncertainty, which says what it is of."""
@@ -220,8 +139,8 @@ class Compared:
             return ""
         parts = [f"{noun} by up to {self._amount(reach)}" for noun, reach in reaches]
         text = f"other {', other '.join(parts)} (95 %)".replace("by up", "would move it by up", 1)
-        trained = any(each.scored[self.metric].trained for each in (self.first, self.second))
-        unknown = [noun for noun, over in named if over is None and (trained or noun != "seeds")]
+        lacking = (noun for noun, over in named if over is None)
+        unknown = [noun for noun in lacking if self.trained or noun != "seeds"]
         return f"{text}; what other {unknown[0]} would do is not known" if unknown else text
 
     def _amount(self, value: float) -> str:
@@ -244,10 +163,9 @@ class Compared:
         return f"{over.value:{places}}, {interval}, p {over.p_value:.3f} ({over.basis})"
 
     def _why_no_seeds(self) -> str:
-        trained = any(each.scored[self.metric].trained for each in (self.first, self.second))
         return (
             "not known: a trained system has one seed, and more seeds would show the spread"
-            if trained
+            if self.trained
             else "none: nothing is trained, so another seed changes nothing"
         )
 
@@ -303,16 +221,13 @@ def stored_systems(
     """
     parts = [(name, part) for name, group in groups if (part := group.measured(suite))]
     kept = {
-        trial.key: _kept(part, at, kept_pairs_of(trial.key, suite))
+        trial.key: pairs
         for _, part in parts
-        for at, trial in enumerate(part.trials)
+        for trial in part.trials
+        if (pairs := _kept(trial, suite, kept_pairs_of(trial.key, suite)))
     }
-    with_pairs = [key for key, pairs in kept.items() if pairs]
-    card = parts[0][1].card if parts else CARDS["sts"]
-    drawn = (
-        resampled_scores(card, [kept[key] for key in with_pairs], resamples) if with_pairs else {}
-    )
-    return [_system(name, part, with_pairs, drawn) for name, part in parts]
+    drawn = resampled_scores(parts[0][1].card, list(kept.values()), resamples) if kept else {}
+    return [_system(name, part, list(kept), drawn) for name, part in parts]
 
 
 def _system(
@@ -320,23 +235,20 @@ def _system(
 ) -> System:
     lacking = tuple(key for key in part.keys if key not in with_pairs)
     rows = [] if lacking else [with_pairs.index(key) for key in part.keys]
-    draws, trained = part.draws, part.trials[0].trained
-    tasks = [*part.tasks, *([part.card.average] if part.card.average else [])]
-    items = items_named(part.card)
+    trained, items = part.trials[0].trained, items_named(part.card)
     scored = {}
-    for metric in tasks:
-        if cell := part.test.get(metric):
+    for metric in filter(None, [*part.tasks, part.card.average]):
+        if score := part.test.get(metric):
             of_all = drawn.get(metric)
             resampled = of_all[rows] if rows and of_all is not None else None
-            scored[metric] = Scored(cell.values, draws, trained, resampled, items)
+            scored[metric] = Scored(score.values, part.draws, trained, resampled, items)
     return System(name, part.card, scored, lacking)
 
 
-def _kept(part: Group, at: int, path: Path) -> ScoredPairs:
+def _kept(trial: MeasuredTrial, suite: str, path: Path) -> ScoredPairs:
     """The kept pairs of a trial; none where they do not give the scores that the store has."""
-    pairs = kept_pairs(path)
-    stored = part.trials[at].suites[str(part.suite)].test
-    for task, each in pairs.items():
-        if task not in stored or not abs(score_of(each) - stored[task]) <= NEAR:
-            return {}
-    return pairs
+    pairs, stored = kept_pairs(path), trial.suites[suite].test
+    equal = (
+        task in stored and abs(score_of(own) - stored[task]) <= NEAR for task, own in pairs.items()
+    )
+    return pairs if all(equal) else {}

@@ -9,10 +9,9 @@ from harness.evaluation.catalogue import DISPLAY
 from harness.report.cells import Cell
 from harness.report.groups import Group
 from harness.report.matching import Commands, Wanted
-from harness.report.paper import Paper
+from harness.report.paper import Paper, load_systems
 from harness.report.paper_cells import Comparer, PaperTable
 from harness.report.quantities import Special
-from harness.report.systems import load_systems
 from harness.trials.record import Record
 
 
@@ -47,7 +46,7 @@ def shares(paper: Paper, comparer: Comparer, methods: Collection[str]) -> Iterat
     """
     for name in paper.shown:
         yield table_share(comparer.table(paper, name), methods)
-    for name, of_table in paper.table_figures.items():
+    for name, of_table in paper.figures.items():
         share = table_share(comparer.table(paper, of_table.table), methods)
         title = f"Figure {name.removeprefix('figure')}"
         yield replace(share, name=title, about=of_table.about, noun="points")
@@ -55,8 +54,8 @@ def shares(paper: Paper, comparer: Comparer, methods: Collection[str]) -> Iterat
         of, _, name = of_figure.partition(".")
         if of == paper.paper:
             points = [
-                (wanted, bool(match and match.group.current))
-                for wanted, match in comparer.figure(of_figure)
+                (wanted, bool(group and group.current))
+                for wanted, group in comparer.figure(of_figure)
             ]
             title = f"Figure {name.removeprefix('figure')}"
             yield _share(title, figure.about, "runs", points, methods)
@@ -64,14 +63,16 @@ def shares(paper: Paper, comparer: Comparer, methods: Collection[str]) -> Iterat
 
 def table_share(compared: PaperTable, methods: Collection[str]) -> Share:
     """The share of a table; all hyperparameters of a method that is here have a default."""
-    defaults = compared.table.kind == "hyperparameters"
-    cells = [
-        (cell.wanted, _here(cell.wanted, methods) if defaults else _is_filled(cell))
-        for cell in compared.cells
-        if cell.published
-        and (cell.published.value is not None or cell.alone)
-        and cell.published.measure is not Special.GIVEN
-    ]
+    defaults, cells = compared.table.kind == "hyperparameters", []
+    for cell in compared.cells:
+        published = cell.published
+        if published is None or published.measure is Special.GIVEN:
+            continue
+        if published.value is None and not cell.alone:
+            continue
+        asked = published.measure in (Special.SENTENCE, Special.COSINE)  # of a model of the trials
+        filled = (cell.group if asked else cell.ours) is not None and not cell.is_foreign
+        cells.append((cell.wanted, _here(cell.wanted, methods) if defaults else filled))
     noun = "defaults" if defaults else "cells"
     return _share(f"Table {compared.number}", compared.table.about, noun, cells, methods)
 
@@ -87,12 +88,6 @@ def _share(
     runnable = sum(there or _here(wanted, methods) for wanted, there in cells)
     needing = sum(bool(wanted and wanted.needs) and not there for wanted, there in cells)
     return Share(title, about, noun, filled, runnable, needing, len(cells) - runnable - needing)
-
-
-def _is_filled(cell: Cell) -> bool:
-    if cell.published and cell.published.measure in (Special.SENTENCE, Special.COSINE):
-        return cell.group is not None and not cell.is_foreign
-    return cell.ours is not None and not cell.is_foreign
 
 
 def _here(wanted: Wanted | None, methods: Collection[str]) -> bool:
@@ -127,7 +122,7 @@ def _has_all(cell: Cell, seeds: int, subsets: int) -> bool:
 class Gap:
     """Something that the store lacks, and the command that fills it."""
 
-    what: str
+    lack: str
     command: str
 
 

@@ -8,7 +8,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,13 +33,6 @@ SHOWN = 8
 """The most systems that are compared with the winner: those with the best dev scores"""
 
 
-class NextCommand(NamedTuple):
-    """A command that comes next, and what it is for."""
-
-    purpose: str
-    command: str
-
-
 def sweep_groups(trials: pa.Table, keys: Collection[str]) -> list[Group]:
     """The groups of the final trials with these keys, the best dev score first."""
     return sorted(comparable_groups(rows_of(trials, keys)), key=lambda group: -group.dev_mean)
@@ -57,8 +49,8 @@ def next_commands(
     methods: Collection[str],
     store: Path | str,
     swept: Sequence[str] = (),
-) -> list[NextCommand]:
-    """Three commands that come next after a sweep with these groups, the best of which is first.
+) -> list[tuple[str, str]]:
+    """Three purposes and commands that come next after a sweep with these groups, the best first.
 
     All of them show trials of the sweep. `trials`: the rows of the store, with PAPER_COLUMNS.
     `methods`: the names of those that can be named without a path. `swept`: the options of the
@@ -84,7 +76,7 @@ def next_commands(
         last = "whether two rows differ by more than chance, test by test", two
     else:
         last = "all trials, with the keys that `harness show` takes", ["list", "trials"]
-    return [NextCommand(purpose, command(store, *words)) for purpose, words in (table, one, last)]
+    return [(purpose, command(store, *words)) for purpose, words in (table, one, last)]
 
 
 def _place_in_papers(groups: list[Group], trials: pa.Table) -> list[str]:
@@ -128,12 +120,9 @@ def _verdict(
 ) -> list[str]:
     called = dict(zip((group.identity for group in groups), short_names(groups), strict=True))
     best = best_on_dev(groups)
-    others_by_dev = sorted(
-        (group for group in groups if group is not best), key=lambda group: -group.dev_mean
-    )
-    rows = [(called[group.identity], group) for group in (best, *others_by_dev[:SHOWN])]
-    systems = stored_systems(rows, suite, kept_pairs, RESAMPLES)
-    winner, others = systems[0], systems[1:]
+    by_dev = sorted(groups, key=lambda group: (group is not best, -group.dev_mean))
+    rows = [(called[group.identity], group) for group in by_dev[: SHOWN + 1]]
+    winner, *others = stored_systems(rows, suite, kept_pairs, RESAMPLES)
     dev = best.dev.get(best.selects)
     chosen = f"the best dev score, {score_text(dev)}" if dev else "the best dev score"
     lines = [
@@ -161,16 +150,13 @@ def _on_test(best: Group, winner: System, suite: str) -> str:
 
 def _against(winner: System, others: Sequence[System]) -> list[str]:
     """A sentence for each other system, and what more seeds would resolve."""
-    compared = [
-        Compared(winner, other, metric)
-        for other in others
-        if (metric := main_metric(winner, other))
-    ]
-    heads = [each.headline for each in compared]
+    metrics = [(other, main_metric(winner, other)) for other in others]
+    compared = [Compared(winner, other, metric) for other, metric in metrics if metric]
+    heads = [pair.headline for pair in compared]
     p_values = holm(np.array([head.p_value if head else np.nan for head in heads]))
     settled = [bool(p <= SIGNIFICANT) for p in p_values]
-    lines = [each.verdict(settled=sure) for each, sure in zip(compared, settled, strict=True)]
-    open_ones = [each for each, sure in zip(compared, settled, strict=True) if not sure]
+    lines = [pair.verdict(settled=sure) for pair, sure in zip(compared, settled, strict=True)]
+    open_ones = [pair for pair, sure in zip(compared, settled, strict=True) if not sure]
     return [*lines, *_more_seeds(open_ones)]
 
 
@@ -184,12 +170,7 @@ def _more_seeds(compared: Sequence[Compared]) -> list[str]:
         if n is not None
     ]
     never = [name for name, n in needed.items() if n is None]
-    single = [
-        pair.second.name
-        for pair in compared
-        if pair.seeds is None
-        and any(system.scored[pair.metric].trained for system in (pair.first, pair.second))
-    ]
+    single = [pair.second.name for pair in compared if pair.seeds is None and pair.trained]
     return [
         *lines,
         *([f"No likely number of seeds would tell it from {', '.join(never)}."] if never else []),
@@ -202,18 +183,13 @@ def seeds_needed(compared: Compared) -> int | None:
 
     None where no number up to MOST_SEEDS does, since the test pairs alone leave more doubt.
     """
-    systems = [system.scored[compared.metric] for system in (compared.first, compared.second)]
-    spreads = [
-        float(np.var(each.values, ddof=1))
-        for each in systems
-        if each.trained and len(each.values) > 1
-    ]
-    sides = sum(each.trained for each in systems)
+    trained = [side for side in compared.sides if side.trained]
+    spreads = [float(np.var(side.values, ddof=1)) for side in trained if len(side.values) > 1]
     if not spreads:
         return None
-    variance = sides * sum(spreads) / len(spreads)
+    variance = len(trained) * sum(spreads) / len(spreads)
     pairs = compared.pairs.reach if compared.pairs else 0.0
     n = np.arange(2, MOST_SEEDS + 1)
-    reach = quantile(sides * (n - 1)) * np.sqrt(variance / n)
+    reach = quantile(len(trained) * (n - 1)) * np.sqrt(variance / n)
     enough = n[np.hypot(reach, pairs) < abs(compared.value)]
     return int(enough[0]) if len(enough) else None

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from harness.errors import visible
 from harness.report.cells import Bold
-from harness.report.tables import Line, Row, Section, Table, address_name
+from harness.report.tables import Line, Row, Table, address_name
 from harness.report.terminal import address_note, terminal_text
 
 _BEGINNINGS = ("=", "+", "-", "@", "\t")
@@ -135,33 +135,22 @@ def html_table(table: Table) -> str:
     if table.columns:
         title = f"<strong>{escape(table.title)}</strong> " if table.title else ""
         caption = " ".join(filter(None, [table.caption, table.legend()]))
-        headings = "".join(
-            _heading(name, text=index < table.text_columns)
-            for index, name in enumerate(table.columns)
-        )
-        parts += [
-            f"<table>\n<caption>{title}{escape(caption)}</caption>\n",
-            f"<thead>\n<tr>{headings}</tr>\n</thead>\n",
-            *(_html_section(section, table) for section in table.sections),
-            "</table>\n",
-        ]
+        headings = []
+        for index, name in enumerate(table.columns):
+            kind = ' class="text"' if index < table.text_columns else ""
+            shown = f'<th scope="col"{kind}>{escape(name)}</th>' if name else "<td></td>"
+            headings.append(shown)
+        parts.append(f"<table>\n<caption>{title}{escape(caption)}</caption>\n")
+        parts.append(f"<thead>\n<tr>{''.join(headings)}</tr>\n</thead>\n")
+        group = f'<th scope="rowgroup" colspan="{len(table.columns)}">'
+        for section in table.sections:
+            name = f"<em>{escape(section.name)}</em>"
+            heading = f"<tr>{group}{name}</th></tr>\n" if section.name else ""
+            rows = "".join(_html_row(row, table) for row in section.rows)
+            parts.append(f"<tbody>\n{heading}{rows}</tbody>\n")
+        parts.append("</table>\n")
     notes = "".join(f"<li>{escape(note.strip())}</li>\n" for note in table.notes)
     return visible("".join([*parts, f"<ul>\n{notes}</ul>\n" if notes else "", "</figure>\n"]))
-
-
-def _heading(name: str, *, text: bool) -> str:
-    kind = ' class="text"' if text else ""
-    return f'<th scope="col"{kind}>{escape(name)}</th>' if name else "<td></td>"
-
-
-def _html_section(section: Section, table: Table) -> str:
-    heading = ""
-    if section.name:
-        width = len(table.columns)
-        name = escape(section.name)
-        heading = f'<tr><th scope="rowgroup" colspan="{width}"><em>{name}</em></th></tr>\n'
-    rows = "".join(_html_row(row, table) for row in section.rows)
-    return f"<tbody>\n{heading}{rows}</tbody>\n"
 
 
 def _html_row(row: Row | Line, table: Table) -> str:
@@ -253,7 +242,7 @@ def _json(tables: Sequence[Table]) -> bytes:
     text = json.dumps(contents, ensure_ascii=False, indent=1, allow_nan=False)
     # What a terminal would obey or hide is escaped as JSON can, so the value stays the same.
     shown = (
-        each if each == "\n" or each.isprintable() else json.dumps(each)[1:-1] for each in text
+        char if char == "\n" or char.isprintable() else json.dumps(char)[1:-1] for char in text
     )
     return f"{''.join(shown)}\n".encode()
 

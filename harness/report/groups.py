@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -126,9 +127,8 @@ class Group:
 
         `–` means that nothing was trained, so that there is no seed to vary.
         """
-        return (
-            NO_SEED if len(self.trials) == 1 and not self.trials[0].trained else design(self.draws)
-        )
+        constant = len(self.trials) == 1 and not self.trials[0].trained
+        return NO_SEED if constant else design(self.draws)
 
     @property
     def subsets(self) -> int:
@@ -142,15 +142,12 @@ class Group:
         The suite in the trials' own rows comes first.
         """
         own = {trial.own for trial in self.trials}
-        names = {name for trial in self.trials for name in trial.suites}
-        return [
-            replace(
-                self,
-                trials=tuple(trial for trial in self.trials if name in trial.suites),
-                suite=name,
-            )
-            for name in sorted(names, key=lambda name: (name not in own, name))
-        ]
+        trials: dict[str, list[MeasuredTrial]] = defaultdict(list)
+        for trial in self.trials:
+            for name in trial.suites:
+                trials[name].append(trial)
+        names = sorted(trials, key=lambda name: (name not in own, name))
+        return [replace(self, trials=tuple(trials[name]), suite=name) for name in names]
 
     def measured(self, suite: str) -> "Group | None":
         """The part of this suite, or None when the suite measured no trial."""
@@ -163,7 +160,7 @@ class Group:
             return None
         return (part.test if metric.split == "test" else part.dev).get(metric.name)
 
-    def best_trial(self, trials: Sequence[MeasuredTrial]) -> MeasuredTrial | None:
+    def best_trial(self, trials: Iterable[MeasuredTrial]) -> MeasuredTrial | None:
         """The trial with the best dev score of some; of equal ones, the one with the first key."""
         lowest = -math.inf
         return max(trials, key=lambda trial: trial.dev.get(self.selects, lowest), default=None)

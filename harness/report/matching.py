@@ -1,10 +1,6 @@
-"""Finds the trials of a store that can stand beside a reported number, and names the commands.
-
-What a store lacks of these trials is run by a command.
-"""
+"""The trials that would reproduce a reported number, and the commands that run them."""
 
 import shlex
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,8 +15,8 @@ from harness.files import shipped
 from harness.plugin import registry
 from harness.plugin.registry import is_path, plain_name
 from harness.report.groups import Group
+from harness.report.paper import NOTHING_SAID, ColumnRun, ReportedRun, Systems
 from harness.report.published import ReportedRow
-from harness.report.systems import NOTHING_SAID, ColumnRun, ReportedRun, Systems
 from harness.trials.store_folders import store_option
 
 SUBSETS = "0,1,2,3,4"
@@ -70,33 +66,45 @@ class Wanted:
         """Whether its method is here. methods: the names of those that need no path."""
         return bool(self.path) or self.method in methods
 
+    def fits(self, group: Group) -> bool:
+        """Whether a group has the values that are wanted, or the defaults where none is wanted."""
+        has, needs = (
+            {**dict(self.defaults), **values}
+            for values in (group.configuration, dict(self.configuration))
+        )
+        return all(
+            name in has and (has[name] is not None if value == ANY else has[name] == value)
+            for name, value in needs.items()
+        )
+
     def __str__(self) -> str:
         values = [f"{name}={yaml_text(value)}" for name, value in self.configuration]
         return " ".join([self.method, self.setting, self.encoder, *values])
 
 
-@dataclass(frozen=True)
-class Found:
-    """The group that is chosen for a reported number, and how many groups were candidates."""
-
-    group: Group
-    candidates: int
-
-
 def wanted_for(
+    systems: Systems,
+    table: str,
     row: ReportedRow,
-    run: ReportedRun | None,
     column: ColumnRun = NOTHING_SAID,
     fraction: float = 1,
     encoder: str | None = None,
 ) -> Wanted | None:
     """The trials that would reproduce a number of a row; None when the number is only quoted.
 
-    column: what is said of its column. fraction: the share of the labels; at 0 it is the
-    unsupervised method. encoder: the one that the trials have in the place of the paper's.
+    table: its name, for an error. column: what is said of its column. fraction: the share of the
+    labels; at 0 it is the unsupervised method. encoder: the one that the trials have in the place
+    of the paper's.
 
-    Raises UserError for a variant or an encoder that the run does not list.
+    Raises UserError for a system that is not listed, and for a variant or an encoder that its run
+    does not list.
     """
+    if row.system not in systems.systems:
+        raise UserError(
+            f'there is no system "{row.system}", which {table} has'
+            f"{suggest(row.system, systems.systems)}"
+        )
+    run = column.run or systems.systems[row.system]
     if run is None:
         return None
     published = column.encoder or run.encoder or str(row.encoder)
@@ -156,39 +164,6 @@ def _configuration(
     }
 
 
-def run_of(systems: Systems, table: str, row: ReportedRow, column: ColumnRun) -> ReportedRun | None:
-    """The run of a row, or that of its column; None when the number is only quoted.
-
-    Raises UserError for a system that is not listed.
-    """
-    if row.system not in systems.systems:
-        raise UserError(
-            f'there is no system "{row.system}", which {table} has'
-            f"{suggest(row.system, systems.systems)}"
-        )
-    return column.run or systems.systems[row.system]
-
-
-class Finder:
-    """The groups of a store, among which it finds the one for a reported number."""
-
-    def __init__(self, groups: Iterable[Group]) -> None:
-        self._groups: Mapping[tuple[str, str, str], list[Group]] = defaultdict(list)
-        for group in groups:
-            # Who names no revision means any; who names one means this one.
-            for encoder in {group.encoder, without_revision(group.encoder)}:
-                self._groups[group.method, group.setting, encoder].append(group)
-
-    def find(self, target: Wanted) -> Found | None:
-        """The fitting group with the best mean dev score; None where no group fits."""
-        alike = self._groups.get((target.method, target.setting, target.encoder), [])
-        fitting = [group for group in alike if _fits(group, target)]
-        if not fitting:
-            return None
-        best = best_on_dev(fitting)
-        return Found(best, sum(group.current == best.current for group in fitting))
-
-
 def best_on_dev(groups: Iterable[Group]) -> Group:
     """The group with the best mean dev score; of equal ones, that with more trials.
 
@@ -204,18 +179,6 @@ def best_on_dev(groups: Iterable[Group]) -> Group:
             group.dev_mean,
             len(group.keys),
         ),
-    )
-
-
-def _fits(group: Group, target: Wanted) -> bool:
-    """Whether the group has the values that are wanted, or the defaults where none is wanted."""
-    has, needs = (
-        {**dict(target.defaults), **values}
-        for values in (group.configuration, dict(target.configuration))
-    )
-    return all(
-        name in has and (has[name] is not None if value == ANY else has[name] == value)
-        for name, value in needs.items()
     )
 
 

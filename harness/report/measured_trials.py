@@ -2,9 +2,9 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import pairwise
 from operator import or_
 from typing import Any
@@ -56,25 +56,13 @@ class SuiteScores:
     test: Mapping[str, float]
     contamination: Mapping[str, float] = field(default_factory=dict)
     """The overlap of a record"""
-    spreads: tuple["_Spread", ...] = ()
+    spreads: tuple[Callable[[], Mapping[str, Uncertainty]], ...] = ()
     """The uncertainty in each of the rows, where a later row goes before an earlier one"""
 
     @cached_property
     def uncertainty(self) -> dict[str, Uncertainty]:
         """Dev or test metric -> its uncertainty; only a trial that stands alone is asked for it."""
         return {name: value for spread in self.spreads for name, value in spread().items()}
-
-
-@dataclass(frozen=True)
-class _Spread:
-    """The uncertainty in a row, which is unpacked when it is asked for."""
-
-    column: pa.MapArray
-    row: int
-
-    def __call__(self) -> dict[str, Uncertainty]:
-        items = self.column[self.row].as_py() or ()
-        return {name: Uncertainty(**values) for name, values in items if values}
 
 
 @dataclass(frozen=True)
@@ -104,20 +92,13 @@ class MeasuredTrial:
     @cached_property
     def dev(self) -> dict[str, float]:
         """All dev scores; of a metric that was measured twice, the one in the trial's own row."""
-        return {
-            name: value
-            for suite in self._own_last
-            for name, value in self.suites[suite].dev.items()
-        }
+        return {name: value for scores in self._own_last for name, value in scores.dev.items()}
 
     @cached_property
     def uncertainty(self) -> dict[str, Uncertainty]:
         """The uncertainty of the dev scores."""
-        return {
-            name: value
-            for suite in self._own_last
-            for name, value in self.suites[suite].uncertainty.items()
-        }
+        pairs = (pair for scores in self._own_last for pair in scores.uncertainty.items())
+        return dict(pairs)
 
     def has(self, metric: Metric) -> bool:
         """Whether the metric was measured."""
@@ -127,8 +108,9 @@ class MeasuredTrial:
         return scores is not None and metric.name in scores.test
 
     @property
-    def _own_last(self) -> list[str]:
-        return sorted(self.suites, key=lambda suite: (suite == self.own, suite))
+    def _own_last(self) -> list[SuiteScores]:
+        names = sorted(self.suites, key=lambda suite: (suite == self.own, suite))
+        return [self.suites[name] for name in names]
 
 
 def trials_of(table: pa.Table) -> dict[Identity, list[MeasuredTrial]]:
@@ -162,8 +144,8 @@ def rows_of(table: pa.Table, keys: Collection[str] | None) -> pa.Table:
 
 def _values(name: str, column: pa.Array) -> list[Any]:
     """The values of a column; a map is a dictionary without the values that are null."""
-    if name == "uncertainty":
-        return [_Spread(column, row) for row in range(len(column))]
+    if name == "uncertainty":  # it is unpacked when it is asked for
+        return [partial(_uncertainty, column, row) for row in range(len(column))]
     if not pa.types.is_map(column.type):
         return list(column.to_pylist())
     names, ends = column.keys.dictionary_encode(), column.offsets.to_pylist()
@@ -176,22 +158,20 @@ def _values(name: str, column: pa.Array) -> list[Any]:
     ]
 
 
+def _uncertainty(column: pa.MapArray, row: int) -> dict[str, Uncertainty]:
+    items = column[row].as_py() or ()
+    return {name: Uncertainty(**values) for name, values in items if values}
+
+
 def _identities(table: pa.Table) -> Iterator[Identity]:
     columns = {name: table[name].to_pylist() for name in IDENTITY_COLUMNS}
-    columns["configuration"] = [
-        text if fraction is None or fraction == 1 else _without_subset(text)
-        for text, fraction in zip(
-            columns["configuration"], table["label_fraction"].to_pylist(), strict=True
-        )
-    ]
+    configurations, fractions = columns["configuration"], table["label_fraction"].to_pylist()
+    for row, (text, fraction) in enumerate(zip(configurations, fractions, strict=True)):
+        if fraction not in (None, 1):
+            values = json.loads(text)
+            values.pop("subset", None)
+            configurations[row] = json.dumps(values, sort_keys=True)
     return zip(*columns.values(), strict=True)
-
-
-def _without_subset(configuration: str) -> str:
-    values = json.loads(configuration)
-    return json.dumps(
-        {name: value for name, value in values.items() if name != "subset"}, sort_keys=True
-    )
 
 
 def _trials(draws: Mapping[Draw, list[dict[str, Any]]]) -> list[MeasuredTrial]:

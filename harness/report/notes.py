@@ -1,21 +1,32 @@
-"""The notes under a table: about records that are not in the table, or that are incomplete."""
+"""The notes under a table: what is left out, marked or unlike the paper, and how it is filled."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.data.corpora import SOURCES
 from harness.errors import counted, headline
-from harness.report.cells import FOREIGN, LEAK, LEAKED
+from harness.evaluation.catalogue import DISPLAY
+from harness.report.cells import FOREIGN, LEAK, LEAKED, Cell
 from harness.report.groups import Group
-from harness.report.matching import command
+from harness.report.matching import Commands, Wanted, command, published_values, yaml_text
 from harness.report.measured_trials import MeasuredTrial
-from harness.report.tables import Row
+from harness.report.paper_cells import OTHER_SYSTEM, PaperTable
+from harness.report.quantities import Quantity, Special
+from harness.report.row_names import file_name
+from harness.report.tables import Row, n_text
 from harness.trials.record import trial_label
 from harness.trials.record_files import Reading, is_text
 
+_NOT_COMPARED = {"setting", "encoder", "subset"}
+"""Fields of a configuration that rows have anyway, or that are drawn"""
+Matched = Mapping[Wanted, tuple[str, Group]]
+"""The trials that reproduce a number -> the label of their first row, and those of the store"""
 SHOWN = 5
 """The number of records or rows that one note names"""
 _NAMED = ("method", "setting", "encoder", "seed", "label_fraction", "subset")
@@ -31,7 +42,7 @@ def leak_notes(rows: Iterable[Row]) -> list[str]:
     """A note about the marked scores: which rows, and how much of which tests."""
     lines: dict[str, list[str]] = {}
     for row in rows:
-        leaks = dict.fromkeys(str(leak) for cell in row.cells if cell.ours for leak in cell.leaks)
+        leaks = dict.fromkeys(leak for cell in row.cells if cell.ours for leak in cell.leaks)
         if leaks:
             lines.setdefault(", ".join(leaks), []).append(row.address)
     if not lines:
@@ -123,3 +134,149 @@ def _line(row: Mapping[str, Any]) -> str:
     suite = f", {row['suite']}" if row["role"] == "evaluation" else ""
     named = trial_label(*(row[name] for name in _NAMED))
     return f"{named}{suite} ({headline(row['reason']) or 'no reason given'})"
+
+
+def source_notes(compared: PaperTable) -> list[str]:
+    """The sources behind the marks, and the number of runs behind the numbers of a column."""
+    runs, columns = compared.table.runs, map(str, compared.table.columns)
+    return [
+        *(
+            f"{mark} {source.replace('quoted:', 'quoted from ')}"
+            for source, mark in compared.table.citations.items()
+        ),
+        *(f"published, {column}: {runs[column]}" for column in columns if column in runs),
+    ]
+
+
+def released_note(row: Row, commands: Commands) -> str:
+    """The line about a released checkpoint: its name, its pooling, and what evaluates it."""
+    cells = [(cell, cell.wanted) for cell in row.cells if cell.wanted]
+    wanted, mark = cells[0][1], row.names[0].rpartition(" ")[2]
+    pooling = dict(wanted.configuration).get("pooling")
+    named = f"{mark} {wanted.encoder}{f', {pooling} pooling' if pooling else ''}"
+    lacking = [cell for cell, _ in cells if not cell.ours or cell.is_foreign]
+    suites = dict.fromkeys(cell.metric.suite for cell in lacking if cell.metric)
+    if not suites:
+        return named
+    return f"{named}; to evaluate it: {commands.evaluation(wanted.model, ','.join(suites))}"
+
+
+def n_notes(rows: Iterable[Row]) -> list[str]:
+    """Which column has which n, for the rows whose columns have several."""
+    notes: dict[str, None] = {}  # a set in the order of the table
+    for row in rows:
+        columns: dict[str, list[str]] = defaultdict(list)
+        for cell in row.cells:
+            if cell.published and (n := cell.n) not in (None, "0"):
+                columns[str(n)].append(cell.published.column)
+        if len(columns) > 1:
+            listed = "; ".join(f"{n} in {', '.join(names)}" for n, names in columns.items())
+            notes[f"n = {n_text(list(columns))}: {listed}"] = None
+    return list(notes)
+
+
+def mark_notes(cells: Sequence[Cell]) -> list[str]:
+    """The meaning of the marks at our numbers, and why some of them have no difference."""
+    published = [cell.published for cell in cells if cell.published]
+    others = {each.unlike: each.row.label for each in published if each.unlike}
+    shown = [cell for cell in cells if cell.ours and cell.published]
+    measures = [cell.published.measure for cell in shown if cell.published]
+    stand_ins = [each.wanted for each in published if each.wanted and each.wanted.published_encoder]
+    encoders = dict.fromkeys(str(wanted.published_encoder) for wanted in stand_ins)
+    return [
+        *(f"{OTHER_SYSTEM} {label}: {why}; no Δ" for why, label in others.items()),
+        *foreign(cell.group for cell in shown if cell.group),
+        *dict.fromkeys(each.note for each in measures if isinstance(each, Quantity)),
+        *(
+            f"Ours: on {wanted.encoder} in the place of {', '.join(encoders)}, so without Δ."
+            for wanted in stand_ins[:1]
+        ),
+    ]
+
+
+def unlike_notes(cells: Iterable[Cell], methods: Collection[str]) -> list[str]:
+    """The differences from the paper's set-up in the trials of a table, with their rows.
+
+    methods: the names of the methods that are here; of others nothing is known.
+    """
+    matched = matched_trials(cell for cell in cells if cell.wanted and cell.wanted.is_here(methods))
+    unlike = {wanted: row for wanted, row in matched.items() if unlike_published(wanted, row[1])}
+    return [f"Unlike the paper, {labels}: {text}" for text, labels in set_ups(unlike).items()]
+
+
+def set_ups(matched: Matched) -> dict[str, str]:
+    """Differences of trials from the paper, and their steps -> the labels of their rows."""
+    rows: dict[str, dict[str, None]] = defaultdict(dict)  # a set in the order of the table
+    for wanted, (label, group) in matched.items():
+        steps = sorted({trial.steps for trial in group.trials if trial.steps})
+        many = [f"{' or '.join(map(str, steps))} steps"] if steps else []
+        text = "; ".join([*unlike_published(wanted, group), *many])
+        rows[text][f"{label} ({wanted.setting})"] = None
+    return {text: ", ".join(labels) for text, labels in rows.items()}
+
+
+def matched_trials(cells: Iterable[Cell]) -> Matched:
+    """Our trials behind the numbers of a table, each once."""
+    matched: dict[Wanted, tuple[str, Group]] = {}
+    for cell in cells:
+        if cell.published and cell.wanted and cell.group and cell.ours:
+            matched.setdefault(cell.wanted, (cell.published.row.label, cell.group))
+    return matched
+
+
+def unlike_published(wanted: Wanted, group: Group) -> list[str]:
+    """The values that the trials have, and those of the paper in their place."""
+    published, sizes = published_values(wanted), json.loads(group.trials[0].corpora or "{}")
+    other = [f"encoder {group.encoder} (paper: {wanted.published_encoder})"]
+    return [
+        *(other if wanted.published_encoder else []),
+        *(
+            f"{name} {_text(value, sizes)} (paper: {_text(published[name])})"
+            for name, value in sorted(group.configuration.items())
+            if name in published and name not in _NOT_COMPARED and value != published[name]
+        ),
+    ]
+
+
+def _text(value: Any, sizes: Mapping[str, int] = {}) -> str:
+    """A value as `--set` reads it; a corpus with its size, from the trials or as published."""
+    corpus = SOURCES.get(value) if isinstance(value, str) else None
+    items = sizes.get(str(value)) or (corpus.items if corpus else None)
+    size = f", {items:,} items" if items else ""
+    return "none" if value is None else f"{file_name(yaml_text(value))}{size}"
+
+
+def choice_notes(cells: Iterable[Cell]) -> list[str]:
+    """Notes about the numbers for which several groups of comparable trials were candidates."""
+    return list(
+        dict.fromkeys(
+            f"{cell.wanted}: {cell.candidates} groups of comparable trials; shown is the one "
+            f"with the best mean {DISPLAY.get(cell.group.selects, cell.group.selects)}"
+            for cell in cells
+            if cell.group and cell.candidates > 1
+        )
+    )
+
+
+def filling_notes(compared: PaperTable, commands: Commands, encoder: str | None) -> list[str]:
+    """The command that fills the gaps of a table, and what no command can fill."""
+    possible = False
+    reasons: dict[str, dict[str, None]] = defaultdict(dict)  # a set in the order of the table
+    for cell in compared.cells:
+        published, wanted = cell.published, cell.wanted
+        if published is None or published.measure is Special.GIVEN:
+            continue
+        obstacle = commands.obstacle(wanted) if wanted else ""
+        if wanted and not obstacle:
+            possible |= cell.group is None or cell.is_foreign or bool(cell.unmeasured)
+        if cell.group:
+            continue
+        if wanted is None and published.value is not None:
+            reasons["Quoted only, nothing is run for them"][published.row.label] = None
+        elif obstacle:
+            reasons[f"Not run by the command: {obstacle}"][published.row.label] = None
+    fill = commands.table(compared.paper.paper, compared.number, encoder)
+    return [
+        *([f"To fill: {fill}"] if possible else []),
+        *(f"{reason}: {'; '.join(labels)}" for reason, labels in sorted(reasons.items())),
+    ]

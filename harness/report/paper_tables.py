@@ -1,32 +1,32 @@
 """The tables of a paper: each published value with ours below it, in a table of its kind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-
-import pyarrow as pa
 
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, headed
 from harness.report.answers import Answers
-from harness.report.cells import Cell, Published, value_text
+from harness.report.cells import value_text
 from harness.report.matching import Commands, command, published_values
-from harness.report.notes import leak_notes, made_on, unreadable
-from harness.report.paper import Paper
-from harness.report.paper_cells import RELEASED, Comparer, PaperTable
-from harness.report.paper_notes import (
+from harness.report.notes import (
     choice_notes,
     filling_notes,
+    leak_notes,
+    made_on,
     mark_notes,
     n_notes,
+    released_note,
     source_notes,
     unlike_notes,
+    unreadable,
 )
+from harness.report.paper import Paper
+from harness.report.paper_cells import RELEASED, Comparer, PaperTable
 from harness.report.papers import load_paper
 from harness.report.published import QUOTED, THIS_PAPER
-from harness.report.ranking import ranked
-from harness.report.records import PAPER_SCHEMA, published_record
-from harness.report.tables import OVER_SUBSETS, Line, Row, Section, Table
+from harness.report.records import paper_records
+from harness.report.tables import OVER_SUBSETS, Line, Row, Section, Table, ranked
 from harness.trials.record_files import Reading
 from harness.trials.store_folders import store_option
 
@@ -104,10 +104,9 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
     ]
     rows = [row for section in sections for row in section.rows if isinstance(row, Row)]
     cells = [cell for row in rows for cell in row.cells]
-    released = [each.row for each in compared.released]
-    if released:
-        sections.append(Section(RELEASED, released))
-    all_cells = [*cells, *(cell for row in released for cell in row.cells)]
+    if compared.released:
+        sections.append(Section(RELEASED, compared.released))
+    all_cells = [*cells, *(cell for row in compared.released for cell in row.cells)]
     trials = (trial for cell in all_cells if cell.group and cell.ours for trial in cell.ours.trials)
     metric, protocol = compared.table.metric, CARDS[headed(compared.table.columns)].protocol
     caption = [
@@ -125,7 +124,7 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
         caption=" ".join(filter(None, caption)),
         notes=[
             *source_notes(compared),
-            *(each.note(commands) for each in compared.released),
+            *(released_note(row, commands) for row in compared.released),
             *n_notes(rows),
             *compared.notes,
             *mark_notes(all_cells),
@@ -134,9 +133,7 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
             *choice_notes(all_cells),
             *filling_notes(compared, commands, encoder),
         ],
-        make_records=lambda: pa.concat_tables(
-            [_records(compared, cells, commands, ranked=True), _released(compared, commands)]
-        ),
+        make_records=lambda: paper_records(compared, cells, commands, ranked=True),
         metrics=columns,
         averages=[column for column in columns if column == "Avg."],
         show_options=[*(["--encoder", encoder] if encoder else []), *store_option(commands.store)],
@@ -146,62 +143,17 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
 def _filled(row: Row, commands: Commands) -> Row:
     """The row, which says of each cell whether a command can fill it, and of none why not."""
     runnable = [bool(cell.wanted and not commands.obstacle(cell.wanted)) for cell in row.cells]
-    cells = [
-        replace(
-            cell,
-            expected=(cell.number is not None or cell.alone) and (cell.ours is not None or can_run),
-        )
-        for cell, can_run in zip(row.cells, runnable, strict=True)
-    ]
+    cells = []
+    for cell, can_run in zip(row.cells, runnable, strict=True):
+        shown = cell.number is not None or cell.alone
+        cells.append(replace(cell, expected=shown and (cell.ours is not None or can_run)))
     wanted = [cell.wanted for cell in cells if cell.wanted]
     without = "no method" if wanted else "quoted only"
     if any(cell.published.row.system == QUOTED for cell in cells if cell.published):
         without = ""  # the row itself says that it is only quoted
-    if any(each.is_here(commands.methods) for each in wanted):
+    if any(target.is_here(commands.methods) for target in wanted):
         without = "" if any(runnable) else "needs input"
     return replace(row, cells=tuple(cells), without=without)
-
-
-def _records(
-    compared: PaperTable,
-    cells: Sequence[Cell],
-    commands: Commands,
-    ours: Sequence[str] = (),
-    *,
-    ranked: bool = False,
-) -> pa.Table:
-    """A row for each value. `ours`: ours for each of them, where it is no number."""
-    rows = [
-        {
-            "paper": compared.paper.paper,
-            "table": compared.name,
-            **published_record(cell, ranked=ranked),
-            "command": commands.cell(cell.wanted, compared.paper.paper, compared.number)
-            if cell.wanted
-            else None,
-            "obstacle": commands.obstacle(cell.wanted) if cell.wanted else "quoted only",
-            "ours": text or None,
-        }
-        for cell, text in zip(cells, ours or [""] * len(cells), strict=True)
-    ]
-    return pa.Table.from_pylist(rows, schema=PAPER_SCHEMA)
-
-
-def _released(compared: PaperTable, commands: Commands) -> pa.Table:
-    """A row for each score that a released checkpoint has, or that its evaluation would give."""
-    rows = [
-        {
-            "paper": compared.paper.paper,
-            "table": compared.name,
-            **published_record(cell, ranked=False),
-            "setting": released.checkpoint.setting,
-            "command": commands.evaluation(released.wanted.model, cell.metric.suite),
-        }
-        for released in compared.released
-        for cell in released.row.cells
-        if cell.metric and cell.wanted
-    ]
-    return pa.Table.from_pylist(rows, schema=PAPER_SCHEMA)
 
 
 def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
@@ -212,30 +164,28 @@ def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
         lines: list[Line] = []
         for row in rows:
             published = [cell.published for cell in row.cells if cell.published]
-            own = [_default_text(each, commands) for each in published]
-            ours += own
-            texts = ["" if each.value is None else value_text(each.value) for each in published]
-            differs = [
-                bool(mine and text and mine != text) for mine, text in zip(own, texts, strict=True)
-            ]
             reported = published[0].row
-            label = f"{reported.label} {compared.marks[reported.origin or THIS_PAPER]}"
+            texts = ["" if one.value is None else value_text(one.value) for one in published]
+            own = []
+            for one, text in zip(published, texts, strict=True):
+                default = None
+                if one.wanted and one.wanted.is_here(commands.methods):
+                    default = published_values(one.wanted).get(str(reported.field))
+                own.append("" if default is None else value_text(default))
+                if own[-1] and text and own[-1] != text:
+                    shortfalls.append(
+                        f"{compared.paper.paper}.{compared.number} {reported.label}, "
+                        f"{one.column}: the default is {own[-1]}, not {text}"
+                    )
+            ours += own
+            marked = (
+                f"{mine} ≠" if mine and text and mine != text else mine
+                for mine, text in zip(own, texts, strict=True)
+            )
+            label = f"{reported.label} {compared.table.citations[reported.origin or THIS_PAPER]}"
             lines += [
                 [label, "published", *texts],
-                [
-                    "",
-                    "ours" if any(own) else "no method",
-                    *(
-                        f"{mine} ≠" if other else mine
-                        for mine, other in zip(own, differs, strict=True)
-                    ),
-                ],
-            ]
-            shortfalls += [
-                f"{compared.paper.paper}.{compared.number} {reported.label}, {each.column}: the "
-                f"default is {mine}, not {text}"
-                for each, mine, text, other in zip(published, own, texts, differs, strict=True)
-                if other
+                ["", "ours" if any(own) else "no method", *marked],
             ]
         sections.append(Section(heading, lines))
     return Table(
@@ -245,18 +195,9 @@ def _hyperparameter_table(compared: PaperTable, commands: Commands) -> Table:
         sections=sections,
         caption=HYPERPARAMETERS_CAPTION,
         notes=[*source_notes(compared), *compared.notes],
-        make_records=lambda: _records(compared, compared.cells, commands, ours),
+        make_records=lambda: paper_records(compared, compared.cells, commands, ours),
         shortfalls=shortfalls,
     )
-
-
-def _default_text(published: Published, commands: Commands) -> str:
-    """The default of a row's field in our method; "" where there is no such method here."""
-    wanted = published.wanted
-    if wanted is None or not wanted.is_here(commands.methods):
-        return ""
-    default = published_values(wanted).get(str(published.row.field))
-    return "" if default is None else value_text(default)
 
 
 def _example_table(
@@ -298,7 +239,7 @@ def _example_table(
             *_asking(compared, commands, encoder, answers),
             *filling_notes(compared, commands, encoder),
         ],
-        make_records=lambda: _records(compared, compared.cells, commands, ours),
+        make_records=lambda: paper_records(compared, compared.cells, commands, ours),
         shortfalls=shortfalls,
     )
 

@@ -25,7 +25,9 @@ def load_paper(name: str) -> Paper:
     Raises UserError where there is none, and for whatever is wrong in one's own.
     """
     if name in papers():
-        paper: Paper = load_yaml(folder() / f"{name}.yaml", Paper)
+        # The file also has claims, grids and what the text says of plots.
+        read = ("paper", "title", "tables")
+        paper: Paper = load_yaml(folder() / f"{name}.yaml", Paper, read)
         return paper
     file = _own_file(name)
     from harness.report.own_paper import own_paper  # a wrong name is answered before
@@ -61,7 +63,7 @@ def _own_file(name: str) -> Path:
     if path.suffix in (".yaml", ".yml"):
         return path
     if not name or not is_folder(path):
-        near = (path.parent / each.parent.name for each in path.parent.glob(f"*/{OWN_FILE}"))
+        near = (path.parent / own.parent.name for own in path.parent.glob(f"*/{OWN_FILE}"))
         raise UserError(
             f'there are no reported numbers of a paper "{name}"'
             f"{suggest(name, [*papers(), *map(str, near)])}"

@@ -4,6 +4,7 @@ A paper has a file of its own; `systems.yaml` says for all of them what harness 
 """
 
 import functools
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -120,10 +121,13 @@ class ReportedTable(ReportedPart):
         """The rows of all headings."""
         return [row for group in self.groups for row in group.rows]
 
-    def sources(self, row: ReportedRow) -> list[str]:
-        """The sources of the numbers of a row, that of the row itself first."""
-        own = row.origin or THIS_PAPER
-        return [own, *(row.origins or [])]
+    @cached_property
+    def citations(self) -> dict[str, str]:
+        """The sources of its numbers -> their marks, such as `[2]`."""
+        sources = (
+            name for row in self.rows for name in (row.origin or THIS_PAPER, *(row.origins or []))
+        )
+        return {name: f"[{number}]" for number, name in enumerate(dict.fromkeys(sources), 1)}
 
     def printed_decimals(self, index: int) -> int:
         """Digits after the point of the numbers in a column, as many as the longest has.
@@ -181,11 +185,14 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 @functools.cache
-def load_yaml(path: Path, model: type[_Model]) -> _Model:
-    """The content of a file, read once. Raises UserError for one that does not have this shape."""
+def load_yaml(path: Path, model: type[_Model], only: tuple[str, ...] = ()) -> _Model:
+    """The content of a file, read once. Raises UserError for one that does not have this shape.
+
+    only: the keys that are read; empty: all, so that an unknown one is refused.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
-        return model.model_validate(content_of(text))
+        content = content_of(path.read_text(encoding="utf-8"))
+        return model.model_validate({name: content.get(name) for name in only} or content)
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise UserError(f"{path} cannot be used: {error}") from error
 

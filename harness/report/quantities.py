@@ -1,7 +1,7 @@
 """Measures of the columns of published tables: scores, cost and size of trials, or values."""
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -14,8 +14,8 @@ from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, Metric, metric_named, metric_under
 from harness.report.groups import Score, cell_of
 from harness.report.measured_trials import TABLE_COLUMNS, MeasuredTrial
+from harness.report.paper import ColumnRun, Paper
 from harness.report.published import ReportedTable
-from harness.report.systems import ColumnRun, Systems, TableRuns
 
 _SOURCES = ("training_seconds", "peak_gpu_memory_mib", "parameters_total", "parameters_added")
 _IDENTITY = ("encoder", "configuration")
@@ -105,29 +105,22 @@ QUANTITIES: Mapping[str, Quantity] = {
 """The quantities that a column of a published table may show, by name"""
 
 
-class Costs:
-    """The quantities of the trials of a store."""
+def cost_of(quantity: Quantity, trials: tuple[MeasuredTrial, ...], table: pa.Table) -> Score | None:
+    """The mean of a quantity over trials; None where one of them lacks it.
 
-    def __init__(self, trials: pa.Table) -> None:
-        """`trials`: rows with PAPER_COLUMNS; without a column, its quantities are unknown."""
-        names = [name for name in (*_SOURCES, *_IDENTITY) if name in trials.column_names]
-        self._trials = trials.select(["key", *names])
-
-    def cell(self, quantity: Quantity, trials: tuple[MeasuredTrial, ...]) -> Score | None:
-        """The mean over trials; None where one of them lacks the quantity."""
-        rows = self._rows({trial.key for trial in trials})
-        values = [
-            quantity.value(rows[trial.key]) if trial.key in rows else None for trial in trials
-        ]
-        numbers = [value for value in values if value is not None]
-        if not numbers or len(numbers) < len(values):
-            return None
-        return cell_of(numbers, trials)
-
-    def _rows(self, keys: Collection[str]) -> dict[str, Row]:
-        wanted = pc.is_in(self._trials["key"], pa.array(sorted(keys), pa.string()))
-        empty = dict.fromkeys((*_SOURCES, *_IDENTITY))
-        return {row["key"]: {**empty, **row} for row in self._trials.filter(wanted).to_pylist()}
+    table: rows of the store with PAPER_COLUMNS; without a column, its quantities are unknown.
+    """
+    columns = (*_SOURCES, *_IDENTITY)
+    wanted = pc.is_in(table["key"], pa.array([trial.key for trial in trials], pa.string()))
+    there = table.select([name for name in ("key", *columns) if name in table.column_names])
+    rows = {row["key"]: row for row in there.filter(wanted).to_pylist()}
+    values = [
+        quantity.value({**dict.fromkeys(columns), **rows[trial.key]})
+        for trial in trials
+        if trial.key in rows
+    ]
+    numbers = [value for value in values if value is not None]
+    return cell_of(numbers, trials) if numbers and len(numbers) == len(trials) else None
 
 
 class Special(Enum):
@@ -177,8 +170,6 @@ def measure_of(table: ReportedTable, index: int, run: ColumnRun) -> Measure:
 class Column:
     """A column of a published table."""
 
-    table: str
-    """`<paper>.<table>`"""
     index: int
     heading: str
     run: ColumnRun
@@ -186,28 +177,15 @@ class Column:
     decimals: int
     fraction: float
     """The share of the labels that its trials use"""
-    unlike: Mapping[str, Mapping[str, str]]
-    """The other systems of its table"""
-    query: str
-    systems: Systems
 
 
-def columns_of(table: ReportedTable, systems: Systems, full_name: str) -> list[Column]:
-    """The columns of the table `<paper>.<table>`."""
-    unlike = systems.table_runs.get(full_name, TableRuns()).unlike
-    runs = [systems.column(full_name, str(name)) for name in table.columns]
-    return [
-        Column(
-            full_name,
-            index,
-            str(table.columns[index]),
-            run,
-            measure_of(table, index, run),
-            table.printed_decimals(index),
-            table.fractions[index] if table.fractions else 1,
-            unlike,
-            str(table.query),
-            systems,
-        )
-        for index, run in enumerate(runs)
-    ]
+def columns_of(paper: Paper, name: str) -> list[Column]:
+    """The columns of the table `name` of a paper."""
+    table, systems, columns = paper.tables[name], paper.runs, []
+    for index, heading in enumerate(map(str, table.columns)):
+        run, fraction = systems.column(f"{paper.paper}.{name}", heading), 1.0
+        if table.fractions:
+            fraction = table.fractions[index]
+        measure, decimals = measure_of(table, index, run), table.printed_decimals(index)
+        columns.append(Column(index, heading, run, measure, decimals, fraction))
+    return columns

@@ -1,13 +1,15 @@
 """Cells as data: the tables that CSV, JSON and Parquet hold."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from harness.report.cells import Cell
 from harness.report.groups import Group, Score
+from harness.report.matching import Commands
 from harness.report.measured_trials import IDENTITY_COLUMNS
+from harness.report.paper_cells import PaperTable
 from harness.report.tables import Row
 
 TRIALS = pa.list_(
@@ -76,10 +78,10 @@ def store_records(groups: Iterable[Group], best: Collection[int] | None = None) 
             **dict(zip(IDENTITY_COLUMNS, group.identity, strict=True)),
             "label_fraction": group.label_fraction,
             "suite": group.suite,
-            "keys": key_list(group.keys),
+            "keys": _key_list(group.keys),
             "split": split,
             "metric": metric,
-            **score_record(score, None if best is None else id(score) in best),
+            **_score_record(score, None if best is None else id(score) in best),
         }
         for group in groups
         for split, metric, score in _scores_of(group)
@@ -103,7 +105,7 @@ def best_of(rows: Iterable[Row]) -> set[int]:
     return {id(cell.ours) for row in rows for cell in row.cells if cell.best}
 
 
-def score_record(score: Score | None, best: bool | None) -> dict[str, Any]:
+def _score_record(score: Score | None, best: bool | None) -> dict[str, Any]:
     """The values of SCORE_COLUMNS. best: None where nothing was ranked."""
     spread = score.uncertainty if score else None
     return {
@@ -123,12 +125,51 @@ def score_record(score: Score | None, best: bool | None) -> dict[str, Any]:
     }
 
 
-def published_record(cell: Cell, *, ranked: bool) -> dict[str, Any]:
-    """The values of PAPER_SCHEMA for a published value, without its paper and its commands."""
+def paper_records(
+    compared: PaperTable,
+    cells: Sequence[Cell],
+    commands: Commands,
+    ours: Sequence[str] = (),
+    *,
+    ranked: bool = False,
+) -> pa.Table:
+    """A row of PAPER_SCHEMA for each published value, and for each score of a released checkpoint.
+
+    The score may be one that its evaluation would give. cells: those of the table, `ranked` or not.
+    ours: ours for each of them, where it is no number.
+    """
+    rows = [
+        {
+            **_published_record(cell, compared, ranked=ranked),
+            "command": commands.cell(cell.wanted, compared.paper.paper, compared.number)
+            if cell.wanted
+            else None,
+            "obstacle": commands.obstacle(cell.wanted) if cell.wanted else "quoted only",
+            "ours": text or None,
+        }
+        for cell, text in zip(cells, ours or [""] * len(cells), strict=True)
+    ]
+    rows += [
+        {
+            **_published_record(cell, compared, ranked=False),
+            "setting": cell.published.row.setting,
+            "command": commands.evaluation(cell.wanted.model, cell.metric.suite),
+        }
+        for row in compared.released
+        for cell in row.cells
+        if cell.metric and cell.published and cell.wanted
+    ]
+    return pa.Table.from_pylist(rows, schema=PAPER_SCHEMA)
+
+
+def _published_record(cell: Cell, compared: PaperTable, *, ranked: bool) -> dict[str, Any]:
+    """The values of PAPER_SCHEMA for a published value, without its commands."""
     published, wanted = cell.published, cell.wanted
     assert published is not None
     row = published.row
     return {
+        "paper": compared.paper.paper,
+        "table": compared.name,
         "group": published.heading,
         "label": row.label,
         "system": row.system,
@@ -143,13 +184,13 @@ def published_record(cell: Cell, *, ranked: bool) -> dict[str, Any]:
         "published_std": published.std,
         "suite": cell.measured.suite if cell.ours and cell.measured else None,
         "protocol": cell.group.provenance["protocol"] if cell.group else None,
-        **score_record(cell.ours, cell.best if ranked else None),
+        **_score_record(cell.ours, cell.best if ranked else None),
         "delta": cell.difference,
         "candidates": cell.candidates,
-        "keys": key_list(cell.ours.keys) if cell.ours else "",
+        "keys": _key_list(cell.ours.keys) if cell.ours else "",
     }
 
 
-def key_list(keys: Iterable[str]) -> str:
+def _key_list(keys: Iterable[str]) -> str:
     """The first characters of the keys, which are enough for `harness show`."""
     return " ".join(key[:12] for key in keys)

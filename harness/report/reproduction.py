@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 from harness.errors import counted
 from harness.evaluation.catalogue import CARDS
 from harness.report.cells import Cell, score_text
-from harness.report.groups import Group
-from harness.report.paper_cells import PaperTable, trials_text
-from harness.report.paper_notes import Matched, mark_notes, matched_trials, set_ups
+from harness.report.notes import Matched, mark_notes, matched_trials, set_ups
+from harness.report.paper_cells import PaperTable
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.significance import prediction
 from harness.report.tables import Line, Row, Section, Table
@@ -74,7 +73,7 @@ def _line(cell: Cell) -> Line:
     published, score, places = cell.published, cell.ours, f".{cell.decimals}f"
     assert published is not None
     setting = cell.wanted.setting if cell.wanted else str(published.row.setting)
-    names = [f"{published.row.label} ({setting})", published.column, trials_text(cell) or ""]
+    names = [f"{published.row.label} ({setting})", published.column, cell.n or ""]
     if score is None:
         return [*names, "", "", "", "", published.printed, "", verdict(cell)]
     predicted = prediction(score)
@@ -102,14 +101,8 @@ def verdict(cell: Cell) -> str:
         return "needs input" if wanted.needs and not cell.group else missing
     if cell.alone:
         return "not published"
-    if published.unlike:
-        return "another system"
-    if cell.is_foreign:
-        return "another protocol"
-    if wanted.published_encoder:
-        return f"on {wanted.encoder}"
-    if cell.difference is None:
-        return "counted differently"
+    if cell.why_not:
+        return cell.why_not[0]
     return {True: "agrees", False: "differs", None: "one run"}[cell.agrees]
 
 
@@ -117,29 +110,24 @@ def _setup_notes(matched: Matched, trials: pa.Table) -> list[str]:
     """Sentences: devices, versions, protocol, and what differs from the paper in each row."""
     if not matched:
         return []
-    rows = set_ups(matched)
+    groups, rows = [group for _, group in matched.values()], set_ups(matched)
+    keys = pa.array(sorted({key for group in groups for key in group.keys}), pa.string())
+    wanted = trials.filter(pc.is_in(trials["key"], keys))
+    records = wanted.select(_FACTS).to_pylist()
+    lines = {
+        "Device": _listed(row["device"] for row in records),
+        "Versions": _listed(_versions(row["versions"]) for row in records),
+        "Commit": _listed((row["commit"] or "")[:12] for row in records),
+        "Protocol": _listed((group.provenance["protocol"] for group in groups), "group"),
+        "Precision": _listed((group.provenance["precision"] for group in groups), "group"),
+    }
     return [
-        *_machines([group for _, group in matched.values()], trials),
+        *(f"{name}: {text}" for name, text in lines.items() if text),
         *(
             f"Set-up of {'every row' if len(rows) == 1 else labels}: {text or 'as published'}"
             for text, labels in rows.items()
         ),
     ]
-
-
-def _machines(groups: Sequence[Group], trials: pa.Table) -> list[str]:
-    """The machines that the trials ran on; of several, each with the number of its trials."""
-    keys = pa.array(sorted({key for group in groups for key in group.keys}), pa.string())
-    wanted = trials.filter(pc.is_in(trials["key"], keys))
-    rows = wanted.select(_FACTS).to_pylist()
-    lines = {
-        "Device": _listed(row["device"] for row in rows),
-        "Versions": _listed(_versions(row["versions"]) for row in rows),
-        "Commit": _listed((row["commit"] or "")[:12] for row in rows),
-        "Protocol": _listed((group.provenance["protocol"] for group in groups), "group"),
-        "Precision": _listed((group.provenance["precision"] for group in groups), "group"),
-    }
-    return [f"{name}: {text}" for name, text in lines.items() if text]
 
 
 def _versions(text: str | None) -> str:

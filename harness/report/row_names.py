@@ -1,21 +1,26 @@
-"""The text columns of a store's table: what tells the group of a row from the others."""
+"""The names of a store's rows: what tells a row from the others, and the rows that words name."""
 
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from harness.data.corpora import NEIGHBOURS, file_of
 from harness.data.shapes import split_name
+from harness.errors import UserError, suggest
 from harness.report.cells import percent_text
 from harness.report.groups import Group
+from harness.report.matching import best_on_dev
 from harness.trials.record import FAMILY_COLUMNS, four_digits, searched_names
 from harness.trials.record_files import is_text
 
 _Kind = tuple[str | None, ...]
 """Method, setting and encoder"""
+NamedRow = tuple[str, Group]
+"""The name of a row, and its trials"""
 Searched = Mapping[_Kind, Collection[str]]
 """The hyperparameters that the searches of a kind have varied"""
 
@@ -66,21 +71,21 @@ def _configurations(groups: list[Group], searched: Searched) -> list[str]:
     one of these, and that no search has chosen.
     """
     traits = [_traits(group) for group in groups]
+    kinds: list[_Kind] = [(group.method, group.setting, group.encoder) for group in groups]
     alike: dict[_Kind, list[dict[str, str]]] = defaultdict(list)
-    for group, own in zip(groups, traits, strict=True):
-        alike[_kind(group)].append(own)
-    named = {kind: _varied(found).union(searched.get(kind, ())) for kind, found in alike.items()}
-    exact = [_listed(own, named[_kind(group)]) for group, own in zip(groups, traits, strict=True)]
-    shown = [
-        _short(group, own, named[_kind(group)]) for group, own in zip(groups, traits, strict=True)
-    ]
+    for kind, own in zip(kinds, traits, strict=True):
+        alike[kind].append(own)
+    named = {kind: _varied(own).union(searched.get(kind, ())) for kind, own in alike.items()}
+    rows = list(zip(groups, kinds, traits, strict=True))
+    exact = [_listed(own, named[kind]) for _, kind, own in rows]
+    short = [_short(group, own, named[kind]) for group, kind, own in rows]
     # Where four digits and the names of files do not tell groups apart, all is shown.
     meant = defaultdict[tuple[_Kind, str], set[str]](set)
-    for group, short, whole in zip(groups, shown, exact, strict=True):
-        meant[_kind(group), short].add(whole)
+    for kind, shown, whole in zip(kinds, short, exact, strict=True):
+        meant[kind, shown].add(whole)
     return [
-        short if len(meant[_kind(group), short]) == 1 else whole
-        for group, short, whole in zip(groups, shown, exact, strict=True)
+        shown if len(meant[kind, shown]) == 1 else whole
+        for kind, shown, whole in zip(kinds, short, exact, strict=True)
     ]
 
 
@@ -114,10 +119,6 @@ def _varied(traits: list[dict[str, str]]) -> set[str]:
     return {name for name in names if len({own.get(name) for own in traits}) > 1}
 
 
-def _kind(group: Group) -> _Kind:
-    return group.method, group.setting, group.encoder
-
-
 def _traits(group: Group) -> dict[str, str]:
     """The hyperparameters and the shortened digests of a group, as text.
 
@@ -135,3 +136,80 @@ def _traits(group: Group) -> dict[str, str]:
 def text_of(value: Any) -> str:
     """The value of a hyperparameter as a table shows it."""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def rows_named(
+    words: tuple[str, str], groups: Sequence[Group], suite: str | None = None
+) -> list[tuple[NamedRow, NamedRow]] | None:
+    """The two rows that the words name; several pairs where methods were run in several ways.
+
+    groups: those of the store, in the order of its table. suite: the one that is compared; None:
+    any. Of pairs of methods those are left out that have no such suite in common, unless all are
+    without. None: a word names no row. Raises UserError for a number that no row has, for a row
+    beside a word that names none, and for two methods that have nothing in common.
+    """
+    named = [_groups_named(word, groups) for word in words]
+    for word, of_word, other in zip(words, named, words[::-1], strict=True):
+        is_key = of_word and of_word[0].keys[0].startswith(word)
+        if of_word and not is_key and not all(named):
+            methods = dict.fromkeys(group.method for group in groups)
+            raise UserError(
+                f'"{other}" names no row, method or trial of the store, which row "{word}" could '
+                f"be compared with{suggest(other, methods)}"
+            )
+    if not all(named):
+        return None
+    first, second = named
+    if len(first) == 1 or len(second) == 1:
+        pairs = [(one, two) for one in first for two in second]
+    else:
+        pairs = [(one, two) for one in first for two in second if _way(one) == _way(two)]
+    if not pairs:
+        raise UserError(
+            f"{words[0]} and {words[1]} have no setting and encoder in common; name two rows of "
+            f"`harness table` by their numbers"
+        )
+    shared = [(pair, _suites(pair[0]) & _suites(pair[1])) for pair in pairs]
+    alike = [pair for pair, suites in shared if (suite in suites if suite else suites)]
+    return [_with_names(pair) for pair in alike or pairs]
+
+
+def _suites(group: Group) -> frozenset[str]:
+    return frozenset(str(part.suite) for part in group.parts)
+
+
+def _groups_named(word: str, groups: Sequence[Group]) -> list[Group]:
+    """The groups that a word names; none where it is no row, no method and no trial of the store.
+
+    Of a method, the best on dev for each setting and encoder, and for the suites that measured it.
+    """
+    of_trial = [
+        replace(group, trials=(trial,))
+        for group in groups
+        for trial in group.trials
+        if len(word) >= 4 and trial.key.startswith(word)
+    ]
+    if word.isdecimal() and len(word) < 10 and not of_trial:
+        if not 1 <= int(word) <= len(groups):
+            there = f"the rows of `harness table` are 1 to {len(groups)}"
+            raise UserError(f"there is no row {word}: {there if groups else 'the store is empty'}")
+        return [groups[int(word) - 1]]
+    if of_trial:
+        return of_trial[:1]
+    alike: dict[Any, list[Group]] = defaultdict(list)
+    for group in groups:
+        if group.method == word:
+            alike[_way(group), _suites(group)].append(group)
+    return [best_on_dev(own) for own in alike.values()]
+
+
+def _way(group: Group) -> tuple[str, str, float]:
+    return group.setting, group.encoder, group.label_fraction or 1
+
+
+def _with_names(pair: tuple[Group, Group]) -> tuple[NamedRow, NamedRow]:
+    first, second = pair
+    one, two = short_names(pair)
+    if one == two:  # two trials of one row
+        one, two = (f"{one} {group.keys[0][:10]}" for group in pair)
+    return (one, first), (two, second)

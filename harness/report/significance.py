@@ -190,17 +190,17 @@ class Prediction:
     n: int
     """At least 2"""
 
-    def agrees(self, published: float) -> bool:
-        """Whether a published number lies in the interval."""
-        low, high = self.interval
-        # A mean has digits behind those that a paper prints, where equal numbers may differ.
-        return low - 1e-9 <= published <= high + 1e-9
-
     @property
     def interval(self) -> tuple[float, float]:
         """The two ends between which one more run is with a probability of 95 %."""
         reach = _reach(self.n - 1) * self._spread
         return self.mean - reach, self.mean + reach
+
+    def agrees(self, published: float) -> bool:
+        """Whether a published number lies in the interval."""
+        low, high = self.interval
+        # A mean has digits behind those that a paper prints, where equal numbers may differ.
+        return low - 1e-9 <= published <= high + 1e-9
 
     def p_value(self, published: float) -> float:
         """The probability that one more run is at least as far from our mean as `published`."""

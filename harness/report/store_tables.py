@@ -17,10 +17,9 @@ from harness.report.notes import (
     shortcomings,
     unreadable,
 )
-from harness.report.ranking import ranked
 from harness.report.records import STORE_SCHEMA, best_of, store_records
 from harness.report.row_names import Searched, names_of, searched_by
-from harness.report.tables import OVER_SUBSETS, Row, Section, Table
+from harness.report.tables import OVER_SUBSETS, Row, Section, Table, ranked
 from harness.trials.record_files import Reading
 from harness.trials.store_folders import store_option
 

@@ -4,15 +4,19 @@ A table is made once and never changed. Its formats, the page, `harness show` an
 functions of it.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
-from harness.errors import UserError, suggest
 from harness.report.cells import BEST, Cell, difference_text
+from harness.report.difference import paired_p_value
+from harness.report.significance import Samples, best_cells
 
 Line = list[str]
 """The cells of one line of a table, as text"""
@@ -155,6 +159,58 @@ class Table:
         return self.make_records()
 
 
+def ranked(rows: Sequence[Row], directions: Sequence[int], store: Path | str) -> list[Row]:
+    """The rows with their best cells marked.
+
+    directions: for each column 1 where higher is better, -1 where lower is, 0 where it is not
+    ranked. Two models of one seed each are compared where `store` keeps their cosines. Incomplete
+    rows and scores of another protocol are left out.
+    """
+    blocks: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        if row.complete:
+            blocks[row.block].append(index)
+    done = list(rows)
+    for block in blocks.values():
+        cells = [rows[index].cells for index in block]
+        if not any(cell.ours for own in cells for cell in own):
+            continue
+
+        def paired(
+            first: int, second: int, at: int, cells: list[tuple[Cell, ...]] = cells
+        ) -> float:
+            metric, one, two = (
+                cells[first][at].metric,
+                cells[first][at].ours,
+                cells[second][at].ours,
+            )
+            if metric is None or one is None or two is None:
+                return math.nan
+            scores = (one.keys[0], one.mean), (two.keys[0], two.mean)
+            return paired_p_value(store, metric.suite, scores, metric.name)
+
+        columns = [_samples(column) for column in zip(*cells, strict=True)]
+        best = best_cells(columns, directions, paired).tolist()
+        for index, own, marks in zip(block, cells, best, strict=True):
+            marked = (replace(cell, best=mark) for cell, mark in zip(own, marks, strict=True))
+            done[index] = replace(rows[index], cells=tuple(marked))
+    return done
+
+
+def _samples(cells: Iterable[Cell]) -> Samples:
+    """The scores of a column; those of another protocol are left out."""
+    scores = [None if cell.is_foreign else cell.ours for cell in cells]
+    std = [
+        np.nan if score is None or (score.std is None and score.trained) else score.std or 0.0
+        for score in scores
+    ]
+    return Samples(
+        np.array([score.mean if score else np.nan for score in scores], float),
+        np.array(std, float),
+        np.array([score.n if score else 0 for score in scores], float),
+    )
+
+
 def failures(tables: Sequence[Table], tolerance: float | None) -> list[str]:
     """A text for each cell that is missing, or too far from the published number.
 
@@ -195,33 +251,6 @@ def _failure(cell: Cell, tolerance: float | None) -> str:
 def address_name(metric: str) -> str:
     """The name of a column as it is typed: `avg` for `Avg.`, `avg-sts` for `Avg. STS`."""
     return metric.lower().replace(". ", " ").rstrip(".").replace(" ", "-")
-
-
-def paper_cell(tables: Iterable[Table], start: str, metric: str) -> tuple[Table, Row, str, Cell]:
-    """The cell of a published table, with its table, its row and the heading of its column.
-
-    start: the address of the row. Raises UserError where there is no such row or column.
-    """
-    rows = {row.address: (table, row) for table in tables for row in table.rows}
-    if start not in rows:
-        raise UserError(f'there is no row "{start}"{suggest(start, rows)}')
-    table, row = rows[start]
-    name = named_as_typed(metric, {name: name for name in table.metrics})
-    if name is None:
-        names = [address_name(name) for name in table.metrics]
-        raise UserError(f'row {start} has no column "{metric}"{suggest(metric, names)}')
-    return table, row, name, row.cells[list(table.metrics).index(name)]
-
-
-def named_as_typed(typed: str, names: Mapping[str, str]) -> str | None:
-    """The name that is meant: written as it is, or as its heading, in letters of any size."""
-    by_heading = {_plain(heading): name for name, heading in reversed(list(names.items()))}
-    by_name = {_plain(name): name for name in names}
-    return (by_heading | by_name).get(_plain(typed))
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 def n_text(numbers: Sequence[str]) -> str:

@@ -100,15 +100,14 @@ class _Layout:
         The text columns become narrower, the widest first, down to its longest word. The width is
         not left to rich, which would break words.
         """
-        widths = {at: self.widths[at] for at in columns}
-        total = sum(widths.values()) + gap * (len(widths) - 1)
-        while total > width:
+        block = _Block({at: self.widths[at] for at in columns}, gap)
+        widths = block.widths
+        while block.total > width:
             wide = [at for at in columns if at < self.texts and widths[at] > self.least[at]]
             if not wide:
                 break
             widths[max(wide, key=lambda at: widths[at])] -= 1
-            total -= 1
-        return _Block(widths, gap, total)
+        return block
 
     def lines(self, row: Line, block: "_Block", *, bold: bool, at_top: bool = True) -> list[str]:
         """The lines of a row. `at_top`: where a cell with fewer lines than others stands."""
@@ -136,8 +135,11 @@ class _Block(NamedTuple):
     widths: dict[int, int]
     """Column -> the characters that it takes"""
     gap: int
-    total: int
-    """The characters of a line"""
+
+    @property
+    def total(self) -> int:
+        """The characters of a line."""
+        return sum(self.widths.values()) + self.gap * (len(self.widths) - 1)
 
 
 def _blocks(layout: _Layout, table: Table, width: int) -> list[_Block]:

@@ -152,8 +152,8 @@ def test_the_first_command_shows_the_scores_of_the_sweep(
     trials = store.read(PAPER_COLUMNS).table
     groups = sweep_groups(trials, [f"{seed:032x}" for seed in (0, 1)])
     known = ("simcse", "d2cse")
-    first = next_commands(groups, trials, known, store.place)[0]
-    _, *words = shlex.split(first.command)
+    _, command = next_commands(groups, trials, known, store.place)[0]
+    _, *words = shlex.split(command)
     assert [word for word in words if word in ("--paper", "--encoder")] == options
     out = shown(*words)
     assert "43.21" in out

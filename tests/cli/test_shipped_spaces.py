@@ -9,7 +9,7 @@ import pytest
 
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
-from harness.report.systems import load_systems
+from harness.report.paper import load_systems
 from harness.sweeps.spaces.overrides import Overrides, shipped_spaces
 from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space

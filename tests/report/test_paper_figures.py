@@ -20,10 +20,10 @@ from harness.report.figures.paper_figures import (
 from harness.report.figures.printing import draw
 from harness.report.figures.specification import Figure
 from harness.report.matching import Commands
+from harness.report.paper import load_systems
 from harness.report.paper_cells import Comparer
 from harness.report.papers import load_paper
-from harness.report.systems import load_systems
-from harness.targets.figures import own_figure
+from harness.targets.drawings import own_figure
 from harness.trials.store import Store
 
 AddTrial = Callable[..., str]

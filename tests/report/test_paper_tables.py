@@ -9,10 +9,10 @@ import pytest
 from harness.errors import UserError
 from harness.report.coverage import lacking
 from harness.report.matching import Commands, wanted_for
+from harness.report.paper import load_systems
 from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
-from harness.report.systems import load_systems
 from harness.report.tables import Table
 from harness.targets.options import SweepOptions
 from harness.trials.store import Store
@@ -151,7 +151,7 @@ def test_a_row_needs_what_its_run_lists(
     rows = load_paper(paper).tables[table].rows
     row = next(each for each in rows if each.system == changed.get("system", each.system))
     with pytest.raises(UserError, match=sentence):
-        wanted_for(row.model_copy(update=changed), load_systems().systems[row.system])
+        wanted_for(load_systems(), f"{paper}.{table}", row.model_copy(update=changed))
 
 
 # What a published table still lacks, by the trials of a store.

@@ -10,12 +10,12 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.fields import RELEASED, described_fields
 from harness.report.answers import Answers
-from harness.report.cell_facts import store_cell
+from harness.report.cell_facts import paper_cell, store_cell
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
 from harness.report.store_tables import store_tables
-from harness.report.tables import address_name, paper_cell
+from harness.report.tables import address_name
 from harness.report.terminal import address_note
 from harness.trials.store import Store
 

@@ -67,7 +67,7 @@ def test_searches_of_a_store(searches: list[SweepSearch]) -> None:
         ("bbbb", "diffcse unsup bert-base-uncased", ()),
         ("aaaa", "simcse unsup bert-base-uncased", ("learning_rate",)),
     ]
-    assert [trial.dev for trial in searches[1].trials] == [83, 82, 82, 81, 80, 70, 40]
+    assert [trial.dev_score for trial in searches[1].trials] == [83, 82, 82, 81, 80, 70, 40]
 
 
 def test_configurations_are_means_over_their_search_trials(searches: list[SweepSearch]) -> None:

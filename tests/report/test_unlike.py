@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from harness.report.matching import Commands
+from harness.report.paper import load_systems
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
-from harness.report.systems import load_systems
 from harness.report.tables import Table
 from harness.trials.store import Store
 from tests.report.conftest import lines_of

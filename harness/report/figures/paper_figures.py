@@ -4,7 +4,7 @@ DiffAug 3, 4 and 5 and DCPCSE 2 need its records alone; DiffCSE 2 and D2CSE 2 ne
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from harness.errors import UserError, suggest
 from harness.report.figures.lines import (
@@ -13,14 +13,13 @@ from harness.report.figures.lines import (
     file_of,
     line_figure,
     published_points,
-    records_of,
     sweep_command,
 )
 from harness.report.figures.specification import Figure, Look, Mark, Panel, Row, axis, mark_of
-from harness.report.matching import Commands, Found, Wanted
+from harness.report.groups import Group
+from harness.report.matching import Commands, Wanted
 from harness.report.measured_trials import TABLE_COLUMNS
 from harness.report.paper_cells import Comparer
-from harness.trials.record import Record
 from harness.trials.store import Store
 
 TITLES = {
@@ -65,16 +64,29 @@ def store_figure(name: str, store: Store, encoder: str | None) -> DrawnAndLackin
     return line_figure(name, matches, store)
 
 
-def _stage_one(wanted: Wanted, match: Found | None, store: Store) -> DrawnAndLacking:
-    encoder = wanted.encoder
-    group = match.group if match else None
-    records = records_of(store, group.keys) if group else []
-    rows = stage_one_curves(records, published_points("diffaug", "figure3a"))
-    seeds = sorted({row["seed"] for row in rows if row["source"] == "ours"})
+def _stage_one(wanted: Wanted, group: Group | None, store: Store) -> DrawnAndLacking:
+    """Both curves of stage 1 and the reference line of dropout, by seed; and the paper's points."""
+    encoder, keys = wanted.encoder, group.keys if group else ()
+    records = store.read(where={"key": keys}).records() if keys else []
+    rows: list[Row] = [
+        {
+            "source": "ours",
+            "key": record.key,
+            "seed": record.seed,
+            **{name: point[name] for name in ("metric", "step", "value")},
+        }
+        for record in sorted(records, key=lambda record: (record.seed, record.key))
+        for point in record.history
+        if point["metric"] in (*TITLES, DROPOUT)
+    ]
+    seeds = sorted({row["seed"] for row in rows})
     if group is None or not seeds:
         lacking = "curve of stage 1" if group else "analysed trial"
         command = sweep_command(STAGE_ONE_FIGURE, encoder, store)
         return [], [f"the store has no {lacking} of diffaug on {encoder}; run: {command}"]
+    paper = {"source": "paper", "key": "", "seed": None, "metric": "divergence"}
+    points = published_points("diffaug", "figure3a")
+    rows += [{**paper, "step": int(point["at"]), "note": point["note"]} for point in points]
     figure = Figure(
         name=file_of(STAGE_ONE_FIGURE, encoder),
         title=f"diffaug, Figure 3: stage 1 on {encoder}",
@@ -108,27 +120,6 @@ def _stage_one_panel(metric: str, rows: Sequence[Row], seeds: list[int]) -> Pane
     )
 
 
-def stage_one_curves(records: Iterable[Record], points: Iterable[Row]) -> list[Row]:
-    """Both curves and the reference line of dropout, by seed; and the paper's points.
-
-    `points`: those of panel a, which name a step.
-    """
-    rows: list[Row] = [
-        {
-            "source": "ours",
-            "key": record.key,
-            "seed": record.seed,
-            **{name: point[name] for name in ("metric", "step", "value")},
-        }
-        for record in sorted(records, key=lambda record: (record.seed, record.key))
-        for point in record.history
-        if point["metric"] in (*TITLES, DROPOUT)
-    ]
-    paper = {"source": "paper", "key": "", "seed": None, "metric": "divergence"}
-    told = [{**paper, "step": int(point["at"]), "note": point["note"]} for point in points]
-    return [*rows, *told]
-
-
 def chosen_trials(
     name: str, comparer: Comparer, commands: Commands
 ) -> tuple[dict[str, str], list[str]]:
@@ -138,12 +129,12 @@ def chosen_trials(
     about what the store lacks, with the command that runs it.
     """
     matches = comparer.figure(name.replace("-", "."))
-    groups = {wanted.method: each.group for wanted, each in matches if each}
+    groups = {wanted.method: group for wanted, group in matches if group}
     best = {method: group.best_trial(group.trials) for method, group in groups.items()}
     notes = [
         f"the store has no {wanted}; run: {commands.sweep(wanted)}"
-        for wanted, each in matches
-        if each is None
+        for wanted, group in matches
+        if group is None
     ]
     keys = {method: trial.key for method, trial in best.items() if trial}
-    return keys, [*notes, *drawn_all_the_same(each.group for _, each in matches if each)]
+    return keys, [*notes, *drawn_all_the_same(group for _, group in matches if group)]

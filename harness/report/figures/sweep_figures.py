@@ -75,14 +75,14 @@ def training_curves(search: SweepSearch) -> Sequence[Row]:
     """
     rows = []
     for rank, trial in enumerate(search.trials):
-        points = trial.record.history
+        points = trial.history
         first = next((point for point in points if point["metric"] == "dev"), None)
-        if first is not None and trial.record.dev_before is not None:
-            points = [{**first, "step": 0, "value": trial.record.dev_before}, *points]
+        if first is not None and trial.dev_before is not None:
+            points = [{**first, "step": 0, "value": trial.dev_before}, *points]
         terms = any(point["metric"].startswith("loss/") for point in points)
-        label = f"{trial.label} ({trial.record.role})"
+        label = f"{search.trial_label(trial)} ({trial.role})"
         rows += [
-            {"trial": label, "key": trial.record.key, "place": rank, **point}
+            {"trial": label, "key": trial.key, "place": rank, **point}
             for point in points
             if (point["metric"] != "loss" or not terms) and math.isfinite(point["value"])
         ]
@@ -252,13 +252,12 @@ def _parallel_axis(
 
     every: with a label for each value, at equal distances, where they are texts or not too many.
     """
-    if not are_numbers(values) or (every and len(set(values)) <= MOST_VALUES):
-        numbers = are_numbers(values)
-        texts = [number_text(value) for value in (sorted(set(values)) if numbers else values)]
-        labels = list(dict.fromkeys(texts if numbers else sorted(texts)))
-        at = {
-            text: n / (len(labels) - 1) if len(labels) > 1 else 0.5 for n, text in enumerate(labels)
-        }
+    numbers = are_numbers(values)
+    if not numbers or (every and len(set(values)) <= MOST_VALUES):
+        ordered = sorted(set(values)) if numbers else sorted(values, key=number_text)
+        labels = list(dict.fromkeys(map(number_text, ordered)))
+        last = len(labels) - 1
+        at = {text: n / last if last else 0.5 for n, text in enumerate(labels)}
         return [at[number_text(value)] for value in values], [(at[text], text) for text in labels]
     log = every and spans_decades(values)
     scaled = math.log if log else float
@@ -295,7 +294,7 @@ def costs(searches: list[SweepSearch]) -> Sequence[Row]:
 def cost_figure(searches: list[SweepSearch], name: str) -> Figure:
     """Training seconds against dev, and the front as steps."""
     rows = costs(searches)
-    devices = sorted({t.record.device for s in searches for t in s.trials if t.record.device})
+    devices = sorted({t.device for s in searches for t in s.trials if t.device})
     where = f" Devices: {', '.join(devices)}." if devices else ""
     front = [row for row in rows if row["front"]]
     labels = sorted({row["search"] for row in rows})

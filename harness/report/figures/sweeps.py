@@ -2,7 +2,8 @@
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,28 +29,6 @@ WITH_CURVES = 20
 
 
 @dataclass(frozen=True)
-class SweepTrial:
-    """A trial of a search: its record, and the values in which it differs from the others."""
-
-    record: Record
-    values: Mapping[str, Any]
-    """Searched hyperparameter -> its value"""
-
-    @property
-    def label(self) -> str:
-        """A name among the trials of its search."""
-        words = [f"{name}={number_text(value)}" for name, value in self.values.items()]
-        share = self.record.label_fraction
-        drawn = [f"subset {self.record.subset}"] if share is not None and share < 1 else []
-        return " ".join([*words, f"seed {self.record.seed}", *drawn])
-
-    @property
-    def dev(self) -> float | None:
-        """The score that selects."""
-        return self.record.dev_score
-
-
-@dataclass(frozen=True)
 class SweepSearch:
     """The trials of one search."""
 
@@ -59,8 +38,20 @@ class SweepSearch:
     """Method, setting and encoder, and the first characters of `id` where another has the same"""
     names: tuple[str, ...]
     """The hyperparameters in which its search trials differ, sorted"""
-    trials: tuple[SweepTrial, ...]
+    trials: tuple[Record, ...]
     """Sorted by dev score, the best first; those without a score come last"""
+
+    def values(self, trial: Record) -> dict[str, Any]:
+        """The searched hyperparameters of a trial, and their values."""
+        own = trial.configuration
+        return {name: own[name] for name in self.names if name in own}
+
+    def trial_label(self, trial: Record) -> str:
+        """The name of a trial among those of the search."""
+        words = [f"{name}={number_text(value)}" for name, value in self.values(trial).items()]
+        share = trial.label_fraction
+        drawn = [f"subset {trial.subset}"] if share is not None and share < 1 else []
+        return " ".join([*words, f"seed {trial.seed}", *drawn])
 
     @property
     def file_name(self) -> str:
@@ -70,13 +61,13 @@ class SweepSearch:
     @cached_property
     def metric(self) -> str:
         """The dev metric that selects, as papers print it."""
-        metric = next((t.record.selected_by for t in self.trials if t.record.selected_by), "dev")
+        metric = next((trial.selected_by for trial in self.trials if trial.selected_by), "dev")
         return DISPLAY.get(metric, metric)
 
     @property
-    def searched(self) -> list[SweepTrial]:
+    def searched(self) -> list[Record]:
         """Its search trials, or the final ones where nothing was searched."""
-        searching = [each for each in self.trials if each.record.role == "search"]
+        searching = [trial for trial in self.trials if trial.role == "search"]
         return searching or list(self.trials)
 
 
@@ -91,25 +82,21 @@ def sweep_searches(table: pa.Table) -> list[SweepSearch]:
         if record.search and record.role != "evaluation" and record.status != "failed"
     ]
     named = searched_names(table.select([*FAMILY_COLUMNS, "configuration"]))
-    families: dict[tuple[Any, ...], list[Record]] = {}
+    families: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
     for record in trials:
-        family = (record.method, record.setting, record.encoder, record.search)
-        families.setdefault(family, []).append(record)
+        families[record.method, record.setting, record.encoder, record.search].append(record)
     labels = [" ".join([*family[:2], Path(family[2]).name]) for family in families]
     searches = []
     for (family, records), label in zip(families.items(), labels, strict=True):
         names = tuple(sorted(named.get(family, [])))
-        values = (
-            {name: each.configuration[name] for name in names if name in each.configuration}
-            for each in records
-        )
-        made = [SweepTrial(each, own) for each, own in zip(records, values, strict=True)]
-        made.sort(
-            key=lambda trial: (-(trial.dev if trial.dev is not None else -1e9), trial.record.key)
-        )
+        records.sort(key=lambda trial: (-_dev(trial), trial.key))
         shared = f" {family[3][:6]}" if labels.count(label) > 1 else ""
-        searches.append(SweepSearch(family[3], f"{label}{shared}", names, tuple(made)))
+        searches.append(SweepSearch(family[3], f"{label}{shared}", names, tuple(records)))
     return sorted(searches, key=lambda search: search.label)
+
+
+def _dev(trial: Record) -> float:
+    return -1e9 if trial.dev_score is None else trial.dev_score
 
 
 def figured(searches: Sequence[SweepSearch]) -> tuple[list[SweepSearch], list[str]]:
@@ -127,13 +114,12 @@ def figured(searches: Sequence[SweepSearch]) -> tuple[list[SweepSearch], list[st
 
 def with_histories(searches: Sequence[SweepSearch], store: Store) -> list[SweepSearch]:
     """The searches, whose best trials have the histories that the store keeps of them."""
-    keys = [trial.record.key for search in searches for trial in search.trials[:WITH_CURVES]]
+    keys = [trial.key for search in searches for trial in search.trials[:WITH_CURVES]]
     rows = store.read(("history",), {"key": keys}).table.to_pylist() if keys else []
     histories = {row["key"]: row["history"] or [] for row in rows}
 
-    def filled(trial: SweepTrial) -> SweepTrial:
-        history = histories.get(trial.record.key, [])
-        return replace(trial, record=replace(trial.record, history=history))
+    def filled(trial: Record) -> Record:
+        return replace(trial, history=histories.get(trial.key, []))
 
     return [replace(search, trials=tuple(map(filled, search.trials))) for search in searches]
 
@@ -145,22 +131,21 @@ def configurations(search: SweepSearch) -> list[dict[str, Any]]:
     label subsets); `dev`, their mean; `std`, their sample standard deviation, None for one trial;
     `seconds`, their mean training seconds; `pruned`, whether the search has ended one early.
     """
-    trials: dict[str, list[SweepTrial]] = {}
+    trials: dict[str, list[Record]] = defaultdict(list)
     for trial in search.searched:
-        if trial.dev is not None:
-            trials.setdefault(json.dumps(dict(trial.values), sort_keys=True), []).append(trial)
+        if trial.dev_score is not None:
+            trials[json.dumps(search.values(trial), sort_keys=True)].append(trial)
     rows = []
     for values, own in trials.items():
-        scores = [trial.dev for trial in own if trial.dev is not None]
-        times = [trial.record.training_seconds for trial in own]
-        seconds = [each for each in times if each is not None]
+        scores = [_dev(trial) for trial in own]
+        seconds = [trial.training_seconds for trial in own if trial.training_seconds is not None]
         row: dict[str, Any] = {
-            "values": own[0].values,
+            "values": search.values(own[0]),
             "n": len(scores),
             "dev": statistics.fmean(scores),
             "std": statistics.stdev(scores) if len(scores) > 1 else None,
             "seconds": statistics.fmean(seconds) if seconds else None,
-            "pruned": any(trial.record.status == "pruned" for trial in own),
+            "pruned": any(trial.status == "pruned" for trial in own),
         }
         rows.append((row, values))
-    return [row for row, _ in sorted(rows, key=lambda each: (-each[0]["dev"], each[1]))]
+    return [row for row, _ in sorted(rows, key=lambda pair: (-pair[0]["dev"], pair[1]))]

@@ -14,8 +14,7 @@ from pydantic_core import to_json
 from harness.errors import UserError
 from harness.report.coverage import Gap
 from harness.report.figures.specification import Figure
-from harness.report.page.grids import record_grids, table_grid
-from harness.report.page.stored_trials import IN_A_FILE, StoredTrials
+from harness.report.page.content import IN_A_FILE, StoredTrials, record_grids, table_grid
 from harness.report.tables import Table
 from harness.steps import Steps, unheard
 
