@@ -1,6 +1,8 @@
 """Fixtures: small random encoders, small corpora, and kits of methods on them."""
 
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,27 @@ def watch() -> Callable[[nn.Module], Calls]:
 def equal_views(monkeypatch: pytest.MonkeyPatch) -> None:
     """Views of a sentence may be the same, so that formulas are compared without dropout."""
     monkeypatch.setattr("harness.encoders.backbone.check_views", lambda *_: None)
+
+
+FULL = "File too large"
+"""What the system says in the block of `full_disk`"""
+FullDisk = Callable[..., AbstractContextManager[None]]
+
+
+@pytest.fixture
+def full_disk() -> FullDisk:
+    """full_disk(room): in the block, this process can write files of so many bytes alone."""
+
+    @contextmanager
+    def full(room: int = 1000) -> Iterator[None]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return full
 
 
 @pytest.fixture(scope="module", autouse=True)
