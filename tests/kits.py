@@ -29,9 +29,11 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
+from harness.encoders.backbone import Encoder
 from harness.evaluation import suites
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.method import Method
 from harness.plugin.registry import Plugin
 from harness.plugin.resolution import resolve
 
@@ -71,10 +73,21 @@ def watch() -> Callable[[nn.Module], Calls]:
     return Calls
 
 
+class Alike(Kit):
+    """A kit of a method that trains on views that are the same, so that formulas are compared."""
+
+    def build(self) -> Method[Any]:
+        """The method."""
+        method = super().build()
+        for module in method.modules():
+            if isinstance(module, Encoder):
+                module.checks_views = False
+        return method
+
+
 @pytest.fixture
-def equal_views(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Views of a sentence may be the same, so that formulas are compared without dropout."""
-    monkeypatch.setattr("harness.encoders.backbone.check_views", lambda *_: None)
+def equal_views() -> None:
+    """Views of a sentence may be the same in the methods of `kit_for`."""
 
 
 FULL = "File too large"
@@ -258,6 +271,7 @@ def kit_for(request: pytest.FixtureRequest, family: str, sentences: Path, triple
     """
 
     encoder = str(request.getfixturevalue(family))
+    kind = Alike if "equal_views" in request.fixturenames else Kit
 
     def make(method: str | Plugin, **values: Any) -> Kit:
         plugin = registry.load(method) if isinstance(method, str) else method
@@ -273,6 +287,6 @@ def kit_for(request: pytest.FixtureRequest, family: str, sentences: Path, triple
         }
         fields = plugin.config_type.model_fields
         known = {name: value for name, value in small.items() if name in fields}
-        return Kit(plugin.declare(resolve(plugin, {**known, **values})), torch.device("cpu"))
+        return kind(plugin.declare(resolve(plugin, {**known, **values})), torch.device("cpu"))
 
     return make
