@@ -1,12 +1,16 @@
 """`harness plan` says what each worker needs, and refuses what no GPU of this machine has."""
 
+import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.sweeps import printed_plan
-from harness.sweeps.machines import Gpu, Machine
+from harness.sweeps import process_memory
 from tests.cli.conftest import Shown
+
+Plant = Callable[..., None]
 
 LARGE = ("plan", "simcse", "quickstart", "--published", "--encoder", "bert-large-uncased")
 """4 x 334,092,288 bytes of weights, which one worker of a trial needs four times"""
@@ -14,9 +18,23 @@ EIGHT = (*LARGE, "--set", "engine=ddp", "--set", "workers=8")
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """machine(found): this machine is like that."""
-    return lambda found: monkeypatch.setattr(printed_plan, "this_machine", lambda: found)
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plant:
+    """machine(bytes, GPU=MiB, ...): this machine has so much memory, and these GPUs."""
+
+    def plant(memory: int, **gpus: int) -> None:
+        proc, program = tmp_path / "proc", tmp_path / "nvidia-smi"
+        (proc / "self").mkdir(parents=True, exist_ok=True)
+        kib = memory // 1024
+        (proc / "meminfo").write_text(f"MemTotal: {kib} kB\nMemAvailable: {kib} kB\n")
+        (proc / "self" / "cgroup").write_text("0::/\n")
+        monkeypatch.setattr(process_memory, "PROC", proc)
+        monkeypatch.setattr(process_memory, "GROUPS", proc)
+        lines = "".join(f"echo '{name}, {mib}'\n" for name, mib in gpus.items())
+        program.write_text(f"#!/bin/sh\n{lines or 'exit 9'}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    return plant
 
 
 def memory_of(out: str) -> list[str]:
@@ -35,9 +53,9 @@ def memory_of(out: str) -> list[str]:
     ],
 )
 def test_a_plan_says_what_each_worker_needs(
-    shown: Shown, machine: Any, engine: tuple[str, ...], gib: str
+    shown: Shown, machine: Plant, engine: tuple[str, ...], gib: str
 ) -> None:
-    machine(Machine(2**40))
+    machine(2**40)
     values = [part for value in engine for part in ("--set", value)]
     out = shown(*LARGE, *values, "--store", "none")
     assert memory_of(out) == [gib]
@@ -45,8 +63,8 @@ def test_a_plan_says_what_each_worker_needs(
     assert max(map(len, out.splitlines()[1:4])) <= 100
 
 
-def test_a_plan_refuses_what_no_gpu_has_and_names_the_stage(harness: Any, machine: Any) -> None:
-    machine(Machine(2**40, (Gpu("A", 4096), Gpu("B", 2048))))
+def test_a_plan_refuses_what_no_gpu_has_and_names_the_stage(harness: Any, machine: Plant) -> None:
+    machine(2**40, A=4096, B=2048)
     answer = harness(*EIGHT, "--store", "none")
     assert answer.code == 2
     assert answer.out == ""
@@ -54,26 +72,26 @@ def test_a_plan_refuses_what_no_gpu_has_and_names_the_stage(harness: Any, machin
     assert "engine=deepspeed with zero=1 would need at least 3.0 GiB" in answer.err
 
 
-def test_a_plan_says_what_is_offloaded(harness: Any, shown: Shown, machine: Any) -> None:
+def test_a_plan_says_what_is_offloaded(harness: Any, shown: Shown, machine: Plant) -> None:
     """Five times the weights, in the memory of all machines together."""
-    machine(Machine(4 * 2**30, (Gpu("A", 4096),)))
+    machine(4 * 2**30, A=4096)
     offloads = ("--set", "engine=deepspeed", "--set", "offload_optimiser=true")
     out = shown(*EIGHT, *offloads, "--store", "none")
     said = "Offloaded: at least 6.2 GiB of host memory for a trial's workers"
     assert f"{said}; this machine has 4.0 GiB\n" in out
-    machine(Machine(8 * 2**30, (Gpu("A", 4096),)))
+    machine(8 * 2**30, A=4096)
     assert f"{said}\n" in harness(*EIGHT, *offloads, "--store", "none").out
 
 
-def test_without_gpus_a_plan_says_what_is_too_large_here(shown: Shown, machine: Any) -> None:
+def test_without_gpus_a_plan_says_what_is_too_large_here(shown: Shown, machine: Plant) -> None:
     """The sweep may run on other machines."""
-    machine(Machine(2**30))
+    machine(2**30)
     out = shown(*EIGHT, "--store", "none")
     assert "Too large for this machine: simcse unsup bert-large-uncased" in out
     assert "engine=deepspeed with zero=3 would need at least 0.6 GiB" in out
 
 
-def test_the_size_of_an_unknown_encoder_is_not_known(shown: Shown, machine: Any) -> None:
-    machine(Machine(2**30, (Gpu("A", 1),)))
+def test_the_size_of_an_unknown_encoder_is_not_known(shown: Shown, machine: Plant) -> None:
+    machine(2**30, A=1)
     out = shown(*LARGE[:-1], "someone/not-here", "--store", "none")
     assert memory_of(out) == ["?"]
