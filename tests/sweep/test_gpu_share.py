@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from harness.errors import UserError, headline
-from harness.sweeps.cluster.capacity import Capacity
+from harness.sweeps.cluster.capacity import Capacity, fitting
 from harness.sweeps.cluster.ray_pool import affordable
 from harness.sweeps.machines import Gpu, Limits, Resources, listed_gpus
 from harness.sweeps.pool import Job
@@ -271,3 +271,19 @@ def test_trials_are_checked_before_the_first_one_and_only_those_to_run(
     assert asked == [[large]]
     store.write(describe(large))
     Sweep([search], store, lambda: pytest.fail("Ray starts"), watcher, watcher).check()
+
+
+@pytest.mark.parametrize(
+    ("bundle", "machines", "count"),
+    [
+        ({"CPU": 1, "GPU": 0}, [{"CPU": 4.0}, {}, {"CPU": 2.0, "GPU": 1.0}], 6),
+        ({"CPU": 2, "GPU": 0}, [{"CPU": 3.0}, {"CPU": 3.0}, {"CPU": 3.0}], 3),
+        ({"CPU": 1, "GPU": 1}, [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 1.0, "GPU": 4.0}], 3),
+        ({"CPU": 0.5, "GPU": 0.3333}, [{"CPU": 8.0, "GPU": 2.0}], 6),
+        ({"CPU": 1, "GPU": 0}, [], 0),
+    ],
+)
+def test_a_worker_is_on_one_machine(
+    bundle: dict[str, float], machines: list[dict[str, float]], count: int
+) -> None:
+    assert fitting(bundle, machines) == count
