@@ -39,7 +39,9 @@ from tests.training.test_synchronisation import Waits
 Trained = tuple[dict[str, Any], Outcome]
 """The weights after a training, and its outcome"""
 STEPS, RATE = 8, 2.0**-9
-"""Steps are twice as many on triplets, whose shapes come again later. With these numbers a rate is a number of float32 in every step, as that of a captured step must be"""
+"""There are twice as many steps on triplets, whose shapes come again later.
+
+So a rate is a number of float32 in every step, as that of a captured step must be."""
 
 
 class Tape(Waits):
