@@ -1,6 +1,8 @@
 """Fixtures: small random encoders, small corpora, and kits of methods on them."""
 
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,11 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
+from harness.encoders.backbone import Encoder
 from harness.evaluation import suites
 from harness.plugin import registry
 from harness.plugin.kit import Kit
+from harness.plugin.method import Method
 from harness.plugin.registry import Plugin
 from harness.plugin.resolution import resolve
 
@@ -69,10 +73,42 @@ def watch() -> Callable[[nn.Module], Calls]:
     return Calls
 
 
+class Alike(Kit):
+    """A kit of a method that trains on views that are the same, so that formulas are compared."""
+
+    def build(self) -> Method[Any]:
+        """The method."""
+        method = super().build()
+        for module in method.modules():
+            if isinstance(module, Encoder):
+                module.checks_views = False
+        return method
+
+
 @pytest.fixture
-def equal_views(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Views of a sentence may be the same, so that formulas are compared without dropout."""
-    monkeypatch.setattr("harness.encoders.backbone.check_views", lambda *_: None)
+def equal_views() -> None:
+    """Views of a sentence may be the same in the methods of `kit_for`."""
+
+
+FULL = "File too large"
+"""What the system says in the block of `full_disk`"""
+FullDisk = Callable[..., AbstractContextManager[None]]
+
+
+@pytest.fixture
+def full_disk() -> FullDisk:
+    """full_disk(room): in the block, this process can write files of so many bytes alone."""
+
+    @contextmanager
+    def full(room: int = 1000) -> Iterator[None]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return full
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -235,6 +271,7 @@ def kit_for(request: pytest.FixtureRequest, family: str, sentences: Path, triple
     """
 
     encoder = str(request.getfixturevalue(family))
+    kind = Alike if "equal_views" in request.fixturenames else Kit
 
     def make(method: str | Plugin, **values: Any) -> Kit:
         plugin = registry.load(method) if isinstance(method, str) else method
@@ -250,6 +287,6 @@ def kit_for(request: pytest.FixtureRequest, family: str, sentences: Path, triple
         }
         fields = plugin.config_type.model_fields
         known = {name: value for name, value in small.items() if name in fields}
-        return Kit(plugin.declare(resolve(plugin, {**known, **values})), torch.device("cpu"))
+        return kind(plugin.declare(resolve(plugin, {**known, **values})), torch.device("cpu"))
 
     return make

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 _ASK = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
-_PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+"""Where Linux tells of processes, and of groups of them with a limit"""
 _SET_CHILD_SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of Linux's prctl"""
 
@@ -88,7 +89,7 @@ def listed_gpus(printed: str) -> tuple[Gpu, ...]:
 def resident(process: int) -> int:
     """The bytes of memory that a process occupies; 0 when it has ended."""
     with suppress(OSError):
-        pages = (_PROC / str(process) / "statm").read_text().split()[1]
+        pages = (PROC / str(process) / "statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
@@ -100,7 +101,7 @@ def share(process: int) -> int:
     system milliseconds for each GiB. Where it is not known, it is what `resident` gives.
     """
     with suppress(OSError, StopIteration):
-        lines = (_PROC / str(process) / "smaps_rollup").read_text().splitlines()
+        lines = (PROC / str(process) / "smaps_rollup").read_text().splitlines()
         return 1024 * int(next(line.split()[1] for line in lines if line.startswith("Pss:")))
     return resident(process)
 
@@ -116,7 +117,7 @@ def family(process: int) -> list[int]:
 def children(process: int) -> list[int]:
     """The processes that a process has started."""
     processes: list[int] = []
-    for listed in (_PROC / str(process) / "task").glob("*/children"):
+    for listed in (PROC / str(process) / "task").glob("*/children"):
         with suppress(OSError):
             processes += map(int, listed.read_text().split())
     return processes
@@ -136,7 +137,7 @@ def _number(process: int, index: int) -> int:
     """The number that proc(5) has of a process at this index behind the name of its program."""
     with suppress(OSError):
         # The name, in brackets, may have spaces.
-        stat = (_PROC / str(process) / "stat").read_text()
+        stat = (PROC / str(process) / "stat").read_text()
         return int(stat.rpartition(")")[2].split()[index])
     return 0
 
@@ -156,7 +157,7 @@ def machine_memory() -> tuple[int, int]:
     A limit of the container or of the job (cgroup v2) counts as the machine. (0, 0): not known.
     """
     with suppress(OSError):
-        lines = dict(line.split(":") for line in (_PROC / "meminfo").read_text().splitlines())
+        lines = dict(line.split(":") for line in (PROC / "meminfo").read_text().splitlines())
         sizes = [int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable")]
         limits = [(sizes[0], sizes[1]), *_limits()]
         return min(limits, key=lambda limit: limit[1])
@@ -165,9 +166,9 @@ def machine_memory() -> tuple[int, int]:
 
 def _limits() -> Iterator[tuple[int, int]]:
     """(limit, free) in bytes of each control group of this process that has a limit."""
-    own = (_PROC / "self/cgroup").read_text().splitlines()
+    own = (PROC / "self/cgroup").read_text().splitlines()
     path = next((line.removeprefix("0::/") for line in own if line.startswith("0::/")), "")
-    for folder in (_GROUPS / path, *(_GROUPS / path).parents):
+    for folder in (GROUPS / path, *(GROUPS / path).parents):
         with suppress(OSError, ValueError):  # the root has no such files; "max" is no number
             limit = int((folder / "memory.max").read_text())
             used = int((folder / "memory.current").read_text())

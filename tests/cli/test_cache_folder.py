@@ -69,7 +69,7 @@ def test_every_verb_that_needs_the_cache_asks_first(verb: str, refused: Any) -> 
 def test_a_sweep_asks_before_ray_starts(
     refused: Any, space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.sweeps.cluster.ray_pool.RayPool", None)
+    monkeypatch.setattr("ray.init", lambda *_, **__: pytest.fail("Ray starts"))
     refused("a file", ["sweep", space(), "--store", tmp_path / "store"])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
+from harness.data.hub import EMBEDDED
 from harness.data.senteval import lines
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.trials.evaluate import Measurement
 from harness.trials.store import Store
 from tests.cli.conftest import SentEval, Shown, check_sentence
 
@@ -92,42 +95,59 @@ def test_the_average_is_the_last_row(
 
 @pytest.mark.parametrize("suite", ["transfer-senteval", "retrieval", "geometry"])
 def test_what_is_no_correlation_is_not_compared(
-    suite: str, harness: Any, senteval: SentEval, store: Path, monkeypatch: pytest.MonkeyPatch
+    suite: str, harness: Any, senteval: SentEval, store: Path, damaged: Path
 ) -> None:
     """The mistake is reported before a model is loaded."""
     senteval()
-    monkeypatch.setattr(Measurement, "__init__", None)
-    answer = harness("compare", "tiny-bert", "tiny-bert", "--suite", suite, "--store", store)
+    answer = harness("compare", damaged, damaged, "--suite", suite, "--store", store)
     check_sentence(
         answer, f'"{suite}"', "compared on sts, graded, a table of scored pairs, or a folder"
     )
 
 
-def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every sentence has the same vector."""
+def encoder(folder: Path, change: Callable[[dict[str, Tensor]], None]) -> Path:
+    """tiny-bert with other weights."""
+    shutil.copytree(EMBEDDED / "models" / "tiny-bert", folder)
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
 
-    def constant(_: Embedder, texts: list[str], **__: bool) -> np.ndarray:
-        return np.ones((len(texts), 8), np.float32)
 
-    monkeypatch.setattr(Embedder, "__call__", constant)
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """An encoder that cannot be loaded."""
+    return encoder(tmp_path / "damaged", dict.clear)
+
+
+@pytest.fixture
+def constant(tmp_path: Path) -> Path:
+    """An encoder that gives the same vector for every sentence: its last norm forgets the rest."""
+
+    def forget(weights: dict[str, Tensor]) -> None:
+        name = max(name for name in weights if name.endswith("output.LayerNorm.weight"))
+        weights[name].zero_()
+        weights[name.replace("weight", "bias")].fill_(1)
+
+    return encoder(tmp_path / "constant", forget)
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ("compare", "tiny-bert", "tiny-bert", "--suite", "graded"),
-        ("retrieve", "tiny-bert", "a"),
-        ("picture", "tiny-bert", "--output", "pictures"),
+        ("compare", "constant", "constant", "--suite", "graded"),
+        ("retrieve", "constant", "a"),
+        ("picture", "constant", "--output", "pictures"),
     ],
 )
 def test_a_constant_embedding_has_no_score(
-    words: tuple[str, ...], harness: Any, senteval: SentEval, store: Path, tmp_path: Path,
+    words: tuple[str, ...], harness: Any, senteval: SentEval, store: Path, constant: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     senteval()
-    monkeypatch.chdir(tmp_path)
-    broken(monkeypatch)
-    answer = harness(*words, "--store", store)
+    monkeypatch.chdir(constant.parent)
+    given = [f"./{word}" if word == "constant" else word for word in words]
+    answer = harness(*given, "--store", store)
     check_sentence(answer, "the embedding is constant", code=1)
 
 
@@ -224,13 +244,12 @@ def test_three_pictures(
 
 @pytest.mark.parametrize("output", ["file", "file/pictures"])
 def test_pictures_that_cannot_be_written(
-    output: str, harness: Any, senteval: SentEval, store: Path, tmp_path: Path, monkeypatch: Any
+    output: str, harness: Any, senteval: SentEval, store: Path, tmp_path: Path, damaged: Path
 ) -> None:
     """The mistake is reported before a model is loaded."""
     senteval()
     (tmp_path / "file").touch()
-    monkeypatch.setattr(Measurement, "__init__", None)
-    answer = harness("picture", "tiny-bert", "--output", tmp_path / output, "--store", store)
+    answer = harness("picture", damaged, "--output", tmp_path / output, "--store", store)
     check_sentence(answer, tmp_path / output, "cannot be written", "--output")
 
 

@@ -2,21 +2,24 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from transformers import PreTrainedTokenizerFast
 
 from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
-from harness.evaluation.embedder import Embedder
+from harness.encoders.backbone import Encoder
 from harness.files import content_digest
-from harness.plugin import method as methods
 from harness.plugin import registry
-from harness.training.loop import Trainer
 from harness.training.saved_state import SavedState
 from harness.trials.record import Record
 from harness.trials.run import attempt
@@ -181,11 +184,15 @@ def check_scores(row: Record, expected: Record) -> None:
         assert row.dev[name] == pytest.approx(score, abs=1e-6)
 
 
-def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: Trainer) -> None:
+@contextmanager
+def no_training() -> Iterator[None]:
+    """In the block, no optimiser may do a step."""
+
+    def refuse(*_: object) -> None:
         raise AssertionError("it trains")
 
-    monkeypatch.setattr(Trainer, "run", refuse)
+    with register_optimizer_step_pre_hook(refuse):
+        yield
 
 
 # Any encoder
@@ -243,11 +250,10 @@ def trials(trained: Path, store: Path) -> dict[str, Record]:
 
 
 def test_a_final_trial_has_its_own_scores_from_its_weights_and_without_them(
-    evaluated: Shown, trials: dict[str, Record], store: Path, monkeypatch: pytest.MonkeyPatch
+    evaluated: Shown, trials: dict[str, Record], store: Path
 ) -> None:
     trial = trials["final"]
-    with monkeypatch.context() as patch:
-        no_training(patch)
+    with no_training():
         evaluated(trial.key[:8])
     row = evaluation(store)
     check_scores(row, trial)
@@ -373,15 +379,19 @@ def test_what_is_not_for_a_trial(
 # Nothing is measured twice
 
 
-def no_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
+@contextmanager
+def no_embedding() -> Iterator[None]:
+    """In the block, no module of torch may compute."""
+
+    def refuse(*_: object) -> None:
         raise AssertionError("it embeds")
 
-    monkeypatch.setattr(Embedder, "__call__", refuse)
+    with register_module_forward_pre_hook(refuse):
+        yield
 
 
 def test_what_is_stored_is_not_measured_again(
-    shown: Shown, my_suite: MySuite, flag: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+    shown: Shown, my_suite: MySuite, flag: Path, store: Path
 ) -> None:
     """Also of a suite of a file, which is another one when it is edited."""
     flag.touch()
@@ -396,8 +406,7 @@ def test_what_is_stored_is_not_measured_again(
     assert row.details == {"short/rows": 2, "long/rows": 4}, "a row for every text, copies too"
     assert row.evaluates == evaluation(store).evaluates, "one model, whatever is measured"
     assert row.test["short"] > 0
-    with monkeypatch.context() as patch:
-        no_embedding(patch)
+    with no_embedding():
         assert "mine (in the store)" in shown(*command, f"graded,{my_suite()}")
     assert len(rows(store)) == 2
     shown(*command, my_suite("float(np.linalg.norm(vectors, axis=1).mean())", "2.5"))
@@ -520,7 +529,7 @@ def test_all_suites_of_a_call_are_embedded_in_one_pass(
 ) -> None:
     """A whole archive has an average of its rounded scores."""
     senteval()
-    sizes, texts = counted("pooling")
+    sizes, texts = counted
     suites = "sts,retrieval,geometry,graded"
     shown("eval", "tiny-bert", "--suite", suites, "--store", store)
     row = evaluation(store, "sts")
@@ -611,28 +620,35 @@ def test_a_broken_embedding_is_never_a_score(
 # Sentences are tokenised once and embedded once
 
 
+@dataclass
+class Counting:
+    """A tokenizer of the tokenizers library, and all that it is given."""
+
+    backend: Any
+    texts: list[str]
+
+    def encode_batch_fast(self, texts: list[str], **options: Any) -> Any:
+        self.texts += texts
+        return self.backend.encode_batch_fast(texts, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.backend, name)
+
+
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[list[int], list[str]]]:
-    """counted(method): the sizes of all batches that are embedded, and every tokenised text."""
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[int], list[str]]]:
+    """The sizes of all batches that an encoder gets, and every tokenised text."""
+    sizes: list[int] = []
+    texts: list[str] = []
 
-    def count(name: str) -> tuple[list[int], list[str]]:
-        method, sizes, texts = registry.load(name).method, [], []
-        embed, pieces = method.embed, methods.piece_ids
+    def count(module: nn.Module, given: tuple[Any, ...]) -> None:
+        if isinstance(module, Encoder):
+            sizes.append(len(given[0].input_ids))
 
-        def watched(self: Any, batch: Any) -> Any:
-            sizes.append(len(batch.input_ids))
-            return embed(self, batch)
-
-        monkeypatch.setattr(method, "embed", watched)
-
-        def tokenised(tokenizer: Any, found: list[str]) -> Any:
-            texts.extend(found)
-            return pieces(tokenizer, found)
-
-        monkeypatch.setattr(methods, "piece_ids", tokenised)
-        return sizes, texts
-
-    return count
+    backend = property(lambda self: Counting(self._tokenizer, texts))
+    monkeypatch.setattr(PreTrainedTokenizerFast, "backend_tokenizer", backend)
+    with register_module_forward_pre_hook(count):
+        yield sizes, texts
 
 
 def graded_texts() -> dict[str, set[str]]:
@@ -663,7 +679,7 @@ def test_kept_embeddings_serve_later_suites(
     """
     senteval()
     command = ["eval", "tiny-bert", "--suite"]
-    sizes, _ = counted("pooling")
+    sizes, _ = counted
     shown(*command, "graded,geometry", "--store", tmp_path / "other", "--pooling", "mean")
     assert not kept.exists(), "nothing is kept unless it is asked"
     sizes.clear()
@@ -687,13 +703,11 @@ def test_kept_embeddings_serve_later_suites(
 
 
 @pytest.mark.usefixtures("kept")
-def test_all_that_is_kept_needs_no_model_pass(
-    shown: Shown, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_that_is_kept_needs_no_model_pass(shown: Shown, store: Path, tmp_path: Path) -> None:
     command = ["eval", "tiny-bert", *GRADED_EVAL, "--keep-embeddings", "--store"]
     shown(*command, store)
-    no_embedding(monkeypatch)
-    assert "embeddings were kept" in shown(*command, tmp_path / "third")
+    with no_embedding():
+        assert "embeddings were kept" in shown(*command, tmp_path / "third")
     check_scores(evaluation(tmp_path / "third"), evaluation(store))
 
 
@@ -748,11 +762,11 @@ def test_embeddings_that_cannot_be_kept_cost_no_score(
 
 
 def test_a_damaged_test_file_stops_a_trial_before_the_training(
-    harness: Harness, senteval: SentEval, store: Path, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, senteval: SentEval, store: Path
 ) -> None:
     archive = senteval({SICK: None})
-    no_training(monkeypatch)
     settings = sets(sentences="graded-sentences", max_steps=2, batch_size=8)
-    answer = harness("run", "simcse", "--encoder", "tiny-bert", *settings, "--store", store)
+    with no_training():
+        answer = harness("run", "simcse", "--encoder", "tiny-bert", *settings, "--store", store)
     check_sentence(answer, f"{archive} has no member {SICK}")
     assert not store.exists()

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import Any
 
 import pytest
 
-from harness.arrays import Scratch
 from harness.data import readers
 from harness.data.corpora import SOURCES, count_items, source
 from harness.data.readers import text_columns
@@ -83,13 +84,13 @@ def test_the_real_corpora_have_their_published_sizes(name: str, columns: int, it
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The places of the lines that were read."""
-    read, places = Scratch.line, list[int]()
+    read, places = SpooledTemporaryFile.readline, list[int]()
 
-    def line(self: Scratch, place: int) -> bytes:
-        places.append(place)
-        return read(self, place)
+    def line(file: Any, *size: int) -> Any:
+        places.append(file.tell())
+        return read(file, *size)
 
-    monkeypatch.setattr(Scratch, "line", line)
+    monkeypatch.setattr(SpooledTemporaryFile, "readline", line)
     return places
 
 

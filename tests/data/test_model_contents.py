@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def test_a_vocabulary_whose_package_is_missing(
 ) -> None:
     (folder / "tokenizer.json").unlink()
     (folder / name).touch()
-    monkeypatch.setattr("harness.data.tokens.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(UserError, match=f"{name} is read with sentencepiece.*pip install"):
         load_tokenizer(str(folder))
 

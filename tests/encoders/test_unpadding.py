@@ -11,8 +11,8 @@ import torch
 import transformers
 from torch import Tensor
 
-from harness.data.batching import interleaved
-from harness.encoders import backbone, unpadding, variable_length
+from harness.data.batching import TextBatch, interleaved
+from harness.encoders import unpadding, variable_length
 from harness.encoders.backbone import Encoder
 from harness.encoders.reach import Reach, WordVectors, first_replaced
 from harness.encoders.unpadding import (
@@ -39,6 +39,7 @@ from tests.rows_and_models import (
 )  # fmt: skip
 
 Watch = Callable[[Any], Any]
+Blocks = Callable[[TextBatch], TextBatch]
 
 
 BUCKET, BUCKET_OF_ROWS = "bucket", "bucket of rows of any length"
@@ -49,26 +50,26 @@ BUCKET, BUCKET_OF_ROWS = "bucket", "bucket of rows of any length"
     ids=["equally long rows", "similar rows", "all rows", "rows of any length", BUCKET,
          BUCKET_OF_ROWS],
 )  # fmt: skip
-def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Blocks:
     """Which rows attention takes together: from those of one length to all, as on a GPU.
 
     None: it takes all without padding, as flash attention does there. A bucket: the encoder knows
-    nothing but shapes, as in a captured step.
+    nothing but shapes, as in a captured step. Returns a function that makes a batch one for it.
     """
-    if request.param in (BUCKET, BUCKET_OF_ROWS):
-        monkeypatch.setattr(backbone, "layout_of", roomy)
     if request.param in (None, BUCKET_OF_ROWS):
         monkeypatch.setattr(variable_length, "runs", lambda *_: True)
         monkeypatch.setattr(variable_length, "kernel", plain_kernel)
     elif request.param != BUCKET:
         monkeypatch.setitem(unpadding.MOST_PADDING, "cpu", request.param)
+    return roomy if request.param in (BUCKET, BUCKET_OF_ROWS) else lambda batch: batch
 
 
-def roomy(mask: Tensor, **options: Any) -> Padded | Unpadded:
-    """The layout of a captured step, with room for some of the padding."""
+def roomy(batch: TextBatch) -> TextBatch:
+    """A batch of a captured step, with room for some of the padding."""
+    mask = batch.attention_mask
     room = room_for(int(mask.sum()), mask.numel())
     assert mask.sum() <= room <= mask.numel()
-    return layout_of(mask, **{**options, "room": room, "host_mask": None})
+    return replace(batch, room=room, host_mask=None)
 
 
 def encoder_of(folder: Path) -> Encoder:
@@ -99,10 +100,9 @@ def assert_equal(found: list[tuple[Tensor, list[Tensor]]]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_gives_the_same(family: str, tmp_path: Path) -> None:
-    encoder, batch = encoder_of(random_model(family, tmp_path)), text()
+def test_every_family_gives_the_same(family: str, tmp_path: Path, blocks: Blocks) -> None:
+    encoder, batch = encoder_of(random_model(family, tmp_path)), blocks(text())
     real = batch.attention_mask.bool()
     assert isinstance(layout_of(batch.attention_mask, unpad=encoder.unpads), Unpadded)
     assert_equal(both(encoder, lambda: encoder(batch)[real]))
@@ -128,11 +128,10 @@ def test_others_keep_their_padding(family: str, options: Any, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("visible", [False, True])
 @pytest.mark.parametrize("one", [False, True])
-def test_prefixes_of_each_row(tiny_encoder: Path, visible: bool, one: bool) -> None:
-    encoder, batch = encoder_of(tiny_encoder), text()
+def test_prefixes_of_each_row(tiny_encoder: Path, visible: bool, one: bool, blocks: Blocks) -> None:
+    encoder, batch = encoder_of(tiny_encoder), blocks(text())
     prefix, made = prefix_of(visible)
     reach: Reach = {"prefix": prefix, "position_offset": 3}
 
@@ -145,10 +144,9 @@ def test_prefixes_of_each_row(tiny_encoder: Path, visible: bool, one: bool) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("kind", ["words", "edit", "positions"])
-def test_other_places_that_methods_reach(tiny_roberta: Path, kind: str) -> None:
-    encoder, batch = encoder_of(tiny_roberta), text([9, 2, 12, 4, 9, 5, 12])
+def test_other_places_that_methods_reach(tiny_roberta: Path, kind: str, blocks: Blocks) -> None:
+    encoder, batch = encoder_of(tiny_roberta), blocks(text([9, 2, 12, 4, 9, 5, 12]))
     torch.manual_seed(2)
     vectors = torch.randn(2, WIDTH, requires_grad=True)
     rows = torch.randn(ROWS, WIDTH, requires_grad=True)
@@ -165,10 +163,9 @@ def test_other_places_that_methods_reach(tiny_roberta: Path, kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("kind", ["adapter", "lora"])
-def test_low_rank_modules_of_each_row(tiny_encoder: Path, kind: Any) -> None:
-    encoder, batch = encoder_of(tiny_encoder), text()
+def test_low_rank_modules_of_each_row(tiny_encoder: Path, kind: Any, blocks: Blocks) -> None:
+    encoder, batch = encoder_of(tiny_encoder), blocks(text())
     modules = LowRankModules(encoder, kind, rank=4)
     for parameter in modules.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
@@ -250,9 +247,8 @@ def test_the_same_seed_draws_the_same_dropout(tiny_encoder: Path) -> None:
     assert (twice[::2] - twice[1::2]).abs().amax(dim=1).min() > 1e-3, "each row has its own"
 
 
-@pytest.mark.usefixtures("blocks")
-def test_bf16(tiny_encoder: Path) -> None:
-    encoder, batch = encoder_of(tiny_encoder), text()
+def test_bf16(tiny_encoder: Path, blocks: Blocks) -> None:
+    encoder, batch = encoder_of(tiny_encoder), blocks(text())
     prefix, made = prefix_of(visible=False)
     precise = encoder.cls(batch, prefix=prefix)
     with torch.autocast("cpu", torch.bfloat16):

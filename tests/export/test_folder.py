@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from harness.export.folder import encoder, write_folder
 from harness.manifests import MANIFEST, seal
 from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.plugin.rebuilt import EmbeddingKit, RebuiltMethod
+from harness.plugin.rebuilt import EmbeddingKit
 from harness.training.saved_state import SavedState
 from tests.kits import WORDS
 from tests.method_cases import values_of
@@ -275,17 +276,15 @@ def test_a_damaged_folder(folder: Path) -> None:
             encoder(folder)
 
 
-def test_different_embeddings_leave_nothing(
-    kit_for: KitFor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kit = kit_for("pooling", pooling="last-two")
-    forward = RebuiltMethod.forward
+def test_different_embeddings_leave_nothing(kit_for: KitFor, tmp_path: Path) -> None:
+    """The trial's method is not the one of its source."""
+    plugin = registry.load("pooling")
 
-    def off(self: RebuiltMethod, features: dict[str, Any], **options: Any) -> dict[str, Any]:
-        found = forward(self, features, **options)
-        return {**found, "sentence_embedding": found["sentence_embedding"] + 1e-3}
+    class Off(plugin.method):  # type: ignore[misc, name-defined]
+        def embed(self, batch: Any) -> torch.Tensor:
+            return super().embed(batch) + 1e-3
 
-    monkeypatch.setattr(RebuiltMethod, "forward", off)
+    kit = kit_for(replace(plugin, declaration=Off), pooling="last-two")
     with pytest.raises(UserError, match="other embeddings than the trial"):
         write_folder(kit.build(), kit, facts_for(kit), tmp_path / "model")
     assert not list(tmp_path.iterdir())

@@ -1,6 +1,7 @@
 """A trial that takes too much, ends its worker or prints without end fails alone, with a reason."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +15,8 @@ import pytest
 import torch
 
 from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH, UserError, headline, reason
+from harness.sweeps import machines
 from harness.sweeps.machines import Limits, children, family, machine_memory, parent, resident
-from harness.sweeps.workers import watchdog
 from harness.sweeps.workers.limits import Watchdog, limited, stopped, with_log
 from harness.sweeps.workers.watchdog import Watch
 from harness.targets.options import seconds_of
@@ -326,31 +327,39 @@ def test_reason_is_bounded(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str | None]:
-    """planted(total, free, others): what a watch says on a machine with this memory, in bytes.
+def planted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str | None]:
+    """planted(total, free, others): what a watch says on a machine with this memory, in KiB.
 
-    `others`: what the other workers of the machine occupy, with the processes that they have
-    started; the watched one occupies 100.
+    `others`: what the other workers of the machine occupy; the watched one occupies 100.
     """
+    monkeypatch.setattr(machines, "PROC", tmp_path)
+    monkeypatch.setattr(machines, "GROUPS", tmp_path / "no-groups")
+
+    def tell(file: str, text: str) -> None:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
 
     def excess(total: int, free: int, *others: int) -> str | None:
-        found = {1: 100} | dict(enumerate(others, start=2))
-        monkeypatch.setattr(watchdog, "machine_memory", lambda: (total, free))
-        monkeypatch.setattr(watchdog, "parent", lambda _: 0)
-        monkeypatch.setattr(watchdog, "children", lambda _: list(found))
-        monkeypatch.setattr(watchdog, "occupied", found.__getitem__)
-        return Watch(1, "", "", "", None, None).excess()
+        tell("meminfo", f"MemTotal: {total} kB\nMemAvailable: {free} kB\n")
+        tell("self/cgroup", "0::/\n")
+        found = {11: 100, **dict(enumerate(others, start=12))}
+        tell("10/task/10/children", " ".join(map(str, found)))
+        for worker, occupied in found.items():
+            tell(f"{worker}/stat", f"{worker} (a worker) S 10 10")
+            tell(f"{worker}/smaps_rollup", f"Rss: 999 kB\nPss: {occupied} kB\n")
+        return Watch(11, "", "", "", None, None).excess()
 
     return excess
 
 
 def test_largest_trial_ends_before_the_memory_is_used_up(
-    planted: Callable[..., str | None],
+    planted: Callable[..., str | None], tmp_path: Path
 ) -> None:
     assert planted(1000, 500) is None
     assert planted(1000, 10, 101) is None  # another trial is larger
     assert "more than any other trial" in str(planted(1000, 10, 99))
-    assert planted(0, 0) is None  # the system does not say
+    shutil.rmtree(tmp_path)
+    assert Watch(11, "", "", "", None, None).excess() is None  # the system does not say
 
 
 def test_memory_is_known_here() -> None:
@@ -477,7 +486,7 @@ def test_trials_that_share_a_gpu_share_its_memory(
     properties = SimpleNamespace(total_memory=15 * 2**30)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: properties)
-    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", given.append)
+    monkeypatch.setattr(torch.cuda, "set_per_machines_fraction", given.append)
     record = Record("key", "finished", "final", "pooling", "unsup", "tiny-bert", 0, {})
     limits, log = Limits(gpus=gpus), tmp_path / "log"
     assert limited(tmp_path, log, "sweep", limits, lambda: record) is record

@@ -33,13 +33,16 @@ EVENTS = {"open", "os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir"}
 """Operations on files, before each of which a process may be killed"""
 
 
-def work(folder: Path) -> None:
-    """Run all trials that the store lacks, one after the other, and write the flat table."""
+def work(folder: Path, run: Callable[[Store, Record], Record]) -> None:
+    """Run all trials that the store lacks, one after the other, and write the flat table.
+
+    `run`: writes the weights of a trial, and returns its record.
+    """
     store = Store(folder / "trials")
     for number in TRIALS:
         result = record(number)
-        run = functools.partial(trained, store, result)
-        store.finished_or_run(result.key, f"trial {number}", run)
+        again = functools.partial(run, store, result)
+        store.finished_or_run(result.key, f"trial {number}", again)
         store.compact(at_least=3)
     write_flat(store)
 
@@ -66,7 +69,7 @@ def work_until(folder: Path, moment: int, told: Path) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(watch)
-    work(folder)
+    work(folder, trained)
     told.write_text(str(count))
 
 
@@ -114,15 +117,12 @@ def test_a_store_that_was_partly_written(
     assert weights == expected_weights
 
 
-def test_another_result_is_noticed(
-    undisturbed: tuple[Path, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_result_is_noticed(undisturbed: tuple[Path, int], tmp_path: Path) -> None:
     """The control: a comparison that cannot fail would prove nothing."""
-    whole: Callable[..., Record] = trained
 
     def other(store: Store, result: Record) -> Record:
-        return whole(store, Record(**{**vars(result), "test": {"graded": float(result.seed)}}))
+        record = trained(store, result)
+        return Record(**{**vars(record), "test": {"graded": float(result.seed)}})
 
-    monkeypatch.setattr(sys.modules[__name__], "trained", other)
-    work(tmp_path)
+    work(tmp_path, other)
     assert state(tmp_path)[0].to_pylist() != state(undisturbed[0])[0].to_pylist()

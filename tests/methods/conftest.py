@@ -9,9 +9,12 @@ import pytest
 
 
 @pytest.fixture
-def still(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+def still(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    equal_views: None,  # noqa: ARG001
+) -> Callable[[str], str]:
     """still(fixture): the model of a fixture without dropout, so that all views may be equal."""
-    request.getfixturevalue("equal_views")
 
     def make(family: str) -> str:
         folder = tmp_path / family

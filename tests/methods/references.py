@@ -18,9 +18,18 @@ from harness.plugin.kit import Kit
 from harness.plugin.stage import Stage
 from harness.training.feeding import StepBatches, made, stage_streams
 from harness.training.loop import Trainer
+from harness.training.parameters import trainable
 
 KitFor = Callable[..., Kit]
 Vectors = list[list[float]]
+
+
+def build(kit: Kit) -> Any:
+    """The method as it begins its first stage."""
+    torch.manual_seed(0)
+    method = kit.build()
+    trainable(method, kit.declared.stages[0])
+    return method.train()
 
 
 def cosine(left: list[float], right: list[float]) -> float:

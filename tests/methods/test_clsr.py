@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from transformers import BertConfig, BertModel
 
 from harness.data.batching import TextBatch
@@ -21,8 +22,8 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training import optimisers
 from harness.training.loop import Trainer
+from harness.training.optimisers import Lars
 from harness.training.parameters import count, trainable
 from harness.training.progress import Outcome
 from tests.families import FAMILIES
@@ -126,28 +127,25 @@ def test_trap_3_and_4_loss_written_out(kit_for: KitFor, triplets: Path, relu: st
 
 
 @pytest.mark.slow
-def test_trap_5_lars_with_warm_up_and_cosine(
-    kit_for: KitFor, triplets: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trap_5_lars_with_warm_up_and_cosine(kit_for: KitFor, triplets: Path) -> None:
     """10 epochs of warm-up to 0.5, then 6 epochs of cosine towards 0.
 
     20 pairs in batches of 8 are 2 steps an epoch.
     """
     kit = kit_for("clsr", pairs=str(triplets), batch_size=8, epochs=16)
     rates, decays = [], set()
-    step = optimisers.Lars.step
 
-    def watched(self: Any, closure: Any = None) -> None:
-        rates.append(self.param_groups[0]["lr"])
+    def watch(lars: torch.optim.Optimizer, *_: Any) -> None:
+        assert isinstance(lars, Lars)
+        rates.append(lars.param_groups[0]["lr"])
         decays.update(
             (part.dim(), group["weight_decay"])
-            for group in self.param_groups
+            for group in lars.param_groups
             for part in group["params"]
         )
-        step(self, closure)
 
-    monkeypatch.setattr(optimisers.Lars, "step", watched)
-    trained(build(kit), kit)
+    with register_optimizer_step_pre_hook(watch):
+        trained(build(kit), kit)
     warm = [0.5 * step / 20 for step in range(20)]
     cosine = [0.25 * (1 + np.cos(np.pi * step / 12)) for step in range(12)]
     assert rates == pytest.approx(warm + cosine)

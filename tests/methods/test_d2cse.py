@@ -23,18 +23,11 @@ from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable, trained_names
 from tests.families import FAMILIES
 from tests.method_cases import grouped
-from tests.methods.references import KitFor, first_batches, first_losses, moved
+from tests.methods.references import KitFor, build, first_batches, first_losses, moved
 
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 LENGTH = 5
 SPECIAL = range(5)
-
-
-def build(kit: Kit) -> Any:
-    torch.manual_seed(0)
-    method = kit.build()
-    trainable(method, kit.declared.stages[0])
-    return method.train()
 
 
 @pytest.fixture

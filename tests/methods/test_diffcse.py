@@ -21,22 +21,15 @@ from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.plugin.sentence_editor import StaticCorruption
 from harness.training.loop import Trainer
-from harness.training.parameters import trainable, trained_names
+from harness.training.parameters import trained_names
 from harness.views.edits import Edited
 from methods.diffcse.ablations import CorrectiveHead, corrective_loss
 from tests.families import FAMILIES
 from tests.method_cases import grouped
-from tests.methods.references import KitFor, first_batch, first_losses, info_nce, moved
+from tests.methods.references import KitFor, build, first_batch, first_losses, info_nce, moved
 
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 Array = np.ndarray
-
-
-def build(kit: Kit) -> Any:
-    torch.manual_seed(0)
-    method = kit.build()
-    trainable(method, kit.declared.stages[0])
-    return method.train()
 
 
 @pytest.fixture

@@ -15,20 +15,13 @@ from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
-from harness.training.parameters import trainable, trained_names
+from harness.training.parameters import trained_names
 from methods.esimcse.repetition import repeated_pieces
 from tests.families import FAMILIES
-from tests.methods.references import KitFor, info_nce
+from tests.methods.references import KitFor, build, info_nce
 
 Watch = Callable[[nn.Module], Any]
 SWITCHED_OFF = {"repetition_rate": 0, "queue_ratio": 0}
-
-
-def build(kit: Kit) -> Any:
-    torch.manual_seed(0)
-    method = kit.build()
-    trainable(method, kit.declared.stages[0])
-    return method.train()
 
 
 def batches(kit: Kit, method: Any, count: int = 1, size: int = 6) -> list[TextBatch]:

@@ -10,14 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from harness.data.batching import TextBatch
 from harness.plugin import registry
 from harness.plugin.corpus_vectors import corpus_vectors
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training import optimisers
 from harness.training.loop import Trainer
+from harness.training.optimisers import ReleasedAdamW
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, first_texts
 
@@ -179,7 +183,7 @@ def test_sentences_are_the_flows_output(
     assert (method.embed(alone) - expected[:1]).abs().max() < 1e-4 * expected.abs().max()
 
 
-def test_the_released_optimiser(looked_up: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_released_optimiser(looked_up: Kit) -> None:
     """Clipping, epsilon 1e-6, no bias correction, a constant rate, and decay of everything.
 
     Three steps in float64 by the formula, from the gradients that arise.
@@ -188,10 +192,10 @@ def test_the_released_optimiser(looked_up: Kit, monkeypatch: pytest.MonkeyPatch)
     flow = {id(value): name for name, value in method.flow.named_parameters()}
     steps: list[int] = []
     state: dict[str, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
-    step = optimisers.ReleasedAdamW.step
 
-    def watched(self: Any, closure: Any = None) -> None:
-        parameters = [part for group in self.param_groups for part in group["params"]]
+    def before(adamw: torch.optim.Optimizer, *_: Any) -> None:
+        assert isinstance(adamw, ReleasedAdamW)
+        parameters = [part for group in adamw.param_groups for part in group["params"]]
         assert {id(part) for part in parameters} == flow.keys()
         norm = sum(float(part.grad.double().square().sum()) for part in parameters) ** 0.5
         assert norm <= 1 + 1e-5
@@ -203,15 +207,16 @@ def test_the_released_optimiser(looked_up: Kit, monkeypatch: pytest.MonkeyPatch)
             square = 0.999 * square + 0.001 * gradient**2
             value = (value - 1e-3 * mean / (square.sqrt() + 1e-6)) * (1 - 1e-3 * 0.01)
             state[name] = value, mean, square
-        step(self, closure)
-        steps.append(len(parameters))
-        for part in parameters:
+
+    def after(adamw: torch.optim.Optimizer, *_: Any) -> None:
+        steps.append(len(state))
+        for part in (part for group in adamw.param_groups for part in group["params"]):
             expected = state[flow[id(part)]][0]
             # The decay of a step is 1e-5 of a parameter, and this is ten times finer.
             assert (part.detach() - expected).abs().max() < 1e-6 * (1 + expected.abs().max())
 
-    monkeypatch.setattr(optimisers.ReleasedAdamW, "step", watched)
-    train(method, looked_up)
+    with register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after):
+        train(method, looked_up)
     assert len(steps) == 3, "20 items in batches of 8, the short one kept"
 
 

@@ -63,6 +63,13 @@ class Method(plugin.Method[Config]):
         return text
 '''
 LOSS = '        return {"views": info_nce(first, second, temperature=0.05)}\n'
+SAVED = """
+    def get_extra_state(self):
+        return torch.tensor(self.calls)
+
+    def set_extra_state(self, state):
+        self.calls = int(state)
+"""
 EMBED = """def embed(self, batch: TextBatch) -> Tensor:
         return pooled(self.encoder, batch, "mean")"""
 FAULTS = {
@@ -165,6 +172,14 @@ def written(folder: Path, text: str) -> Path:
 @pytest.mark.slow
 def test_the_plugin_that_is_broken_below_keeps_the_contract(tmp_path: Path) -> None:
     assert problems(str(written(tmp_path, RIGHT))) == []
+
+
+@pytest.mark.slow
+def test_a_counter_that_is_saved_is_right(tmp_path: Path) -> None:
+    """A plugin may keep state of its own from step to step."""
+    counts = LOSS.replace("info_nce(", "self.calls * info_nce(")
+    text = RIGHT.replace(LOSS, f"        self.calls += 1\n{counts}{SAVED}")
+    assert problems(str(written(tmp_path, text))) == []
 
 
 @pytest.mark.slow

@@ -7,9 +7,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,15 +18,14 @@ from typing import TypeVar
 import pytest
 
 from harness.errors import UserError
-from harness.files import content_digest, written_whole
+from harness.files import content_digest
 from harness.owners import Owner
 from harness.remote import RemoteFolder
-from harness.trials import compaction, remote_claims
+from harness.trials import remote_claims
 from harness.trials.merging import merge
 from harness.trials.output import BoundedLog
 from harness.trials.record import Record
 from harness.trials.remote_claims import NOTES, RemoteClaim, owner_in, send_note
-from harness.trials.remote_copy import RemoteCopy
 from harness.trials.remote_store import RemoteStore
 from harness.trials.running import noted, running_trials
 from harness.trials.store import Store
@@ -148,15 +146,17 @@ def test_a_compaction_that_is_disturbed_loses_nothing(
     driver, worker = machine("a"), machine("a")
     assert numbers(driver) == [0, 1, 2, 3]
 
-    @contextmanager
-    def slowly(path: Path) -> Iterator[Path]:
-        with written_whole(path) as temporary:
-            yield temporary
-        receiving.start()  # the new file is here, and so are the old ones
-        receiving.join(2)
-
     receiving = threading.Thread(target=worker.receive)
-    monkeypatch.setattr(compaction, "written_whole", slowly)
+    unlink = Path.unlink
+
+    def slowly(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix == ".parquet" and receiving.ident is None:
+            assert list(path.parent.glob("compact-*"))
+            receiving.start()  # the new file is here, and so are the old ones
+            receiving.join(2)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", slowly)
     assert driver.compact(2) == 4
     receiving.join()
     assert numbers(worker) == [0, 1, 2, 3]
@@ -205,16 +205,19 @@ def test_an_attempt_during_a_compaction_of_another_machine_stays(
     a, b = machine("a"), machine("b")
     for number in range(3):
         a.write(record(number, "failed", "first"))
-    send = RemoteCopy.send_folded
+    beside = iter(["an attempt"])
+    unlink = Path.unlink
 
-    def late(copy: RemoteCopy, before: dict[str, int]) -> None:
-        if copy is a.copy:
+    def late(path: Path, missing_ok: bool = False) -> None:
+        if path.parent == a.folder and next(beside, None):
             time.sleep(1.1)  # the server's clock ticks in seconds
             b.write(record(1, "failed", "second"))
-        send(copy, before)
+        unlink(path, missing_ok)
 
-    monkeypatch.setattr(RemoteCopy, "send_folded", late)
-    assert a.compact(2) == 3
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", late)  # the folded file is there, and is not sent yet
+        assert a.compact(2) == 3
+    assert next(beside, None) is None
     for _ in range(2):
         for name in "abc":
             reasons = {row.seed: row.reason for row in machine(name).read().records()}

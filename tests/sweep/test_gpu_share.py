@@ -1,6 +1,5 @@
 """Shares of GPUs from planted peaks; no GPU, no training."""
 
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from harness.errors import UserError
-from harness.sweeps.cluster.capacity import Capacity
+from harness.errors import UserError, headline
+from harness.sweeps.cluster.capacity import Capacity, fitting
 from harness.sweeps.cluster.ray_pool import affordable
-from harness.sweeps.machines import Gpu, Resources, listed_gpus
+from harness.sweeps.machines import Gpu, Limits, Resources, listed_gpus
 from harness.sweeps.pool import Job
 from harness.sweeps.run import Sweep
 from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.workers import worker
 from harness.sweeps.workers.gpu_share import (
     CONTEXT_MIB,
     HEADROOM,
@@ -28,11 +26,12 @@ from harness.sweeps.workers.gpu_share import (
     batch_tokens,
     share_of,
 )
+from harness.sweeps.workers.worker import run_one, settings_of
 from harness.targets.options import gpus_of
 from harness.trials.run import attempt
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store
-from harness.trials.trial import Trial, describe, facts_of, failed, pruned
+from harness.trials.trial import Trial, describe, facts_of, failed, key, pruned
 
 H100, A10 = Gpu("NVIDIA H100 80GB HBM3", 81559), Gpu("NVIDIA A10", 23028)
 PEAK = (H100.memory_mib / 4 - CONTEXT_MIB) / HEADROOM
@@ -159,44 +158,56 @@ def test_records_of_the_same_gpu_decide_without_a_first_trial(
 # The memory of a process, and what happens beyond it
 
 
-def test_only_a_trial_that_shares_a_gpu_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def greedy(*_: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory")
+GREEDY = """\
+import weakref
 
-    monkeypatch.setattr("harness.trials.run.run_trial", greedy)
-    trial = job("greedy").trial
+import torch
+from methods.pooling.method import Method as Pooling
+
+
+class Method(Pooling):
+    made = []
+
+    def embed(self, batch):
+        self.made.append(weakref.ref(self))
+        raise torch.OutOfMemoryError("CUDA out of memory")
+"""
+
+
+@pytest.fixture
+def greedy(tmp_path: Path) -> Trial:
+    """A trial that needs more memory than there is; `Method.made` has weak references to it."""
+    plugin = tmp_path / "greedy.py"
+    plugin.write_text(GREEDY, encoding="utf-8")
+    return Trial(str(plugin), {"encoder": "tiny-bert", "suite": "graded"}, 0)
+
+
+def test_only_a_trial_that_shares_a_gpu_is_run_again(greedy: Trial) -> None:
     with pytest.raises(torch.OutOfMemoryError):
-        attempt(trial, lambda _: None, shares_gpu=True)
-    record = attempt(trial, lambda _: None)
+        attempt(greedy, lambda _: None, shares_gpu=True)
+    record = attempt(greedy, lambda _: None)
     assert record.status == "failed"
-    assert record.reason == "OutOfMemoryError: CUDA out of memory"
+    assert headline(record.reason) == "OutOfMemoryError: CUDA out of memory"
 
 
 @pytest.mark.slow
+@pytest.mark.process  # its watchdog
 def test_a_worker_that_ran_out_keeps_nothing_of_the_trial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    greedy: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error's traceback holds the model; when the next job is asked for, it is gone."""
-    left: list[weakref.ref[Any]] = []
     seen: list[tuple[str, bool]] = []
-
-    def greedy(*_: Any, **__: Any) -> None:
-        model = torch.nn.Linear(4, 4)
-        left.append(weakref.ref(model))
-        raise torch.OutOfMemoryError("CUDA out of memory")
+    method: Any = greedy.plugin.method
 
     def note(what: str) -> None:
-        seen.append((what, left[0]() is None))
+        seen.extend((what, model() is None) for model in method.made)
 
-    monkeypatch.setattr(worker, "_run_trial", greedy)
-    monkeypatch.setattr(worker, "in_this_group", lambda *_: None)
-    monkeypatch.setattr(worker.tune, "report", lambda report: note(report["status"]))
+    monkeypatch.setattr("ray.tune.report", lambda report: note(report["status"]))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: note("emptied"))
-    settings = {"gpus": 0.25, "files": None, "part": False, "key": "0" * 32}
-    worker.run_one(
-        settings, store=str(tmp_path), sweep="1", commit="", cpus=1, limits=worker.Limits()
-    )
-    assert seen == [("emptied", True), ("postponed", True)]
+    limits = Limits(gpus=0.25)
+    settings = settings_of(Job(key(greedy), greedy), 0.25, None)
+    run_one(settings, store=str(tmp_path / "store"), sweep="1", commit="", cpus=1, limits=limits)
+    assert seen[-2:] == [("emptied", True), ("postponed", True)]
 
 
 def test_the_driver_does_not_ask_its_gpu_about_a_trial_of_others(
@@ -260,3 +271,19 @@ def test_trials_are_checked_before_the_first_one_and_only_those_to_run(
     assert asked == [[large]]
     store.write(describe(large))
     Sweep([search], store, lambda: pytest.fail("Ray starts"), watcher, watcher).check()
+
+
+@pytest.mark.parametrize(
+    ("bundle", "machines", "count"),
+    [
+        ({"CPU": 1, "GPU": 0}, [{"CPU": 4.0}, {}, {"CPU": 2.0, "GPU": 1.0}], 6),
+        ({"CPU": 2, "GPU": 0}, [{"CPU": 3.0}, {"CPU": 3.0}, {"CPU": 3.0}], 3),
+        ({"CPU": 1, "GPU": 1}, [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 1.0, "GPU": 4.0}], 3),
+        ({"CPU": 0.5, "GPU": 0.3333}, [{"CPU": 8.0, "GPU": 2.0}], 6),
+        ({"CPU": 1, "GPU": 0}, [], 0),
+    ],
+)
+def test_a_worker_is_on_one_machine(
+    bundle: dict[str, float], machines: list[dict[str, float]], count: int
+) -> None:
+    assert fitting(bundle, machines) == count

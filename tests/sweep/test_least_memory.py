@@ -257,13 +257,13 @@ def test_what_is_offloaded_has_to_fit_the_machines() -> None:
         check_fits(given, Room("the largest machine has", 1.9 * WEIGHTS))
 
 
-def test_a_batch_that_cannot_fit_is_refused_with_its_items(monkeypatch: Any) -> None:
-    least = LeastMemory(2**30, 9 * 2**30, 512)
-    monkeypatch.setattr("harness.sweeps.memory.least_memory", lambda *_: [least])
-    check_fits(simcse(), Room("the largest machine has", 9 * 2**30))
-    said = refused(simcse(), 8 * 2**30 / WEIGHTS)
-    assert "the similarities of a batch of 512 items and the models take 9.0 GiB, and" in said
-    assert "(A) has 8.0 GiB; choose a smaller batch_size" in said
+def test_a_batch_that_cannot_fit_is_refused_with_its_items() -> None:
+    """A batch of the whole corpus; of each item's similarity there are two numbers."""
+    whole, needed = simcse(batch_size=SENTENCES), WEIGHTS + 2 * 4 * SENTENCES**2
+    check_fits(whole, Room("the largest machine has", needed))
+    said = refused(whole, 0.99 * needed / WEIGHTS)
+    assert "the similarities of a batch of 6000 items and the models take 0.3 GiB, and" in said
+    assert "(A) has 0.3 GiB; choose a smaller batch_size" in said
 
 
 def test_room_is_that_of_the_largest() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from harness.errors import UserError
 from harness.files import shipped
-from harness.sweeps.devices import Device
 from harness.sweeps.local_pool import runs_here
 from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.spaces.overrides import Overrides
@@ -77,9 +76,6 @@ def test_what_one_process_cannot_do_is_refused(option: str, serially: Callable[.
 
 
 def test_short_sweeps_and_single_slots_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = Device("cpu", "a core", 2e11, 1e11, 0)
-    monkeypatch.setattr("harness.sweeps.local_pool.this_cpu", lambda: usual)
-
     def here(cores: int, cpus: float = 1, *options: str, **limits: float) -> bool:
         monkeypatch.setattr("os.cpu_count", lambda: cores)
         values = dict(option.split("=") for option in options)

@@ -260,11 +260,9 @@ def test_home_folder_is_that_of_the_other_machine(tmp_path: Path) -> None:
     assert there.place(Path("../../../../etc/passwd")) == tmp_path / "etc/passwd"
 
 
-def test_machine_that_joined_later_with_other_data_runs_no_trial(
-    trial: Trial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker, "receive", lambda: None)
-    sent = {"trial": portable(trial), "part": None, "files": {}}
+def test_machine_that_joined_later_with_other_data_runs_no_trial(trial: Trial) -> None:
+    files = {"listed": file_list(trial), "node": "which is not asked: all of them are here"}
+    sent = {"trial": portable(trial), "part": None, "files": files}
     worker.arrive({**sent, "key": key(trial)})
     with pytest.raises(UserError, match=r"has other models or data than the machine where .*_HUB$"):
         worker.arrive({**sent, "key": "0" * 32})

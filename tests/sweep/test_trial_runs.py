@@ -62,11 +62,13 @@ Play = Callable[..., HandPool]
 
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
-    """play(scenario, key=trial or None, ..., slots=1): the pool after a scenario."""
+    """play(scenario, key=trial or None, ..., slots=1, kind=Store): the pool after a scenario."""
 
-    def make(scenario: Scenario, slots: int = 1, **trials: Trial | None) -> HandPool:
+    def make(
+        scenario: Scenario, slots: int = 1, kind: type[Store] = Store, **trials: Trial | None
+    ) -> HandPool:
         async def run() -> HandPool:
-            waiting = Waiting(Store(tmp_path / "store"), slots)
+            waiting = Waiting(kind(tmp_path / "store"), slots)
             usual = Trial("simcse", {"encoder": "tiny-bert"}, seed=0)
             asked = {key: trial or usual for key, trial in trials.items()}
             task = asyncio.create_task(waiting.ask(asked))
@@ -124,12 +126,13 @@ def test_the_store_is_compacted_while_further_trials_begin_and_end(
     driver, compacting, last_has_ended = get_ident(), Event(), Event()
     threads = []
 
-    def compact(_: Store) -> None:
-        threads.append(get_ident())
-        compacting.set()
-        assert last_has_ended.wait(60)
+    class SlowStore(Store):
+        def compact(self, at_least: int = 0) -> int:
+            threads.append(get_ident())
+            compacting.set()
+            assert last_has_ended.wait(60)
+            return super().compact(at_least)
 
-    monkeypatch.setattr(Store, "compact", compact)
     monkeypatch.setattr(trial_runs, "SMALL_FILES", 2)
 
     async def scenario(waiting: Waiting) -> None:
@@ -139,7 +142,7 @@ def test_the_store_is_compacted_while_further_trials_begin_and_end(
         last_has_ended.set()
         waiting.runs.compact()  # as at the end of a sweep: it waits for the one that is under way
 
-    play(scenario, a=None, b=None, c=None)
+    play(scenario, kind=SlowStore, a=None, b=None, c=None)
     assert len(threads) == 2
     assert driver not in threads
 

@@ -7,11 +7,14 @@ has read stays what it was, and a step that a graph could not hold is an error.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
@@ -20,6 +23,7 @@ from harness.errors import Interrupted, UserError
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
+from harness.plugin.registry import Plugin
 from harness.training import capture, engines
 from harness.training.capture import CapturedOptimiser, bucketed
 from harness.training.feeding import StepBatches
@@ -32,8 +36,12 @@ from tests.kits import KitFor
 from tests.matrix import trained_rows
 from tests.training.test_synchronisation import Waits
 
-STEPS, RATE = 16, 2.0**-9
-"""With them a rate is a number of float32 in every step, as that of a captured step must be"""
+Trained = tuple[dict[str, Any], Outcome]
+"""The weights after a training, and its outcome"""
+STEPS, RATE = 8, 2.0**-9
+"""There are twice as many steps on triplets, whose shapes come again later.
+
+So a rate is a number of float32 in every step, as that of a captured step must be."""
 
 
 class Tape(Waits):
@@ -121,6 +129,29 @@ class OneByOne(StageOptimiser):
         return compute(bucketed(batches, *self._shape))
 
 
+def derived(name: str, change: Callable[[Tensor], Tensor]) -> Plugin:
+    """The method with each of its losses changed."""
+    plugin = registry.load(name)
+
+    class Derived(plugin.method):  # type: ignore[misc, name-defined]
+        def losses(self, *given: Any) -> dict[str, Tensor]:
+            return {name: change(loss) for name, loss in super().losses(*given).items()}
+
+    return replace(plugin, declaration=Derived)
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kit], Trained]:
+    """one_by_one(kit): what `trained` gives where no step is captured, the reference."""
+
+    def train(kit: Kit) -> Trained:
+        with monkeypatch.context() as patch:
+            patch.setattr(engines, "CapturedOptimiser", OneByOne)
+            return trained(kit)
+
+    return train
+
+
 @pytest.fixture(autouse=True)
 def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Captured steps run on tapes; dropout draws by operations of torch, as on a GPU."""
@@ -132,35 +163,37 @@ def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture, "WIDTH_MULTIPLE", 4)
 
 
-def trained(kit: Kit, checkpoint: Checkpoint | None = None) -> tuple[dict[str, Any], Outcome]:
-    """The weights after a training, and its outcome."""
+def trained(kit: Kit, checkpoint: Checkpoint | None = None) -> Trained:
+    """Train the method of a kit."""
     seed_everything(0)
     method = kit.build()
     outcome = Trainer(method, kit, 0, lambda: 0.0, lambda _: None, checkpoint).run()
     return method.state_dict(), outcome
 
 
-def assert_equal(
-    one: tuple[dict[str, Any], Outcome], other: tuple[dict[str, Any], Outcome]
-) -> None:
+def assert_equal(one: Trained, other: Trained) -> None:
     assert one[1].curves == other[1].curves
-    assert len(one[1].curves) > 2 * STEPS
+    assert len(one[1].curves) > 2 * one[1].steps
     for name, value in one[0].items():
         assert value.equal(other[0][name]), name
 
 
-def kit_of(kit_for: KitFor, name: str, setting: str, files: dict[str, str], **values: Any) -> Kit:
-    fields = registry.load(name).config_type.model_fields
+def kit_of(
+    kit_for: KitFor, method: str | Plugin, setting: str, files: dict[str, str], **values: Any
+) -> Kit:
+    plugin = registry.load(method) if isinstance(method, str) else method
+    fields = plugin.config_type.model_fields
+    steps = 2 * STEPS if setting == "sup" else STEPS
     given = {
         "learning_rate": RATE, "stage1_learning_rate": RATE, "classification_learning_rate": RATE,
-        "max_steps": STEPS, "stage1_steps": STEPS, "classification_max_steps": STEPS,
-        "stage1_decay_steps": STEPS, "epochs": 8, "classification_epochs": 8, "batch_size": 4,
+        "max_steps": steps, "stage1_steps": steps, "classification_max_steps": steps,
+        "stage1_decay_steps": steps, "epochs": 8, "classification_epochs": 8, "batch_size": 4,
         "classification_batch_size": 4, "stage1_batch_size": 4, "auxiliary_batch_size": 4,
         "warmup_ratio": 0.0, "stage1_clip": "clean", "accumulation": 1, "mlm": False,
         "prompt_length": 2, "cuda_graphs": True, **files, **values,
     }  # fmt: skip
     known = {key: value for key, value in given.items() if key in fields}
-    return kit_for(name, setting=setting, **known)
+    return kit_for(plugin, setting=setting, **known)
 
 
 @pytest.fixture
@@ -186,15 +219,14 @@ def capturable() -> Iterator[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "setting"), list(capturable()))
 def test_every_method_trains_the_same(
-    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch, name: str, setting: str, files: Any
+    kit_for: KitFor, one_by_one: Callable[[Kit], Trained], name: str, setting: str, files: Any
 ) -> None:
     kit = kit_of(kit_for, name, setting, files)
     found = trained(kit)
     # Its prompt makes all rows long, so they are padded alike.
     assert Tapes.captured >= (1 if name == "prompteol" else 2)
     assert Tapes.launches > Tapes.captured
-    monkeypatch.setattr(engines, "CapturedOptimiser", OneByOne)
-    assert_equal(found, trained(kit))
+    assert_equal(found, one_by_one(kit))
 
 
 OPTIONS: list[tuple[str, str, dict[str, Any]]] = [
@@ -218,7 +250,7 @@ OPTIONS: list[tuple[str, str, dict[str, Any]]] = [
 )
 def test_options_train_the_same(
     kit_for: KitFor,
-    monkeypatch: pytest.MonkeyPatch,
+    one_by_one: Callable[[Kit], Trained],
     name: str,
     setting: str,
     values: dict[str, Any],
@@ -227,8 +259,7 @@ def test_options_train_the_same(
     kit = kit_of(kit_for, name, setting, files, **values)
     found = trained(kit)
     assert Tapes.launches > Tapes.captured >= 1
-    monkeypatch.setattr(engines, "CapturedOptimiser", OneByOne)
-    assert_equal(found, trained(kit))
+    assert_equal(found, one_by_one(kit))
 
 
 @pytest.mark.slow
@@ -264,22 +295,14 @@ def test_rooms_and_wider_rows_change_last_digits_alone(kit_for: KitFor, name: st
 
 
 def test_what_python_changes_in_every_step_is_found(
-    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
+    kit_for: KitFor, one_by_one: Callable[[Kit], Trained]
 ) -> None:
     """The tape tells a step that may not be captured from one that may."""
-    kit = kit_of(kit_for, "simcse", "unsup", {})
-    losses, calls = kit.declared.method.losses, [0]
-
-    def counting(*given: Any) -> Any:
-        calls[0] += 1
-        return {name: loss * calls[0] for name, loss in losses(*given).items()}
-
-    with monkeypatch.context() as patch:
-        patch.setattr(kit.declared.method, "losses", counting)
-        weights, _ = trained(kit)
-        calls[0] = 0
-        patch.setattr(engines, "CapturedOptimiser", OneByOne)
-        others, _ = trained(kit)
+    calls = count(1)
+    plugin = derived("simcse", lambda loss: loss * next(calls))
+    weights, _ = trained(kit_of(kit_for, plugin, "unsup", {}))
+    calls = count(1)
+    others, _ = one_by_one(kit_of(kit_for, plugin, "unsup", {}))
     assert any(not value.equal(others[name]) for name, value in weights.items())
 
 
@@ -291,16 +314,8 @@ def test_what_python_changes_in_every_step_is_found(
         lambda loss: loss * torch.from_numpy(loss.detach().numpy()),
     ],
 )
-def test_numbers_of_the_cpu_are_found(
-    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch, change: Any
-) -> None:
-    kit = kit_of(kit_for, "simcse", "unsup", {})
-    losses = kit.declared.method.losses
-
-    def changed(*given: Any) -> Any:
-        return {name: change(loss) for name, loss in losses(*given).items()}
-
-    monkeypatch.setattr(kit.declared.method, "losses", changed)
+def test_numbers_of_the_cpu_are_found(kit_for: KitFor, change: Any) -> None:
+    kit = kit_of(kit_for, derived("simcse", change), "unsup", {})
     with pytest.raises(AssertionError, match="CPU"):
         trained(kit)
 

@@ -7,9 +7,10 @@ import itertools
 import logging
 import random
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,15 +20,17 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-from harness.data.hub import model_folder
+from harness.data.corpora import GRADED
+from harness.data.hub import EMBEDDED, model_folder
 from harness.errors import Interrupted
+from harness.files import cache_folder
 from harness.plugin import registry
 from harness.plugin_check.check import TINY
 from harness.training import shared_stages, steps
-from harness.training.saved_state import Checkpoint
 from harness.trials.record import Record
 from harness.trials.run import CHECKPOINT, GIVE_WAY, attempt
 from harness.trials.trial import Trial
+from tests.kits import FULL, FullDisk
 from tests.matrix import trained_rows
 from tests.sweeping import write_few_pairs
 
@@ -80,6 +83,20 @@ def settings() -> Iterator[Any]:
         yield pytest.param(name, values, id=f"{name}-{shown}")
 
 
+WATCHED = '''"""{name}, whose test hears of every batch."""
+
+from methods.{name}.method import Method as Original
+
+
+class Method(Original):
+    watchers = []
+
+    def losses(self, batch, stage):
+        for tell in self.watchers:
+            tell()
+        return super().losses(batch, stage)
+'''
+
 TrialOf = Callable[..., Trial]
 
 
@@ -95,64 +112,115 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-@pytest.fixture
-def trial_of(tmp_path: Path, narrow: str) -> TrialOf:
-    """trial_of(method, **configuration): a trial of seven steps, measured on few sentences."""
-    suite = write_few_pairs(tmp_path)
+@pytest.fixture(scope="module")
+def trial_of(tmp_path_factory: pytest.TempPathFactory, narrow: str) -> TrialOf:
+    """trial_of(method, **configuration): a trial of seven steps, measured on few sentences.
+
+    Its plugin calls its `watchers` before the losses of every batch.
+    """
+    folder = tmp_path_factory.mktemp("trials")
+    suite, sentences = write_few_pairs(folder, 16), folder / "sentences.txt"
+    lines = (EMBEDDED / "datasets" / GRADED / "sentences.txt").read_text().splitlines()
+    sentences.write_text("\n".join(lines[:64]), encoding="utf-8")
+    few = {"suite": str(suite), "sentences": str(sentences), "corpus": str(sentences)}
 
     def make(name: str, **values: Any) -> Trial:
         given = registry.load(name).config_type.model_fields
         small = {
             key: value
-            for key, value in {**SMALL, "suite": str(suite), "encoder": narrow}.items()
+            for key, value in {**SMALL, **few, "encoder": narrow}.items()
             if key in given and len(get_args(given[key].annotation)) != 1
         }
-        return Trial(name, {**small, **values}, seed=3)
+        plugin = folder / f"{name}.py"
+        plugin.write_text(WATCHED.format(name=name), encoding="utf-8")
+        return Trial(str(plugin), {**small, **values}, seed=3)
 
     return make
+
+
+@contextmanager
+def heard(trial: Trial, watcher: Callable[[], object]) -> Iterator[None]:
+    """In the block, the method calls `watcher` before every batch."""
+    method: Any = trial.plugin.method
+    method.watchers.append(watcher)
+    try:
+        yield
+    finally:
+        method.watchers.remove(watcher)
+
+
+@contextmanager
+def counted(trial: Trial) -> Iterator[list[int]]:
+    """Yield a list with an item for each batch of the block."""
+    batches: list[int] = []
+    with heard(trial, lambda: batches.append(1)):
+        yield batches
 
 
 class Killed(BaseException):
     """The process ends here."""
 
 
-@contextmanager
-def killed(trial: Trial, after: int) -> Iterator[list[int]]:
-    """In the block, the method dies in the batch after so many; yields a list with their number."""
-    method, batches = trial.plugin.method, [0]
-    losses = method.losses
+class Clock:
+    """A clock that stands still until a test moves it."""
 
-    def dies(*given: Any) -> Any:
-        if batches[0] == after:
-            raise Killed
-        batches[0] += 1
-        return losses(*given)
+    now = 0.0
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(method, "losses", dies)
-        yield batches
+    @contextmanager
+    def killed(self, trial: Trial, after: int, checkpoints: float = 1.0) -> Iterator[None]:
+        """In the block, the method dies in the batch after so many.
+
+        In the first batch before, and in this share of the others, so much time passes that a
+        checkpoint is due.
+        """
+        batches, generator = itertools.count(), random.Random(after)
+
+        def dies() -> None:
+            batch = next(batches)
+            if batch == after:
+                raise Killed
+            if batch == 0 or generator.random() < checkpoints:
+                self.now += 60
+
+        with heard(trial, dies), pytest.raises(Killed):
+            yield
 
 
-Run = Callable[..., Record]
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time of every test, and a minute between two checkpoints."""
+    clock = Clock()
+    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    monkeypatch.setenv("HARNESS_CHECKPOINT_MINUTES", "1")
+    return clock
 
 
-@pytest.fixture
-def run(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """run(trial, place): run it with weights and a running folder of that place's own.
+def run(trial: Trial, place: Path) -> Record:
+    """Run a trial with weights and a running folder of that place's own.
 
     Places do not share the states of shared stages either.
     """
-    monkeypatch.setenv("HARNESS_CHECKPOINT_MINUTES", "0")
+    if not place.exists():
+        shutil.rmtree(cache_folder() / "stages", ignore_errors=True)
+        place.mkdir()
+    return attempt(trial, lambda _: None, place / "weights.safetensors", place / "running")
 
-    def go(trial: Trial, place: str) -> Record:
-        folder = tmp_path / place
-        if not folder.exists():
-            shutil.rmtree(cache / "stages", ignore_errors=True)
-            folder.mkdir()
-        weights, running = folder / "weights.safetensors", folder / "running"
-        return attempt(trial, lambda _: None, weights, running)
 
-    return go
+@dataclass(frozen=True)
+class Undisturbed:
+    """A trial that nobody has stopped, and what came of it."""
+
+    trial: Trial
+    place: Path
+    record: Record
+
+    def is_run(self, place: Path, **other: Any) -> None:
+        """Run the trial there; its record, but for these fields, and its weights are the same."""
+        assert same(run(self.trial, place)) == same(self.record) | other
+        if not other:
+            one, two = (load_file(each / "weights.safetensors") for each in (self.place, place))
+            assert one.keys() == two.keys()
+            assert [name for name in one if not one[name].equal(two[name])] == []
 
 
 def same(record: Record) -> dict[str, Any]:
@@ -165,62 +233,62 @@ def same(record: Record) -> dict[str, Any]:
     }
 
 
-def same_weights(folder: Path) -> None:
-    one, other = (load_file(folder / place / "weights.safetensors") for place in ("one", "other"))
-    assert one.keys() == other.keys()
-    assert [name for name in one if not one[name].equal(other[name])] == []
-
-
-def seldom(generator: random.Random) -> Callable[..., bool]:
-    """`Checkpoint.due` at some of the steps, so that some are done again."""
-    return lambda _self, *, ends: ends or generator.random() < 0.4
+@pytest.fixture(scope="module")
+def simcse(trial_of: TrialOf, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """The trial of most tests."""
+    trial, place = trial_of("simcse"), tmp_path_factory.mktemp("simcse")
+    return Undisturbed(trial, place, run(trial, place))
 
 
 @pytest.mark.parametrize(("name", "values"), list(settings()))
 def test_killed_and_resumed_it_is_the_same_trial(
-    name: str,
-    values: Mapping[str, Any],
-    run: Run,
-    trial_of: TrialOf,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, values: Mapping[str, Any], trial_of: TrialOf, clock: Clock, tmp_path: Path
 ) -> None:
-    trial = trial_of(name, **values)
-    with killed(trial, -1) as batches:
-        alone = same(run(trial, "one"))
-    generator = random.Random(f"{name} {values}")
-    monkeypatch.setattr(Checkpoint, "due", seldom(generator))
-    with killed(trial, generator.randrange(1, batches[0])), pytest.raises(Killed):
-        run(trial, "other")
-    assert same(run(trial, "other")) == alone
-    same_weights(tmp_path)
+    trial, one, other = trial_of(name, **values), tmp_path / "one", tmp_path / "other"
+    with counted(trial) as batches:
+        alone = Undisturbed(trial, one, run(trial, one))
+    last = random.Random(f"{name} {values}").randrange(1, len(batches))
+    with clock.killed(trial, last, checkpoints=0.4):
+        run(trial, other)
+    alone.is_run(other)
 
 
-@pytest.mark.parametrize("step", [1, 4, 5, 9])
 def test_a_shared_stage_may_be_killed_anywhere(
-    step: int, run: Run, trial_of: TrialOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trial_of: TrialOf, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own states, at every second step, and the checkpoint, at some, meet in any order."""
     monkeypatch.setattr(shared_stages, "STATE_INTERVAL", 2)
-    monkeypatch.setattr(Checkpoint, "due", seldom(random.Random(step)))
-    trial = trial_of("diffaug", setting="semisup")
-    alone = run(trial, "one")
-    with killed(trial, step), pytest.raises(Killed):
-        run(trial, "other")
-    assert same(run(trial, "other")) == same(alone)
-    same_weights(tmp_path)
+    trial, one = trial_of("diffaug", setting="semisup"), tmp_path / "one"
+    alone = Undisturbed(trial, one, run(trial, one))
+    for step in (1, 4, 5, 9):
+        other = tmp_path / str(step)
+        with clock.killed(trial, step, checkpoints=0.4):
+            run(trial, other)
+        alone.is_run(other)
 
 
-DRAWING = '''"""Every random source is asked in training and on dev."""
+def test_a_trial_may_be_killed_again(simcse: Undisturbed, clock: Clock, tmp_path: Path) -> None:
+    """In the batch after that from which it goes on, and in a later one."""
+    other = tmp_path / "other"
+    for batches in (3, 1, 2):
+        with clock.killed(simcse.trial, batches):
+            run(simcse.trial, other)
+    simcse.is_run(other)
+
+
+DRAWING = """
 
 import random
 
 import numpy as np
 import torch
-from methods.simcse.method import Method as SimCSE
+
+Watched = Method
 
 
-class Method(SimCSE):
+class Method(Watched):
+    '''Every random source is asked in training and on dev.'''
+
     def losses(self, batch, stage):
         noise = random.random() + random.gauss(0, 1) + np.random.rand() + np.random.randn()
         return {name: loss * (1 + noise) for name, loss in super().losses(batch, stage).items()}
@@ -228,99 +296,92 @@ class Method(SimCSE):
     def embed_dev(self, batch):
         noise = random.gauss(0, 1) + np.random.randn() + torch.rand(())
         return super().embed_dev(batch) + noise
-'''
+"""
 
 
-def test_a_trial_may_be_killed_again(run: Run, trial_of: TrialOf, tmp_path: Path) -> None:
-    """In the batch after that from which it goes on, and in a later one."""
-    trial = trial_of("simcse")
-    alone = run(trial, "one")
-    for batches in (3, 1, 2):
-        with killed(trial, batches), pytest.raises(Killed):
-            run(trial, "other")
-    assert same(run(trial, "other")) == same(alone)
-    same_weights(tmp_path)
-
-
-def test_random_numbers_of_every_source_go_on(run: Run, trial_of: TrialOf, tmp_path: Path) -> None:
-    plugin = tmp_path / "drawing.py"
-    plugin.write_text(DRAWING, encoding="utf-8")
-    trial = Trial(str(plugin), dict(trial_of("simcse").configuration), seed=3)
-    alone = run(trial, "one")
-    with killed(trial, 4), pytest.raises(Killed):
-        run(trial, "other")
+def test_random_numbers_of_every_source_go_on(
+    simcse: Undisturbed, clock: Clock, tmp_path: Path
+) -> None:
+    plugin, one, other = tmp_path / "drawing.py", tmp_path / "one", tmp_path / "other"
+    plugin.write_text(WATCHED.format(name="simcse") + DRAWING, encoding="utf-8")
+    trial = Trial(str(plugin), dict(simcse.trial.configuration), seed=3)
+    alone = Undisturbed(trial, one, run(trial, one))
+    with clock.killed(trial, 4):
+        run(trial, other)
     # What the new process drew before does not matter.
     random.seed(9), np.random.seed(9), torch.manual_seed(9)
-    assert same(run(trial, "other")) == same(alone)
-    same_weights(tmp_path)
+    alone.is_run(other)
 
 
 @pytest.mark.parametrize(("name", "setting"), [("simcse", "unsup"), ("diffaug", "semisup")])
 def test_thinned_curves_are_those_of_an_undisturbed_trial(
-    name: str, setting: str, run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    setting: str,
+    trial_of: TrialOf,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """More steps than are kept; those that are dropped lie before and after the kill."""
     monkeypatch.setattr(steps, "KEPT_STEPS", 3)
     monkeypatch.setattr(shared_stages, "STATE_INTERVAL", 2)
     trial = trial_of(name, setting=setting)
-    alone = run(trial, "one")
-    monkeypatch.setattr(Checkpoint, "due", seldom(random.Random(1)))
-    with killed(trial, 4), pytest.raises(Killed):
-        run(trial, "other")
-    found = run(trial, "other")
+    alone = run(trial, tmp_path / "one")
+    with clock.killed(trial, 4, checkpoints=0.4):
+        run(trial, tmp_path / "other")
+    found = run(trial, tmp_path / "other")
     assert found.history == alone.history
     last = [each["step"] for each in found.history if each["metric"] == "gradient_norm"]
     assert last == ([1, 4] if name == "simcse" else [1, 2, 4, 6, 9])
 
 
 def test_training_goes_on_from_the_last_checkpoint_and_its_seconds_add_up(
-    run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
+    simcse: Undisturbed, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Checkpoint, "due", lambda *_, **__: True)
     seconds = itertools.count()
-    monkeypatch.setattr("harness.training.loop.time.perf_counter", lambda: next(seconds))
-    trial = trial_of("simcse")
-    with killed(trial, 6), pytest.raises(Killed):
-        run(trial, "other")
-    with killed(trial, -1) as batches:
-        record = run(trial, "other")
-    assert batches == [1], "of seven steps one is left"
+    monkeypatch.setattr(time, "perf_counter", lambda: next(seconds))
+    # A checkpoint after each step divides the time of the last one off as well.
+    monkeypatch.setenv("HARNESS_CHECKPOINT_MINUTES", "0")
+    with clock.killed(simcse.trial, 6):
+        run(simcse.trial, tmp_path / "other")
+    with counted(simcse.trial) as batches:
+        record = run(simcse.trial, tmp_path / "other")
+    assert len(batches) == 1, "of seven steps one is left"
     assert (record.steps, record.training_seconds) == (7, 7.0)
 
 
 def test_asked_to_give_way_it_saves_and_goes_on_later(
-    run: Run, trial_of: TrialOf, tmp_path: Path
+    simcse: Undisturbed, clock: Clock, tmp_path: Path
 ) -> None:
-    trial = trial_of("simcse")
-    alone = run(trial, "one")
-    running = tmp_path / "other" / "running"
-    losses, counts = trial.plugin.method.losses, itertools.count(1)
+    other, batches = tmp_path / "other", itertools.count(1)
+    running = other / "running"
 
-    def asks(*given: Any) -> Any:
-        if next(counts) == 3:
+    def asks() -> None:
+        clock.now += 1  # the file is looked for once in a second
+        if next(batches) == 3:
             (running / GIVE_WAY).touch()
-        return losses(*given)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HARNESS_CHECKPOINT_MINUTES", "1000")
-        patch.setattr("harness.training.interruption.ASK_SECONDS", 0.0)
-        patch.setattr(trial.plugin.method, "losses", asks)
-        running.mkdir(parents=True)
-        with pytest.raises(Interrupted, match="stopped after 3 of 7 steps"):
-            run(trial, "other")
+    running.mkdir(parents=True)
+    with (
+        heard(simcse.trial, asks),
+        pytest.raises(Interrupted, match="stopped after 3 of 7 steps"),
+    ):
+        run(simcse.trial, other)
     assert [path.name for path in running.iterdir()] == [CHECKPOINT]
-    with killed(trial, -1) as batches:
-        assert same(run(trial, "other")) == same(alone)
-    assert batches == [4]
-    same_weights(tmp_path)
+    with counted(simcse.trial) as left:
+        simcse.is_run(other)
+    assert len(left) == 4
 
 
 def test_a_short_trial_writes_no_checkpoint(
-    run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
+    simcse: Undisturbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Checkpoint, "write", lambda *_: pytest.fail("a checkpoint is written"))
+    """None is there even in the last batch."""
     monkeypatch.delenv("HARNESS_CHECKPOINT_MINUTES")
-    run(trial_of("simcse"), "one")
+    running, found = tmp_path / "other" / "running", []
+    with heard(simcse.trial, lambda: found.append((running / CHECKPOINT).exists())):
+        run(simcse.trial, tmp_path / "other")
+    assert found == [False] * 7
 
 
 def flipped(path: Path) -> None:
@@ -333,70 +394,69 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1000])
 
 
-@pytest.mark.parametrize("damage", [flipped, cut, lambda path: path.write_bytes(b"")])
-def test_a_damaged_checkpoint_is_reported_and_the_trial_begins_anew(
-    damage: Callable[[Path], object],
-    run: Run,
-    trial_of: TrialOf,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    trial = trial_of("simcse")
-    alone = run(trial, "one")
-    with killed(trial, 4), pytest.raises(Killed):
-        run(trial, "other")
-    damage(tmp_path / "other" / "running" / CHECKPOINT)
-    with killed(trial, -1) as batches, caplog.at_level(logging.WARNING):
-        assert same(run(trial, "other")) == same(alone)
-    assert batches == [7]
+def begins_anew(simcse: Undisturbed, place: Path, caplog: pytest.LogCaptureFixture) -> str:
+    """The line that says why a trial does not go on from its checkpoint."""
+    caplog.clear()
+    with counted(simcse.trial) as batches, caplog.at_level(logging.WARNING):
+        simcse.is_run(place)
+    assert len(batches) == 7
     (line,) = caplog.messages
     assert line.startswith("the trial begins at step 0: its checkpoint ")
-    assert "cannot be read" in line
+    return line
 
 
-@pytest.mark.parametrize("other", ["configuration", "threads"])
+def test_a_damaged_checkpoint_is_reported_and_the_trial_begins_anew(
+    simcse: Undisturbed, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = tmp_path / "whole"
+    with clock.killed(simcse.trial, 4):
+        run(simcse.trial, whole)
+    for number, damage in enumerate([flipped, cut, lambda path: path.write_bytes(b"")]):
+        other = tmp_path / str(number)
+        shutil.copytree(whole, other)
+        damage(other / "running" / CHECKPOINT)
+        assert "cannot be read" in begins_anew(simcse, other, caplog)
+
+
 def test_a_checkpoint_of_another_trial_or_machine_is_not_used(
-    other: str,
-    run: Run,
+    simcse: Undisturbed,
     trial_of: TrialOf,
+    clock: Clock,
+    tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    trial = trial_of("simcse")
-    alone = run(trial, "one")
-    before = trial_of("simcse", temperature=0.1) if other == "configuration" else trial
-    with monkeypatch.context() as patch, killed(before, 4):
-        if other == "threads":
-            patch.setattr(torch, "get_num_threads", lambda: 7)
-        with pytest.raises(Killed):
-            run(before, "other")
-    with killed(trial, -1) as batches, caplog.at_level(logging.WARNING):
-        assert same(run(trial, "other")) == same(alone)
-    assert batches == [7]
-    (line,) = caplog.messages
-    assert line.startswith("the trial begins at step 0: its checkpoint ")
-    assert f" is of {'trial' if other == 'configuration' else other} " in line
+    colder = trial_of("simcse", temperature=0.1)
+    with clock.killed(colder, 4):
+        run(colder, tmp_path / "trial")
+    with monkeypatch.context() as patch, clock.killed(simcse.trial, 4):
+        patch.setattr(torch, "get_num_threads", lambda: 7)
+        run(simcse.trial, tmp_path / "threads")
+    for other in ("trial", "threads"):
+        assert f" is of {other} " in begins_anew(simcse, tmp_path / other, caplog)
 
 
 def test_a_full_disk_costs_the_checkpoint_alone(
-    run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    simcse: Undisturbed,
+    clock: Clock,
+    full_disk: FullDisk,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
+    def passes() -> None:
+        clock.now += 60
 
-    trial = trial_of("simcse")
-    alone = run(trial, "one")
-    monkeypatch.setattr("harness.training.saved_state.save_file", full)
-    with caplog.at_level(logging.WARNING):
-        # The trained weights are not kept either.
-        assert same(run(trial, "other")) == same(alone) | {"weights_digest": None}
-    assert "No space left on device" in caplog.text
+    with full_disk(), heard(simcse.trial, passes), caplog.at_level(logging.WARNING):
+        simcse.is_run(tmp_path / "other", weights_digest=None)  # they are not kept either
+    assert FULL in caplog.text
+    for lost in ("checkpoint", "weights"):
+        assert f"the {lost} {tmp_path / 'other'}" in caplog.text
 
 
 def test_minutes_that_are_no_number_are_one_sentence(
-    run: Run, trial_of: TrialOf, monkeypatch: pytest.MonkeyPatch
+    simcse: Undisturbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_CHECKPOINT_MINUTES", "often")
-    assert run(trial_of("simcse"), "one").reason == (
+    assert run(simcse.trial, tmp_path / "other").reason == (
         'HARNESS_CHECKPOINT_MINUTES=often: write a number of minutes, for example "5"'
     )

@@ -22,6 +22,7 @@ from harness.plugin.registry import Plugin
 from harness.plugin.stage import Batches, Optimisation, Selection, Stage
 from harness.training import shared_stages
 from harness.training.loop import Trainer
+from tests.kits import FULL, FullDisk
 
 KitFor = Callable[..., Kit]
 
@@ -34,6 +35,8 @@ class Staged(plugin.Method):
 
     config_type = plugin.TrainingConfig
     plan: list[Stage]
+    dies_after = -1
+    """Batches after which the process is killed"""
 
     @classmethod
     def corpora(cls, config: Any) -> dict[str, str]:
@@ -50,6 +53,8 @@ class Staged(plugin.Method):
         self.batches: list[TextBatch] = []
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
+        if len(self.seen) == self.dies_after:
+            raise KeyboardInterrupt
         (texts,) = batch.values()
         self.batches.append(texts)
         self.seen.append((stage.name, tuple(texts.items.tolist())))
@@ -373,15 +378,8 @@ def test_machines_that_round_otherwise_do_not_share(
 def test_a_killed_first_stage_goes_on_from_its_last_state(
     shared: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    losses = Staged.losses
-
-    def dies(self: Staged, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
-        if len(self.seen) == 10:
-            raise KeyboardInterrupt
-        return losses(self, batch, stage)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Staged, "losses", dies)
+        patch.setattr(Staged, "dies_after", 10)
         with pytest.raises(KeyboardInterrupt):
             shared(12)
     alone = shared(12, cache="alone")
@@ -414,13 +412,11 @@ def test_a_damaged_state_of_a_shared_stage_is_made_again(
 
 
 def test_a_full_cache_costs_the_sharing_alone(
-    shared: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    shared: Any, full_disk: FullDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
     alone = shared(8, cache="alone")
-    with monkeypatch.context() as patch:
-        patch.setattr("harness.training.saved_state.save_file", full)
+    shared(8, temperature=0.1)  # another stage; what else is cached is there then
+    with full_disk():
         assert state(shared(8)) == state(alone)
-    assert "No space left on device" in caplog.text
+    assert FULL in caplog.text
+    assert first_stage(shared(8)) == 8, "nothing was kept"

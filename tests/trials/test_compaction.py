@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
-from harness.trials import compaction, record_files
-from harness.trials import store as store_module
+from harness.trials import compaction
 from harness.trials.record import Record
 from harness.trials.record_files import COMPACTED, read_rows
 from harness.trials.store import Store
@@ -342,7 +341,7 @@ def test_a_listing_that_misses_both_sides_of_a_fold_is_made_up_for(
     """A folder that changes while it is listed may show neither the old files nor the new one."""
     for number in range(3):
         store.write(unfinished(number, "first"))
-    lists = record_files.listed
-    answers = iter([lists(store.folder)[:1]])
-    monkeypatch.setattr(store_module, "listed", lambda *where: next(answers, None) or lists(*where))
+    lists = os.scandir
+    answers = iter([[next(lists(store.folder))]])
+    monkeypatch.setattr(os, "scandir", lambda *where: next(answers, None) or lists(*where))
     assert len(store.read().records()) == 3

@@ -1,0 +1,135 @@
+"""`harness plan` says what is missing, what each worker needs, and what it takes on any device.
+
+It refuses what no GPU of this machine has.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.sweeps import machines
+from harness.sweeps.devices import named_device
+from tests.cli.conftest import Shown
+
+Plant = Callable[..., None]
+
+LARGE = ("plan", "simcse", "quickstart", "--published", "--encoder", "bert-large-uncased")
+"""4 x 334,092,288 bytes of weights, which one worker of a trial needs four times"""
+EIGHT = (*LARGE, "--set", "engine=ddp", "--set", "workers=8")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Plant:
+    """machine(bytes, GPU=MiB, ...): this machine has so much memory, and these GPUs."""
+
+    def plant(memory: int, **gpus: int) -> None:
+        proc, program = tmp_path / "proc", tmp_path / "nvidia-smi"
+        (proc / "self").mkdir(parents=True, exist_ok=True)
+        kib = memory // 1024
+        (proc / "meminfo").write_text(f"MemTotal: {kib} kB\nMemAvailable: {kib} kB\n")
+        (proc / "self" / "cgroup").write_text("0::/\n")
+        monkeypatch.setattr(machines, "PROC", proc)
+        monkeypatch.setattr(machines, "GROUPS", proc)
+        lines = "".join(f"echo '{name}, {mib}'\n" for name, mib in gpus.items())
+        program.write_text(f"#!/bin/sh\n{lines or 'exit 9'}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    return plant
+
+
+def memory_of(out: str) -> list[str]:
+    """The last column of the lines about rounds and final seeds."""
+    return [line.split()[-1] for line in out.splitlines() if "seeds: " in line]
+
+
+@pytest.mark.parametrize(
+    ("engine", "gib"),
+    [
+        ((), "5.0"),
+        (("engine=ddp", "workers=8"), "5.0"),
+        (("engine=deepspeed", "workers=8", "zero=1"), "2.3"),
+        (("engine=deepspeed", "workers=8", "zero=2"), "1.2"),
+        (("engine=deepspeed", "workers=8", "zero=3"), "0.6"),
+    ],
+)
+def test_a_plan_says_what_each_worker_needs(
+    shown: Shown, machine: Plant, engine: tuple[str, ...], gib: str
+) -> None:
+    machine(2**40)
+    values = [part for value in engine for part in ("--set", value)]
+    out = shown(*LARGE, *values, "--store", "none")
+    assert memory_of(out) == [gib]
+    assert "GiB: what each worker of a trial needs at least" in out
+    assert max(map(len, out.splitlines()[1:4])) <= 100
+
+
+def test_a_plan_refuses_what_no_gpu_has_and_names_the_stage(harness: Any, machine: Plant) -> None:
+    machine(2**40, A=4096, B=2048)
+    answer = harness(*EIGHT, "--store", "none")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert "take 5.0 GiB in each of its 8 workers, and the largest GPU (A) has 4.0" in answer.err
+    assert "engine=deepspeed with zero=1 would need at least 2.3 GiB" in answer.err
+
+
+def test_a_plan_says_what_is_offloaded(harness: Any, shown: Shown, machine: Plant) -> None:
+    """Four and a half times the weights, in the memory of all machines together."""
+    machine(4 * 2**30, A=4096)
+    offloads = ("--set", "engine=deepspeed", "--set", "offload_optimiser=true")
+    out = shown(*EIGHT, *offloads, "--store", "none")
+    said = "Offloaded: at least 5.6 GiB of host memory for a trial's workers"
+    assert f"{said}; this machine has 4.0 GiB\n" in out
+    machine(8 * 2**30, A=4096)
+    assert f"{said}\n" in harness(*EIGHT, *offloads, "--store", "none").out
+
+
+def test_without_gpus_a_plan_says_what_is_too_large_here(shown: Shown, machine: Plant) -> None:
+    """The sweep may run on other machines."""
+    machine(2**30)
+    out = shown(*EIGHT, "--store", "none")
+    assert "Too large for this machine: simcse unsup bert-large-uncased" in out
+    assert "engine=deepspeed with zero=3 would need at least 0.6 GiB" in out
+
+
+def test_the_size_of_an_unknown_encoder_is_not_known(shown: Shown, machine: Plant) -> None:
+    machine(2**30, A=1)
+    out = shown(*LARGE[:-1], "someone/not-here", "--store", "none")
+    assert memory_of(out) == ["?"]
+
+
+# Devices
+
+
+def test_a_named_device_is_asked_for_its_own_memory(
+    harness: Any, shown: Shown, tmp_path: Path
+) -> None:
+    words = ("plan", "simcse", "quickstart", "--published", "--store", tmp_path / "store")
+    large = (*words, "--encoder", "mistralai/Mistral-7B-v0.1")
+    refused = harness(*large, "--device", "h100")
+    assert refused.code == 2
+    assert f"the largest GPU ({named_device('h100').title}) has 80.0 GiB" in refused.err
+    out = shown(*words, "--device", "t4", "--gpus", 4)
+    assert "GPU hours on one NVIDIA T4" in out.splitlines()[-1]
+    assert "on this machine" in out.splitlines()[-1]
+
+
+def test_what_is_missing_comes_first_and_the_time_last(harness: Any, tmp_path: Path) -> None:
+    out = harness("plan", "simcse", "unsup", "--store", tmp_path / "store").out.splitlines()
+    assert out[0].startswith(("Not here yet:", "Smaller than the paper's:"))
+    assert out[-1].startswith("Time (an estimate):")
+    assert "to rehearse" in out[-1]
+
+
+@pytest.mark.slow
+def test_all_tables_of_the_papers(shown: Shown, tmp_path: Path) -> None:
+    out = shown("plan", "--papers", "--device", "a100", "--store", tmp_path / "store")
+    lines = out.splitlines()[1:]
+    assert [line.partition(",")[0] for line in lines[:5]] == [
+        "clsr", "d2cse", "dcpcse", "diffaug", "diffcse",
+    ]  # fmt: skip
+    assert lines[5].startswith("in all: ")
+    assert all("GPU hours on one NVIDIA A100" in line for line in lines)
