@@ -1,6 +1,8 @@
 """Scratch files, and named arrays in the cache: built once, and memory-mapped by every reader."""
 
+import errno
 import logging
+import os
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -118,10 +120,20 @@ class SharedArrays:
         return shared_cache.fetch(self._manifest) and self.damage is None
 
 
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Write a file of NumPy. Raises OSError when the disk has no room for it."""
+    with path.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+    try:  # NumPy does not hear that the last kilobytes, which C keeps to the end, find no room
+        np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from None
+
+
 def _save_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
     with written_whole(folder) as temporary:
         temporary.mkdir()
         for name, array in arrays.items():
-            np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+            save_array(temporary / f"{name}.npy", array)
         seal(temporary / MANIFEST, sorted(temporary.glob("*.npy")))
         discard(folder)  # what is damaged

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.arrays import save_array
 from harness.errors import TrialFailure, UserError
 from harness.evaluation.bootstrap import RESAMPLES, mean_replicates, on_all_pairs, replicates
 from harness.evaluation.correlation import correlation, pair_cosines
@@ -100,8 +101,8 @@ class KeptEmbeddings:
         # A random name, since several processes may write into one folder.
         path = self.folder / uuid.uuid4().hex
         try:
-            with written_whole(path.with_suffix(".npy")) as temporary, temporary.open("wb") as file:
-                np.save(file, vectors)
+            with written_whole(path.with_suffix(".npy")) as temporary:
+                save_array(temporary, vectors)
             with written_whole(path.with_suffix(".parquet")) as temporary:
                 pq.write_table(pa.table({"text": texts}), temporary)
             # The manifest comes last: other processes look for it.

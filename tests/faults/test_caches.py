@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 from harness import files
+from harness.arrays import SharedArrays
 from harness.files import content_digest, digest_files, sealed_json, unsealed
 from harness.manifests import MANIFEST, damage, seal
 from harness.plugin.kit import Kit
 from harness.trials.run import attempt
 from harness.trials.trial import Trial, key
+from tests.kits import FullDisk
 
 POOLING = {"encoder": "tiny-bert", "suite": "graded"}
 
@@ -123,6 +125,20 @@ def test_a_full_disk_costs_the_cache_and_not_the_trial(
     assert np.array_equal(before.starts[0], after.starts[0])
     assert all("is not kept: [Errno 28] No space left" in line for line in said(caplog))
     assert derived(cached / "other") == []
+
+
+def test_a_small_file_that_finds_no_room_is_not_kept(
+    tmp_path: Path, full_disk: FullDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C keeps so few bytes to the end, where NumPy does not hear of them."""
+    numbers = np.arange(200)
+    shared = SharedArrays(tmp_path / "arrays", "numbers", lambda: {"numbers": numbers})
+    with full_disk(room=1000):
+        assert np.array_equal(shared.read()["numbers"], numbers)
+    assert all("is not kept: [Errno 28] No space left" in line for line in said(caplog))
+    assert shared.missing
+    assert np.array_equal(shared.read()["numbers"], numbers)
+    assert not shared.missing
 
 
 @pytest.mark.slow
