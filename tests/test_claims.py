@@ -70,6 +70,7 @@ def test_one_owner_at_a_time(path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 def test_many_threads_work_one_after_the_other(path: Path) -> None:
     inside, most, done = 0, 0, []

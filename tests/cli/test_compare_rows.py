@@ -119,6 +119,7 @@ def test_pairs_that_do_not_give_the_stored_score_do_not_count(
     assert "are not kept" in compared(harness, store, "simcse", "d2cse")
 
 
+@pytest.mark.slow
 def test_methods_are_compared_where_they_ran_alike(
     harness: Harness, store: Store, add: Add
 ) -> None:
@@ -146,6 +147,7 @@ def test_methods_are_compared_by_a_suite_that_both_have(
         assert "on graded" in shown
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compared_gets_one_sentence(
     harness: Harness, store: Store, add: Add
 ) -> None:

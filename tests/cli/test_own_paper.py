@@ -73,6 +73,7 @@ def records(harness: Any, *arguments: object) -> dict[tuple[str, str], dict[str,
     return {(row["label"], row["column"]): row for row in rows}
 
 
+@pytest.mark.slow
 def test_a_new_paper_works_at_once(
     harness: Any, shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

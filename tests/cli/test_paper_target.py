@@ -61,6 +61,7 @@ def test_a_dry_run_says_trials_steps_and_hours(planned: Planned) -> None:
     assert re.search(r"Time \(an estimate\): .*(\d+ (s|min|h)|hours)", out)
 
 
+@pytest.mark.slow
 def test_methods_seeds_and_subsets_narrow_a_table(planned: Planned) -> None:
     out = planned(
         "simcse", "--paper", "diffaug", "--table", "2", "--seeds", "0", "--subsets", "1,2"

@@ -73,6 +73,7 @@ def test_elsewhere_each_step_is_one_line(capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_how_many_and_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal(monkeypatch) as shown:
         with working("evaluating a model on sts") as work:
@@ -89,6 +90,7 @@ def test_a_terminal_shows_how_many_and_what_remains(monkeypatch: pytest.MonkeyPa
         assert shown() == ""
 
 
+@pytest.mark.slow
 def test_stdout_is_printed_where_no_bar_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -148,6 +148,7 @@ def test_what_was_made_from_a_wrong_trial_counts_as_failed(
     assert [store.get(each.key) for each in others] == others
 
 
+@pytest.mark.slow
 def test_a_parent_in_the_other_store_is_found_after_a_merge(tmp_path: Path) -> None:
     wrong = trained(WRONG["zero 1"], 2, 5)
     mine, theirs = Store(tmp_path / "mine"), Store(tmp_path / "theirs")

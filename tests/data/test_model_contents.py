@@ -196,6 +196,7 @@ def test_a_folder_of_the_library_that_asks_for_code(
         encoder(folder)
 
 
+@pytest.mark.slow
 def test_pickled_weights_of_a_folder_of_the_library(folder: Path) -> None:
     library_folder(folder, "1_Pooling")
     pickled(folder)

@@ -107,6 +107,7 @@ def test_a_damaged_file_is_a_users_mistake(tmp_path: Path, name: str, content: b
         read(f"{tmp_path / name}?first=a&second=b")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("name", ["stanfordnlp/snli:test", "stanfordnlp/snli/default:test"])
 def test_a_data_set_of_the_mirror_by_its_name_on_the_hub(name: str) -> None:

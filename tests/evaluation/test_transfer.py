@@ -91,6 +91,7 @@ def test_features_of_a_pair_are_difference_and_product() -> None:
     assert features == pytest.approx(np.stack(expected), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_tasks")
 def test_fast_mode_has_five_folds_and_its_average_is_that_of_the_dev_scores() -> None:
     embed = WordVectors(4)

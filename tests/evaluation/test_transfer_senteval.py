@@ -129,6 +129,7 @@ def test_layers_side_by_side_are_those_trained_alone(
     assert fast or len(passes) > 2
 
 
+@pytest.mark.slow
 def test_a_refit_holds_out_sentevals_five_per_cent(problem: Make) -> None:
     features, labels = problem(300, 2, seed=2)
     rows = np.arange(20, 300)

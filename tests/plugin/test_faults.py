@@ -211,6 +211,7 @@ def test_a_fault_of_one_setting_names_it(tmp_path: Path, monkeypatch: pytest.Mon
     assert 'setting sup: stage "views": losses() raises AssertionError: no labels' in found
 
 
+@pytest.mark.slow
 def test_one_exception_on_two_ways_is_one_fault(tmp_path: Path) -> None:
     broken = RIGHT.replace('(self.encoder, batch, "mean")', "(self.nothing, batch)")
     broken = broken.replace("self.vectors(texts)", "self.embed(texts)")

@@ -93,10 +93,12 @@ def kit_on(follower: str, tiny_encoder: Path) -> KitOn:
     return make
 
 
+@pytest.mark.slow
 def test_the_contract_is_kept(follower: str) -> None:
     assert problems(follower) == []
 
 
+@pytest.mark.slow
 def test_each_model_reads_the_texts_by_its_own_tokenizer(kit_on: KitOn, tiny_encoder: Path) -> None:
     """Sentence by sentence through transformers, over the end of an epoch."""
     kit = kit_on(max_length=6)

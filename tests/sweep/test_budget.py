@@ -67,6 +67,7 @@ def space(searches_of: Callable[..., list[Search]]) -> Callable[[str], list[Sear
     return lambda methods: searches_of(f"{HEAD}{seeds}methods:\n{methods}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("methods", [GRID, SAMPLER, PRUNED])
 @pytest.mark.parametrize(
     ("slots", "seconds", "tried"),
@@ -86,6 +87,7 @@ def test_what_fits_before_the_final_seeds_runs(
     )
 
 
+@pytest.mark.slow
 def test_searches_share_the_time(space: Callable[[str], list[Search]], store: Store) -> None:
     played = Timed(space(TWO_GRIDS), store, 1, 140)
     ran = played.run()
@@ -94,6 +96,7 @@ def test_searches_share_the_time(space: Callable[[str], list[Search]], store: St
     assert played.clock.now == 140
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on(space: Callable[[str], list[Search]], store: Store) -> None:
     first = Timed(space(GRID), store, 1, 100).run()
     second = Timed(space(GRID), store, 1, 10_000)

@@ -182,6 +182,7 @@ def greedy(tmp_path: Path) -> Trial:
     return Trial(str(plugin), {"encoder": "tiny-bert", "suite": "graded"}, 0)
 
 
+@pytest.mark.slow
 def test_only_a_trial_that_shares_a_gpu_is_run_again(greedy: Trial) -> None:
     with pytest.raises(torch.OutOfMemoryError):
         attempt(greedy, lambda _: None, shares_gpu=True)

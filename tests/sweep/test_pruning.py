@@ -166,6 +166,7 @@ def test_another_search_runs_what_this_one_has_pruned(
     assert len(store.finished_keys()) == len(RATES)
 
 
+@pytest.mark.slow
 def test_a_pruned_record_gives_way_to_a_finished_one_only(
     search_of: SearchOf, source_of: SourceOf, store: Store
 ) -> None:

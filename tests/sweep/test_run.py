@@ -123,6 +123,7 @@ def test_no_search_waits_for_another_one(sweep_of: SweepOf) -> None:
     assert played.play(scenario)[5:] == ["esimcse final"]
 
 
+@pytest.mark.slow
 def test_finals_of_a_decided_search_start_while_another_one_samples(sweep_of: SweepOf) -> None:
     short, long = SAMPLER.format(count=2), SAMPLER.format(count=6).replace("simcse", "esimcse")
     order = sweep_of(short, long, slots=2).play()
@@ -131,6 +132,7 @@ def test_finals_of_a_decided_search_start_while_another_one_samples(sweep_of: Sw
     assert order[-1] == "esimcse final"
 
 
+@pytest.mark.slow
 def test_a_search_suggests_the_same_whatever_runs_beside_it(sweep_of: SweepOf) -> None:
     """Each has random numbers of its own, which follow from it and the number of a suggestion."""
     one, other = SAMPLER.format(count=3), SAMPLER.format(count=2).replace("simcse", "esimcse")
@@ -168,6 +170,7 @@ def test_no_worker_is_idle_while_a_search_may_suggest(
     assert len(played.play(scenario)) == 3 + 9 + 4 + 3
 
 
+@pytest.mark.slow
 def test_nothing_is_suggested_before_a_worker_is_free(sweep_of: SweepOf, store: Store) -> None:
     """What is suggested later knows more."""
     played = sweep_of(SAMPLER.format(count=5), SAMPLER.format(count=5).replace("simcse", "esimcse"),

@@ -90,6 +90,7 @@ def test_tpe_learns_from_the_newest_configurations(
     assert suggested(90.0, 100) != suggested(-90.0, 100)
 
 
+@pytest.mark.slow
 def test_a_higher_budget_adds_only_the_difference(
     search_of: SearchOf, source_of: SourceOf, store: Store
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_higher_budget_adds_only_the_difference(
         assert list(trial.intermediate_values) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_study_that_was_deleted_is_made_again_from_the_store(
     search_of: SearchOf, source_of: SourceOf, store: Store
 ) -> None:
@@ -270,6 +272,7 @@ def test_failures_do_not_count_towards_the_budget_of_the_next_command(
     assert len(play(source_of(search), score).ran) == 2
 
 
+@pytest.mark.slow
 def test_a_budget_in_hours_and_a_sampler_without_another_configuration(
     search_of: SearchOf, source_of: SourceOf
 ) -> None:

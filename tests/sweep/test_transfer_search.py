@@ -25,6 +25,7 @@ from harness.trials.store import Store
 TRANSFER, STSB = "transfer-senteval-dev", "stsb-dev"
 
 
+@pytest.mark.slow
 def test_the_shipped_space_has_the_papers_200_configurations() -> None:
     """The grid of appendix A on both encoders of Table 13, the values of that table among it."""
     found = searches(*load_space(shipped_spaces()["transfer"]), Overrides())

@@ -294,6 +294,7 @@ def test_rooms_and_wider_rows_change_last_digits_alone(kit_for: KitFor, name: st
             torch.testing.assert_close(value, other[0][key], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_what_python_changes_in_every_step_is_found(
     kit_for: KitFor, one_by_one: Callable[[Kit], Trained]
 ) -> None:

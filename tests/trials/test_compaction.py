@@ -267,6 +267,7 @@ def test_the_newest_attempt_of_a_folded_trial_counts(store: Store) -> None:
     assert len(parquets(store)) == 1
 
 
+@pytest.mark.slow
 def test_what_is_written_during_a_compaction_is_not_removed_by_it(
     store: Store, at_each_write: AtEachWrite
 ) -> None:

@@ -59,6 +59,7 @@ def test_all_records_come_together(stores: Callable[..., Store]) -> None:
     assert states(into) == expected
 
 
+@pytest.mark.slow
 def test_another_result_is_named(stores: Callable[..., Store]) -> None:
     into = stores("into", record(1, host="here"), record(2), record(3))
     other = stores(
@@ -78,6 +79,7 @@ def test_another_result_is_named(stores: Callable[..., Store]) -> None:
     assert kept.test == {"graded": 50.0}
 
 
+@pytest.mark.slow
 def test_weights_come_along(stores: Callable[..., Store], tmp_path: Path) -> None:
     weights = tmp_path / "weights"
     weights.write_bytes(b"some weights")

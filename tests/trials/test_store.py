@@ -138,6 +138,7 @@ def test_a_revision_that_is_no_commit_is_a_fault(store: Store) -> None:
     assert sorted(reading.unreadable) == faulty
 
 
+@pytest.mark.slow
 def test_row_with_damaged_json_is_named_and_the_others_read(store: Store) -> None:
     columns = ("configuration", "versions", "suite_card", "revisions")
     for number in range(5):
@@ -180,6 +181,7 @@ def test_store_that_is_not_there_is_empty(store: Store) -> None:
 # Never backwards
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compacted", [False, True])
 def test_finished_record_stays(compacted: bool, store: Store) -> None:
     reasons = [("failed", "first"), ("failed", "second"), ("partial", "third"), ("failed", "third")]
@@ -322,6 +324,7 @@ def test_what_a_killed_writer_leaves_is_not_read(store: Store) -> None:
     assert store.get(record(2).key) is None
 
 
+@pytest.mark.slow
 def test_damaged_and_foreign_files_are_named_and_stay(store: Store) -> None:
     for number in range(1, 8):
         store.write(record(number))

@@ -83,6 +83,7 @@ def test_insertion_is_cut_before_the_last_token() -> None:
             assert torch.equal(inserted[row], opened.input_ids[row] == MASK)
 
 
+@pytest.mark.slow
 def test_insertion_is_uniform_over_the_places() -> None:
     torch.manual_seed(0)
     _, inserted = insert(batch_of([4] * 20_000), MASK, 0.25, 512)
@@ -110,6 +111,7 @@ def test_deletion(ratio: float) -> None:
     assert edited.batch.input_ids.shape[1] == 32 - share(30, ratio)
 
 
+@pytest.mark.slow
 def test_deletion_is_uniform_over_the_pieces() -> None:
     torch.manual_seed(0)
     edited = delete(batch_of([5] * 20_000), 0.2)
