@@ -235,8 +235,10 @@ def _leave_table(
     from harness.report.finished_sweep import next_commands, sweep_groups, sweep_table, verdicts
     from harness.report.quantities import PAPER_COLUMNS
     from harness.trials.publishing import write_flat
+    from harness.trials.record import WITHOUT_LARGE
 
-    trials = store.read(PAPER_COLUMNS).table
+    reading = store.read([*dict.fromkeys((*PAPER_COLUMNS, *WITHOUT_LARGE))])
+    trials = reading.table
     groups = sweep_groups(trials, result.finals)
     if not groups:
         return
@@ -247,7 +249,7 @@ def _leave_table(
     try:
         with written_whole(path) as file:
             pq.write_table(sweep_table(groups), file)
-        write_flat(store)
+        write_flat(store, reading)
         console.say(f"\nThe table with each trial's scores: {path}")
         console.say(f"All trials, with a column for each value: {store.flat_file}")
     except OSError as error:  # the results are in the store, and the sweep has not failed

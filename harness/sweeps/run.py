@@ -301,6 +301,8 @@ class Sweep:
         """The number of trials of this sweep that have failed, also in earlier runs of samplers."""
         reports = {name: task.result() for name, task in self.runs.reports.items()}
         failed = {name for name, report in reports.items() if report["status"] == "failed"}
+        if not self._samplers:
+            return len(failed)
         wanted = {"status": ["failed"], "role": ["search"], "search": self._samplers}
         return len(failed.union(self.store.read((), wanted).table["key"].to_pylist()))
 

@@ -33,9 +33,9 @@ class CompleteTrials:
     """
 
     def __init__(self, store: Store) -> None:
-        self.finished = store.finished_keys()
-        pruned = store.read(("search",), {"status": ["pruned"]}).table
-        self._pruned_by = {row["key"]: row["search"] for row in pruned.to_pylist()}
+        rows = store.read(("search",), {"status": ["finished", "pruned"]}).table.to_pylist()
+        self.finished = {row["key"] for row in rows if row["status"] == "finished"}
+        self._pruned_by = {row["key"]: row["search"] for row in rows if row["status"] == "pruned"}
 
     def ended(self, name: str, trial: Trial, status: str) -> None:
         """A trial has ended with this status."""

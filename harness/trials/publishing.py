@@ -30,7 +30,7 @@ from harness.files import written_whole
 from harness.inputs import is_folder
 from harness.remote import SCHEME
 from harness.trials.record import JSON_COLUMNS, SCHEMA, WITHOUT_LARGE
-from harness.trials.record_files import COMPACTED, write_rows
+from harness.trials.record_files import COMPACTED, Reading, write_rows
 from harness.trials.remote_store import store_at
 from harness.trials.store import Store
 
@@ -83,16 +83,22 @@ def flat(store: Store) -> pa.Table:
 
     Raises UserError when the store cannot be read. What is damaged is named in a warning.
     """
-    reading = store.read(WITHOUT_LARGE)
+    return _flat_of(store, store.read(WITHOUT_LARGE))
+
+
+def _flat_of(store: Store, reading: Reading) -> pa.Table:
     for name, reason in reading.unreadable:
         _logger.warning("%s in %s cannot be read: %s", name, store.place, reason)
-    return flat_columns(reading.table)
+    return flat_columns(reading.table.select(WITHOUT_LARGE))
 
 
-def write_flat(store: Store) -> None:
-    """Write the flat table of a store to its place beside the store."""
+def write_flat(store: Store, reading: Reading | None = None) -> None:
+    """Write the flat table of a store to its place beside the store.
+
+    reading: what has been read of it, with the columns WITHOUT_LARGE; None: nothing.
+    """
     with written_whole(store.flat_file) as path:
-        pq.write_table(flat(store), path)
+        pq.write_table(_flat_of(store, reading or store.read(WITHOUT_LARGE)), path)
 
 
 def flat_columns(table: pa.Table) -> pa.Table:
