@@ -486,7 +486,7 @@ def test_trials_that_share_a_gpu_share_its_memory(
     properties = SimpleNamespace(total_memory=15 * 2**30)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: properties)
-    monkeypatch.setattr(torch.cuda, "set_per_machines_fraction", given.append)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", given.append)
     record = Record("key", "finished", "final", "pooling", "unsup", "tiny-bert", 0, {})
     limits, log = Limits(gpus=gpus), tmp_path / "log"
     assert limited(tmp_path, log, "sweep", limits, lambda: record) is record
