@@ -140,9 +140,9 @@ class ZeroOptimiser(StageOptimiser):
     def _round(self, method: nn.Module, config: TrainingConfig) -> dict[nn.Parameter, Tensor]:
         """Round the weights that only products read; their float32 values, in the CPU's memory.
 
-        Each rank steps on float32 values of its share of them, so a step computes what it computes
-        with float32 weights. They stay float32 where the engine says so, and where a method changes
-        something by itself, which may be made of weights.
+        Each rank steps on float32 values of its share of them, and products are those of float32
+        weights. They stay float32 where the engine says so, and where a method changes something by
+        itself, which may be made of weights.
         """
         trained = [each for each in rounded_in_products(method) if each.requires_grad]
         rounded = cast("set[nn.Parameter]", {*trained})
