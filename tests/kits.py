@@ -271,7 +271,7 @@ def kit_for(request: pytest.FixtureRequest, family: str, sentences: Path, triple
     """
 
     encoder = str(request.getfixturevalue(family))
-    kind = Alike if "equal_views" in request.fixturenames else Kit
+    kind = Alike if {"equal_views", "still"} & {*request.fixturenames} else Kit
 
     def make(method: str | Plugin, **values: Any) -> Kit:
         plugin = registry.load(method) if isinstance(method, str) else method

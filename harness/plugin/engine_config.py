@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from harness.errors import UserError, suggest
 from harness.inputs import read_text, regular_file
+from harness.plugin.stage import Stage
 
 SPEED: Mapping[str, type[int]] = {
     "zero_optimization.allgather_bucket_size": int,
@@ -215,13 +216,13 @@ class EngineConfig(BaseModel):
         """Whether each of the ranks has only its part of the weights."""
         return self.engine == "fsdp" or (self.engine == "deepspeed" and self.zero == 3)
 
-    def keeps_rounded(self, accumulation: int) -> bool:
+    def keeps_rounded(self, stage: Stage) -> bool:
         """Whether steps may read rounded weights, of whose float32 values each worker has a share.
 
-        accumulation: batches of a step. DeepSpeed does so with zero 1 and 2. It adds up gradients
-        as they are, and so rounded, over chunks, and with zero 2 and an offloaded optimiser over
-        batches.
+        DeepSpeed does so with zero 1 and 2. It adds up gradients as they are, and so rounded, over
+        chunks, and with zero 2 and an offloaded optimiser over the batches of a step. What a method
+        changes by itself may be made of weights, and not of products.
         """
-        adds_rounded = self.zero == 2 and self.offload_optimiser and accumulation > 1
+        adds_rounded = self.zero == 2 and self.offload_optimiser and stage.accumulation > 1
         sharded = self.engine == "deepspeed" and self.zero < 3
-        return sharded and self.chunk_size is None and not adds_rounded
+        return sharded and self.chunk_size is None and not (adds_rounded or stage.moves)

@@ -207,10 +207,8 @@ def _of_stage(declared: Declared, stage: Stage, weights: int, engine: EngineConf
 def _rounds(declared: Declared, stage: Stage, engine: EngineConfig) -> bool:
     """Whether steps may read weights of two bytes where float32 ones train."""
     config = declared.config
-    exact = not isinstance(config, TrainingConfig) or config.precision == "fp32"
-    low_rank = isinstance(config, TrainingConfig) and config.lora_rank is not None
-    possible = engine.keeps_rounded(stage.accumulation)
-    return possible and not (exact or low_rank or stage.moves)
+    rounds = isinstance(config, TrainingConfig) and config.precision != "fp32"
+    return rounds and engine.keeps_rounded(stage)
 
 
 @dataclass(frozen=True)
@@ -286,9 +284,8 @@ def _remedy(declared: Declared, room: Room) -> str:
         return "no ZeRO stage helps a single worker: set workers, or choose a smaller encoder"
     if any(stage.needs_whole_gradients for stage in declared.stages):
         return "it needs whole gradients, so no ZeRO stage can be used: choose a smaller encoder"
-    # What a method itself changes, zero 3 must not shard.
-    stages = [zero for zero in ZERO_STAGES if zero < 3 or not any(s.moves for s in declared.stages)]
-    for zero in stages:
+    changes = any(stage.moves for stage in declared.stages)  # which zero 3 must not shard
+    for zero in ZERO_STAGES[:2] if changes else ZERO_STAGES:
         sharded = engine.model_copy(update={"engine": "deepspeed", "zero": zero})
         most = max(least.weights for least in least_memory(declared, sharded))
         if most <= room.size:

@@ -59,10 +59,10 @@ class DataParallelOptimiser(StageOptimiser):
     ) -> None:
         """The arguments are those of `StageOptimiser`."""
         super().__init__(stage, method, config, *arguments)
-        self.losses = self._follow(Losses(method, config, shares=False), searches=True)
+        self._follow(Losses(method, config, shares=False), searches=True)
 
-    def _follow(self, losses: nn.Module, *, searches: bool) -> DistributedDataParallel:
-        """The same losses, whose gradients torch averages.
+    def _follow(self, losses: nn.Module, *, searches: bool) -> None:
+        """Let torch average the gradients of the losses.
 
         searches: whether it looks in every pass for parameters that have no gradient. What a step
         leaves out, as a loss over nothing does, would else be waited for.
@@ -76,7 +76,7 @@ class DataParallelOptimiser(StageOptimiser):
                 broadcast_buffers=False,  # all ranks compute the same ones
                 init_sync=searches,  # the second one finds the weights of the first
             )
-        return self._parallel
+        self.losses = self._parallel
 
     def accumulating(self, *, last: bool) -> AbstractContextManager[object]:
         return nullcontext() if last else self._parallel.no_sync()
@@ -86,7 +86,7 @@ class DataParallelOptimiser(StageOptimiser):
         norm = super().step(step)
         # All steps of such a stage reach what its first one reaches.
         if self._parallel.find_unused_parameters and self.stage.capturable and reached:
-            self.losses = self._follow(self._parallel.module, searches=False)
+            self._follow(self._parallel.module, searches=False)
         return norm
 
 
@@ -141,13 +141,12 @@ class ZeroOptimiser(StageOptimiser):
         """Round the weights that only products read; their float32 values, in the CPU's memory.
 
         Each rank steps on float32 values of its share of them, and products are those of float32
-        weights. They stay float32 where the engine says so, and where a method changes something by
-        itself, which may be made of weights.
+        weights. They stay float32 where the engine says so, and where nothing else trains.
         """
         trained = [each for each in rounded_in_products(method) if each.requires_grad]
         rounded = cast("set[nn.Parameter]", {*trained})
-        may_round = config.keeps_rounded(self.stage.accumulation) and not self.stage.moves
-        if not self._kind or not may_round or rounded == {*self.parameters}:
+        may_round = self._kind is not None and config.keeps_rounded(self.stage)
+        if not may_round or rounded == {*self.parameters}:
             return {}
         # DeepSpeed lays out a group as numbers of one type, and adds up all gradients in float32 if
         # the first group is rounded (ZeRO 1) or is not (ZeRO 2).

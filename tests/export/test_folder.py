@@ -280,7 +280,7 @@ def test_different_embeddings_leave_nothing(kit_for: KitFor, tmp_path: Path) -> 
     """The trial's method is not the one of its source."""
     plugin = registry.load("pooling")
 
-    class Off(plugin.method):  # type: ignore[misc, name-defined]
+    class Off(plugin.method):
         def embed(self, batch: Any) -> torch.Tensor:
             return super().embed(batch) + 1e-3
 

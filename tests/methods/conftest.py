@@ -9,11 +9,7 @@ import pytest
 
 
 @pytest.fixture
-def still(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    equal_views: None,  # noqa: ARG001
-) -> Callable[[str], str]:
+def still(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
     """still(fixture): the model of a fixture without dropout, so that all views may be equal."""
 
     def make(family: str) -> str:

@@ -67,30 +67,31 @@ def trained(
     values: dict[str, Any],
     during: AbstractContextManager[object] | None = None,
     *,
+    count: int = STEPS,
     stops: bool = False,
 ) -> Computed:
     """All parameters after the last step, and the `norms` of the gradients of all steps.
 
-    `during`: is entered for the steps alone. `stops`: whether another method and another optimiser
-    go on from a checkpoint after half of the steps of a stage.
+    `during`: is entered for the steps alone. `count`: steps of a stage. `stops`: whether another
+    method and another optimiser go on from a checkpoint after half of the steps of a stage.
     """
     kit = kit_of(name, values)
     assert isinstance(kit.config, TrainingConfig)
     method = _placed(kit)
     outcome, steps = Outcome(), Steps(kit, seed=0)
     for stage in kit.declared.stages:
-        optimiser = stage_optimiser(stage, method, kit.config, STEPS, None)
+        optimiser = stage_optimiser(stage, method, kit.config, count, None)
         batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
         with during or nullcontext():
-            for step in range(STEPS):
-                if stops and step == STEPS // 2:
+            for step in range(count):
+                if stops and step == count // 2:
                     steps.synchronise(outcome)
                     names = [each for each, _ in method.named_parameters()]
                     saved = snapshot(method, names, optimiser, outcome)
                     optimiser.close()
                     method = _placed(kit)
                     load_weights(method, saved.weights)
-                    optimiser = stage_optimiser(stage, method, kit.config, STEPS, None)
+                    optimiser = stage_optimiser(stage, method, kit.config, count, None)
                     outcome = restore(saved, method, names, optimiser)
                 steps.run(outcome, optimiser, batches, step)
         steps.synchronise(outcome)
@@ -98,6 +99,11 @@ def trained(
         optimiser.close()
     norms = [each["value"] for each in outcome.curves if each["metric"] == GRADIENT_NORM]
     return found | {"norms": torch.tensor(norms)}
+
+
+def trained_for_long(name: str, values: dict[str, Any]) -> Computed:
+    """What `trained` gives after eight steps of a stage."""
+    return trained(name, values, count=8)
 
 
 def _placed(kit: Kit) -> Any:

@@ -133,7 +133,7 @@ def derived(name: str, change: Callable[[Tensor], Tensor]) -> Plugin:
     """The method with each of its losses changed."""
     plugin = registry.load(name)
 
-    class Derived(plugin.method):  # type: ignore[misc, name-defined]
+    class Derived(plugin.method):
         def losses(self, *given: Any) -> dict[str, Tensor]:
             return {name: change(loss) for name, loss in super().losses(*given).items()}
 
