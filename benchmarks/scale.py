@@ -32,8 +32,9 @@ from store import made_up
 
 from harness.claims import Claim
 from harness.sweeps.trial_runs import CompleteTrials
-from harness.trials.record import SCHEMA, Record
+from harness.trials.record import Record
 from harness.trials.remote_store import RemoteStore
+from harness.trials.schema import SCHEMA
 from harness.trials.store import SMALL_FILES, Store
 from tests.remote.buckets import Proxy, installed, serving, straight
 

@@ -37,8 +37,9 @@ import pyarrow as pa
 from harness import PROTOCOL
 from harness.evaluation.scores import Uncertainty
 from harness.trials.compaction import COMPACTED
-from harness.trials.record import SCHEMA, Record
+from harness.trials.record import Record
 from harness.trials.record_files import write_rows
+from harness.trials.schema import SCHEMA
 from harness.trials.store import Store
 
 REPOSITORY = Path(__file__).resolve().parent.parent

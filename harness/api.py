@@ -155,11 +155,14 @@ def trial(method: str, values: Mapping[str, Any], seed: int) -> "Trial":
     from harness.plugin import registry
 
     plugin = registry.load(method)
+    from harness.data.hub import model_folder
     from harness.plugin.resolution import resolve
     from harness.sweeps.spaces.values import read_values
 
     values = read_values(values, [plugin])
-    resolve(plugin, values)
+    config = resolve(plugin, values)
+    for name in plugin.declare(config).models:
+        model_folder(name)
     # A mistake in a name or a value is answered before what follows is imported.
     from harness.trials.trial import Trial
 

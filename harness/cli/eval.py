@@ -100,11 +100,12 @@ def eval_(
     check_model(name)
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called
-    from harness.trials.lookup import evaluation_key, named
 
     names = _names(suite)
     for called in names:
         check_name(called)
+    from harness.trials.lookup import evaluation_key, named  # with what a store needs
+
     results = opened(store)
     results.check_writable()
     resolved = named(name, results, pooling=pooling, method=method)

@@ -46,13 +46,15 @@ def show(
     Example: harness show 3.avg
     """
     # These take 0.1 s, which `harness show --help` and a wrong option need not.
-    from harness.evaluation.corpus_facts import corpus_facts, is_corpus
+    from harness.data.corpora import is_corpus
 
     console = Screen()
     of_paper = _is_of_paper(name)
     if encoder and not of_paper:
         raise UserError("--encoder belongs to a cell of a paper, such as diffaug.1.3.avg")
     if is_corpus(name) and not of_paper:
+        from harness.evaluation.corpus_facts import corpus_facts
+
         _print(corpus_facts(name), console)
     elif set(name) <= set(string.hexdigits.lower()) and not _is_method(name):
         results = opened(store)

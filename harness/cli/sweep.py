@@ -235,7 +235,7 @@ def _leave_table(
     from harness.report.finished_sweep import next_commands, sweep_groups, sweep_table, verdicts
     from harness.report.quantities import PAPER_COLUMNS
     from harness.trials.publishing import write_flat
-    from harness.trials.record import WITHOUT_LARGE
+    from harness.trials.schema import WITHOUT_LARGE
 
     reading = store.read([*dict.fromkeys((*PAPER_COLUMNS, *WITHOUT_LARGE))])
     trials = reading.table

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from harness.choices import Batching
-from harness.data.items import batches_in_epoch, length_grouped, shuffled_batches
+from harness.data.items import batches_in_epoch
 from harness.data.tokens import Template, Tokens
 from harness.errors import TrialFailure, UserError
 
@@ -263,6 +263,46 @@ class Stream:
         nothing = torch.zeros(len(items) * columns, 0, dtype=torch.long)
         labels = self.tokens.labels_of(items)
         return TextBatch(nothing, nothing, torch.from_numpy(items), columns, labels)
+
+
+WINDOW = 100
+"""Batches whose items are sorted by length together, where batches are grouped.
+
+It is long enough that a batch is nearly free of padding, and short enough that the items of a batch
+are a random sample among those of about one length."""
+
+
+def shuffled_batches(
+    items: int, batch_size: int, generator: np.random.Generator
+) -> list[np.ndarray]:
+    """One epoch of batches, each the numbers of its items; every item occurs once.
+
+    The last batch is short when `batch_size` does not divide the number of items.
+    """
+    order = generator.permutation(items)
+    return [order[at : at + batch_size] for at in range(0, items, batch_size)]
+
+
+def length_grouped(
+    shuffled: Sequence[np.ndarray],
+    lengths: np.ndarray,
+    generator: np.random.Generator,
+    window: int = WINDOW,
+) -> list[np.ndarray]:
+    """The items of shuffled batches in as many batches, each with items of about one length.
+
+    lengths: (items,), the length of every item. The items of `window` batches are sorted by length
+    together. Then the batches are shuffled, so that all but the lengths is random.
+    """
+    batches: list[np.ndarray] = []
+    size = len(shuffled[0])
+    for start in range(0, len(shuffled), window):
+        chunk = np.concatenate(shuffled[start : start + window])
+        # A stable sort: items of equal length stay in their random order, on any machine.
+        chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
+        batches.extend(chunk[at : at + size] for at in range(0, len(chunk), size))
+    # Without this, training would go from short to long sentences over and over again.
+    return [batches[index] for index in generator.permutation(len(batches))]
 
 
 def item_batch(tokens: Tokens, template: Template, limit: int, items: np.ndarray) -> TextBatch:

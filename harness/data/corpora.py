@@ -20,7 +20,7 @@ from harness.data.readers import (
     read_triplets_as_pairs,
     read_triplets_as_scored_pairs,
 )
-from harness.data.registered_corpora import Source, known, registered, table
+from harness.data.registered_corpora import Source, known, registered, registers_corpus, table
 from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.data.shapes import parsed, split_name
@@ -130,6 +130,18 @@ def file_of(name: str) -> Path | None:
         return Path(name.removeprefix(NEIGHBOURS))
     path = Path(split_name(name)[0])
     return path if ending(path) in FORMATS or path.suffix == PYTHON else None
+
+
+def is_corpus(name: str) -> bool:
+    """Whether it is the name of a corpus; a path that is a method's is none."""
+    if name.endswith(PYTHON):
+        return registers_corpus(Path(name))
+    # A file of another format is refused as a corpus, with the endings that are read.
+    if name in SOURCES or file_of(name) is not None or os.path.isfile(name):  # noqa: PTH113
+        return True
+    # `methods/simcse` looks like the name of a data set, and it is the shipped method anywhere.
+    named = is_hub_name(name.partition("?")[0]) and not name.startswith("methods/")
+    return named and not Path(name).exists()
 
 
 def count_items(name: str) -> int | None:

@@ -6,90 +6,22 @@ disk as they are read, so that a corpus may be larger than memory.
 """
 
 import itertools
-import json
 import math
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from harness.arrays import Scratch
 from harness.data.rows import TableRow, columns_of, number_of, rows, spelt, text_lines
 from harness.data.senteval import lines
 from harness.data.shapes import ROLES, CorpusName, Shape, check_column, recognised, shape_of_roles
+from harness.data.texts import text_columns
 from harness.errors import UserError
 
-ITEMS_AT_ONCE = 10_000
-"""Items that are in memory at once"""
-T = TypeVar("T")
-
-
-def slices(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items in lists of `size`; the last one may be shorter."""
-    iterator = iter(items)
-    while part := list(itertools.islice(iterator, size)):
-        yield part
-
-
-def text_columns(items: Iterable[Sequence[str]]) -> tuple[Sequence[str], ...]:
-    """The first texts of all items, their second texts, and so on; () where there is no item.
-
-    A corpus of less than `ITEMS_AT_ONCE` items is in lists, and a larger one in a scratch file.
-    Raises UserError when the disk is full.
-    """
-    parts = slices(items, ITEMS_AT_ONCE)
-    first = next(parts, [])
-    if len(first) < ITEMS_AT_ONCE:
-        return tuple(map(list, zip(*first, strict=True)))
-    scratch, count = Scratch(), 0
-    places: list[list[int]] = [[] for _ in first[0]]
-    for part in itertools.chain([first], parts):
-        count += len(part)
-        for column, texts in zip(places, zip(*part, strict=True), strict=True):
-            # JSON has no line end inside, and holds any text that Python does.
-            column.append(scratch.append(json.dumps(texts).encode() + b"\n"))
-    return tuple(_Stored(scratch, column, count) for column in places)
-
-
-class _Stored(Sequence[str]):
-    """One column in a scratch file, a line for each `ITEMS_AT_ONCE` texts."""
-
-    def __init__(self, scratch: Scratch, places: list[int], count: int) -> None:
-        self._scratch = scratch
-        self._places = places
-        self._count = count
-        self._last: tuple[int, list[str]] = -1, []
-        """The part that was read last, with its number; the next text is mostly there"""
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[str]:
-        for place in self._places:
-            yield from self._slice(place)
-
-    @overload
-    def __getitem__(self, key: int) -> str: ...
-    @overload
-    def __getitem__(self, key: slice) -> list[str]: ...
-    def __getitem__(self, key: int | slice) -> str | list[str]:
-        if isinstance(key, slice):
-            return [self[item] for item in range(self._count)[key]]
-        part, within = divmod(range(self._count)[key], ITEMS_AT_ONCE)
-        known, texts = self._last
-        if known != part:
-            texts = self._slice(self._places[part])
-            self._last = part, texts
-        return texts[within]
-
-    def _slice(self, place: int) -> list[str]:
-        texts: list[str] = json.loads(self._scratch.line(place))
-        return texts
-
+if TYPE_CHECKING:
+    import numpy as np
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
 """Labels of NLI pairs"""
@@ -104,11 +36,17 @@ class Corpus:
 
     columns: tuple[Sequence[str], ...]
     """The first texts of all items, their second texts, and so on; on disk where they are many"""
-    labels: np.ndarray | None = None
+    labels: "np.ndarray | None" = None
     """(items,): the label or the score of each item; None: the corpus has neither"""
 
     def __len__(self) -> int:
         return len(self.columns[0])
+
+
+def numbers_of(values: Sequence[float], kind: str) -> "np.ndarray":
+    import numpy as np  # a wrong name is answered without it
+
+    return np.asarray(values, kind)
 
 
 def read_sentences(paths: list[Path]) -> Corpus:
@@ -181,7 +119,7 @@ def read_nli_pairs(paths: list[Path]) -> Corpus:
                 premises.append(premise)
                 hypotheses.append(hypothesis)
                 labels.append(label)
-    return Corpus((premises, hypotheses), np.asarray(labels))
+    return Corpus((premises, hypotheses), numbers_of(labels, "int64"))
 
 
 def read_entailments(paths: list[Path]) -> Corpus:
@@ -191,7 +129,7 @@ def read_entailments(paths: list[Path]) -> Corpus:
     return _chosen(pairs, pairs.labels == ENTAILMENT)
 
 
-def _chosen(pairs: Corpus, chosen: np.ndarray) -> Corpus:
+def _chosen(pairs: Corpus, chosen: "np.ndarray") -> Corpus:
     """Some of the pairs, without labels. chosen: (items,) bool."""
     return Corpus(tuple(list(itertools.compress(column, chosen)) for column in pairs.columns))
 
@@ -207,7 +145,7 @@ def read_similar_pairs(paths: list[Path]) -> Corpus:
 def read_scored_pairs(paths: list[Path]) -> Corpus:
     """Read the training pairs of STS-B with their scores from 0 to 5 (scored_pairs.md)."""
     fields = [line.split("\t") for line in lines("STS/STSBenchmark/sts-train.csv", paths[0])]
-    scores = np.asarray([float(row[4]) for row in fields], np.float32)
+    scores = numbers_of([float(row[4]) for row in fields], "float32")
     return Corpus(([row[5] for row in fields], [row[6] for row in fields]), scores)
 
 
@@ -218,8 +156,9 @@ def read_triplets_as_pairs(paths: list[Path]) -> Corpus:
     """
     premises, entailments, contradictions = map(list, read_triplets(paths).columns)
     hypotheses = (entailments, [*premises[1:], premises[0]], contradictions)
-    labels = np.repeat([ENTAILMENT, NEUTRAL, CONTRADICTION], len(premises))
-    return Corpus((premises * 3, [text for column in hypotheses for text in column]), labels)
+    labels = [label for label in NLI_LABELS.values() for _ in premises]
+    texts = [text for column in hypotheses for text in column]
+    return Corpus((premises * 3, texts), numbers_of(labels, "int64"))
 
 
 def read_triplets_as_scored_pairs(paths: list[Path]) -> Corpus:
@@ -228,8 +167,8 @@ def read_triplets_as_scored_pairs(paths: list[Path]) -> Corpus:
     The items are all entailed pairs, then all contradictions.
     """
     premises, entailments, contradictions = map(list, read_triplets(paths).columns)
-    scores = np.repeat(np.asarray([5, 0], np.float32), len(premises))
-    return Corpus((premises * 2, [*entailments, *contradictions]), scores)
+    scores = [score for score in (5, 0) for _ in premises]
+    return Corpus((premises * 2, [*entailments, *contradictions]), numbers_of(scores, "float32"))
 
 
 def read_neighbours(paths: list[Path]) -> Corpus:
@@ -288,8 +227,8 @@ def read_table(name: CorpusName, paths: list[Path]) -> Corpus:
             f"{paths[0]} holds no item{' that the filter leaves' if name.where else ''}"
         )
     if shape == "scored pairs":
-        return Corpus(columns, np.asarray(numbers, np.float32))
-    labels = np.asarray(numbers, np.int64) if shape == "labelled pairs" else None
+        return Corpus(columns, numbers_of(numbers, "float32"))
+    labels = numbers_of(numbers, "int64") if shape == "labelled pairs" else None
     return Corpus(columns, labels)
 
 

@@ -8,16 +8,16 @@ import functools
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from harness import PROTOCOL
 from harness.data.hub import data_file
 from harness.data.hub_tables import hub_files
-from harness.data.readers import Corpus, read_table, shape_of, text_columns
+from harness.data.readers import Corpus, numbers_of, read_table, shape_of
 from harness.data.shapes import ROLES, CorpusName, Shape, shape_of_roles, split_name
+from harness.data.texts import text_columns
 from harness.data.user_modules import UserCode, listed_paths, user_code
 from harness.errors import UserError, explained, suggest
 from harness.files import Stamp, digest, digest_files, digest_of
@@ -169,8 +169,7 @@ def _read(code: Path, registration: Registration, paths: list[Path]) -> Corpus:
         raise UserError(f"{code} yields no item")
     if number not in NUMBERS:
         return Corpus(columns)
-    kind = np.float32 if number == "score" else np.int64
-    return Corpus(columns, np.asarray(numbers, kind))
+    return Corpus(columns, numbers_of(numbers, "float32" if number == "score" else "int64"))
 
 
 def _items(code: Path, registration: Registration, paths: list[Path]) -> Iterator[tuple[Any, ...]]:
@@ -192,7 +191,7 @@ def _items(code: Path, registration: Registration, paths: list[Path]) -> Iterato
 def _fits(value: Any, role: str) -> bool:
     """Whether a value of an item is what its role says."""
     if role == "score":
-        return isinstance(value, int | float) and bool(np.isfinite(value))
+        return isinstance(value, int | float) and isfinite(value)
     return value in (0, 1, 2) if role == "label" else isinstance(value, str)
 
 

@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from harness.data.hub import data_file
 from harness.errors import UserError
 from harness.files import Stamp
 from harness.inputs import regular_file
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SIMCSE = "princeton-nlp/datasets-for-simcse"
 ARCHIVE = "senteval.tar"
@@ -121,7 +123,7 @@ class Labelled:
     """
 
     texts: list[str]
-    labels: np.ndarray
+    labels: "np.ndarray"
     """(rows,): the class of each row, from 0"""
     second: list[str] | None = None
     """The second texts of a task on pairs; None: the task is on single texts"""
@@ -202,6 +204,8 @@ def _tabbed(
 
 
 def _sorted(rows: list[LabelledRow]) -> Labelled:
+    import numpy as np  # a wrong name is answered without it
+
     # Python's sort is stable: equal rows stay in the order of their files, as in SentEval.
     rows = sorted(rows, key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
     texts = list(zip(*(row[0] for row in rows), strict=True))

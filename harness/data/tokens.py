@@ -18,10 +18,10 @@ import torch
 import transformers
 from torch import Tensor
 
-from harness.arrays import Scratch, SharedArrays
+from harness.arrays import SharedArrays
 from harness.data.corpora import source
 from harness.data.hub import model_folder, model_shape
-from harness.data.readers import slices
+from harness.data.texts import Scratch, slices
 from harness.errors import UserError, explained
 from harness.files import cache_folder, digest_of
 from harness.inputs import read_text

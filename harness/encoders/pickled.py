@@ -3,15 +3,14 @@
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
-from safetensors.torch import save_file
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from harness.data.hub import PICKLED, check_no_pointer, model_folder
 from harness.errors import UserError
 from harness.files import written_whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SAFE = "model.safetensors"
 
@@ -29,6 +28,8 @@ def convert(name: str) -> Path:
     parts = sorted(folder.glob(PICKLED))
     if not parts:
         raise UserError(f'model "{name}": {folder} has no {PICKLED}; nothing can be converted')
+    from safetensors.torch import save_file  # a wrong name is answered without torch
+
     weights: dict[str, Tensor] = {}
     for path in parts:
         weights |= _tensors(path)
@@ -40,8 +41,10 @@ def convert(name: str) -> Path:
     return folder / SAFE
 
 
-def _tensors(path: Path) -> dict[str, Tensor]:
+def _tensors(path: Path) -> "dict[str, Tensor]":
     """The tensors of a pickled file; those that share memory are copied."""
+    import torch
+
     check_no_pointer(path, "")
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
@@ -56,6 +59,6 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     if not isinstance(content, Mapping) or not content:
         raise UserError(f"{path} has no names of tensors, but {type(content).__name__}")
     for name, value in content.items():
-        if not isinstance(name, str) or not isinstance(value, Tensor):
+        if not isinstance(name, str) or not isinstance(value, torch.Tensor):
             raise UserError(f"{path}: {name!r} is {type(value).__name__} and no tensor")
     return {name: value.contiguous().clone() for name, value in content.items()}

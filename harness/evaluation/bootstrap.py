@@ -5,8 +5,7 @@ follow from cumulative sums of these counts in the order of the values. So the v
 once, where scipy would sort every resample, and the result is exact, ties included.
 """
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -16,8 +15,6 @@ from harness.evaluation.scores import Uncertainty
 RESAMPLES = 1000
 LEVEL = 95.0
 """Percent of the resamples that lie inside an interval"""
-NORMAL = 1.959964
-"""Standard errors between the mean of a normal distribution and either end of its LEVEL interval"""
 COUNTS_PER_BLOCK = 65_536
 """Counts that are held at once, so that they stay in the cache of a core"""
 
@@ -39,17 +36,6 @@ def spread(values: np.ndarray) -> Uncertainty:
     outside = (100 - LEVEL) / 2
     low, high = np.percentile(values, [outside, 100 - outside]).tolist()
     return Uncertainty(float(values.std(ddof=1)), low, high)
-
-
-def of_mean(mean: float, parts: Sequence[Uncertainty]) -> Uncertainty:
-    """The uncertainty of a mean of scores, from the uncertainty of each.
-
-    The scores are over different pairs and count as independent. The interval is a normal one.
-    """
-    # The variances of independent scores add up.
-    error = math.sqrt(sum(part.standard_error**2 for part in parts)) / len(parts)
-    half = NORMAL * error
-    return Uncertainty(error, mean - half, mean + half)
 
 
 def replicates(

@@ -1,31 +1,15 @@
 """Facts about a corpus: shape, size, licence, first items, lengths, and overlaps with test sets."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
-from harness.data.corpora import PYTHON, SOURCES, file_of, source
-from harness.data.hub_tables import is_hub_name
+from harness.data.corpora import source
 from harness.data.readers import Corpus
-from harness.data.registered_corpora import registers_corpus
 from harness.evaluation.overlap import overlaps
 
 FIRST = 3
 """Items that are printed"""
-
-
-def is_corpus(name: str) -> bool:
-    """Whether it is the name of a corpus; a path that is a method's is none."""
-    if name.endswith(PYTHON):
-        return registers_corpus(Path(name))
-    # A file of another format is refused as a corpus, with the endings that are read.
-    if name in SOURCES or file_of(name) is not None or os.path.isfile(name):  # noqa: PTH113
-        return True
-    # `methods/simcse` looks like the name of a data set, and it is the shipped method anywhere.
-    named = is_hub_name(name.partition("?")[0]) and not name.startswith("methods/")
-    return named and not Path(name).exists()
 
 
 def corpus_facts(name: str) -> Iterator[str]:

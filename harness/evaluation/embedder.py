@@ -18,7 +18,7 @@ import transformers
 from torch import Tensor, nn
 
 from harness.data.batching import TextBatch, pad
-from harness.data.readers import ITEMS_AT_ONCE, slices
+from harness.data.texts import ITEMS_AT_ONCE, slices
 from harness.data.tokens import Template, check_embedded
 from harness.device import token_groups
 from harness.errors import TrialFailure, UserError

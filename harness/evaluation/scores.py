@@ -1,5 +1,6 @@
 """The results of a measurement: scores, their uncertainty, and what measured them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,21 @@ class Uncertainty:
     """Lower end of the 95 % percentile interval"""
     high: float
     """Upper end of the same interval"""
+
+
+NORMAL = 1.959964
+"""Standard errors between the mean of a normal distribution and either end of its 95 % interval"""
+
+
+def of_mean(mean: float, parts: Sequence[Uncertainty]) -> Uncertainty:
+    """The uncertainty of a mean of scores, from the uncertainty of each.
+
+    The scores are over different pairs and count as independent. The interval is a normal one.
+    """
+    # The variances of independent scores add up.
+    error = math.sqrt(sum(part.standard_error**2 for part in parts)) / len(parts)
+    half = NORMAL * error
+    return Uncertainty(error, mean - half, mean + half)
 
 
 class Queries(NamedTuple):

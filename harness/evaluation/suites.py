@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
-import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.data.hub import once
@@ -23,13 +22,16 @@ from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.shapes import split_name
 from harness.data.user_modules import UserCode, listed_paths, user_code
 from harness.errors import UserError, explained, suggest
-from harness.evaluation.bootstrap import of_mean
 from harness.evaluation.catalogue import CARDS, CHOOSING, STRICT, SUITE_MODULES, metric_named
 from harness.evaluation.catalogue import SuiteCard as SuiteCard
 from harness.evaluation.scores import Scores as Scores
+from harness.evaluation.scores import of_mean
 from harness.files import digest_files
 from harness.inputs import regular_file
 from harness.relocation import here
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def check_title(title: str, beginning: str, instead: str) -> None:
@@ -77,7 +79,7 @@ class Data(Protocol):
 class Embed(Protocol):
     """A model that turns sentences into vectors."""
 
-    def __call__(self, texts: list[str], *, dev: bool = False) -> np.ndarray:
+    def __call__(self, texts: list[str], *, dev: bool = False) -> "np.ndarray":
         """The vectors, (len(texts), hidden). `dev`: embed as for choosing a checkpoint."""
 
 
@@ -89,17 +91,19 @@ class Embeddings:
 
     def __init__(self, embed: Embed, texts: Iterable[str], *, dev: bool = False) -> None:
         self._embed = functools.partial(embed, dev=dev)
+        import numpy as np  # a wrong name of a suite is answered without it
+
         distinct = list(dict.fromkeys(texts))
         self.vectors = self._embed(distinct) if distinct else np.empty((0, 0), np.float32)
         """(distinct sentences, hidden)"""
         self._row = {text: row for row, text in enumerate(distinct)}
 
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+    def __call__(self, texts: Sequence[str]) -> "np.ndarray":
         """The vectors of these sentences, (len(texts), hidden)."""
         if any(text not in self._row for text in texts):
             return self._embed(list(texts))
-        found: np.ndarray = self.vectors[[self._row[text] for text in texts]]
-        return found
+        vectors: np.ndarray = self.vectors[[self._row[text] for text in texts]]
+        return vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +121,7 @@ class Suite:
     """Task -> a function that reads its data, and raises UserError for a missing or damaged file"""
     files: Callable[[], list[Path]]
     """Returns the data files, which are part of keys; it raises UserError when one is missing"""
-    select: Callable[[Any, np.ndarray], float] | None = None
+    select: Callable[[Any, Any], float] | None = None
     """(data, vectors) -> the score that selects; None: the scoring function gives it"""
     sentences_dev: int = 0
     """Number of distinct sentences that a dev score embeds, for estimates of the time"""
@@ -182,7 +186,7 @@ class Suite:
         )
         return scores | self.averaged(scores)
 
-    def measure(self, task: str, vectors: Callable[[list[str]], np.ndarray]) -> Scores:
+    def measure(self, task: str, vectors: "Callable[[list[str]], np.ndarray]") -> Scores:
         """The scores of one task."""
         data = self.load(task)
         return self.score(task, data, vectors if self.embeds else vectors(data.texts))
@@ -228,7 +232,7 @@ def register(
     data: Mapping[str, Callable[[], Data]],
     files: Callable[[], list[Path]],
     **options: Any,
-) -> Callable[[Callable[[str, Any, np.ndarray], Scores]], Suite]:
+) -> "Callable[[Callable[[str, Any, np.ndarray], Scores]], Suite]":
     """Decorator that makes a suite of a scoring function.
 
     `card`: the name of the suite and how it is printed; a name alone is enough for a user's suite

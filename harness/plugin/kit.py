@@ -263,7 +263,7 @@ class Kit:
         return SharedArrays(
             cache_folder() / "subsets" / name,
             f"label subset {subset} with {fraction:g} of {corpus}",
-            lambda: {"items": label_subset(len(self.tokens(corpus)), fraction, subset)},
+            lambda: {"items": np.asarray(label_subset(len(self.tokens(corpus)), fraction, subset))},
         )
 
     def artefact(self, name: str) -> Mapping[str, np.ndarray]:

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.data.items import batches_in_epoch
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Artefact:
     name: str
     fields: tuple[str, ...]
     """The configuration fields on which it depends; trials that agree in them share it"""
-    build: Callable[[Any], Mapping[str, np.ndarray]]
+    build: "Callable[[Any], Mapping[str, np.ndarray]]"
     """Kit -> named arrays"""
     embeds: bool = True
     """Whether `embed` needs it; what only training needs stays behind when a model is exported"""

@@ -4,12 +4,13 @@ D2CSE allows for them in a footnote (d2cse.md, section 1.4).
 """
 
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from harness.plugin.replaced_tokens import CORRUPTIONS, ReplacedTokenConfig
 from harness.plugin.stage import Artefact
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def corruption_artefacts(config: ReplacedTokenConfig) -> list[Artefact]:
@@ -21,7 +22,7 @@ def corruption_artefacts(config: ReplacedTokenConfig) -> list[Artefact]:
     if not config.static_corruption:
         return []
 
-    def build(kit: Any) -> Mapping[str, np.ndarray]:
+    def build(kit: Any) -> "Mapping[str, np.ndarray]":
         from harness.plugin.sentence_editor import corruptions  # with torch
 
         return corruptions(config, kit)

@@ -17,8 +17,8 @@ from harness.report.papers import cell_address, load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.store_tables import DEV, store_tables
 from harness.report.tables import Row, Table, address_name
-from harness.trials.record import WITHOUT_LARGE
 from harness.trials.run_again import again
+from harness.trials.schema import WITHOUT_LARGE
 from harness.trials.store import Store
 
 

@@ -12,7 +12,8 @@ from harness.errors import UserError, one_line
 from harness.evaluation.suites import suite
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search, best
-from harness.trials.record import WITHOUT_LARGE, Record
+from harness.trials.record import Record
+from harness.trials.schema import WITHOUT_LARGE
 from harness.trials.store import Store
 from harness.trials.trial import key
 

@@ -29,9 +29,10 @@ from harness.errors import UserError
 from harness.files import written_whole
 from harness.inputs import is_folder
 from harness.remote import SCHEME
-from harness.trials.record import JSON_COLUMNS, SCHEMA, WITHOUT_LARGE
+from harness.trials.record import JSON_COLUMNS
 from harness.trials.record_files import COMPACTED, Reading, write_rows
 from harness.trials.remote_store import store_at
+from harness.trials.schema import SCHEMA, WITHOUT_LARGE
 from harness.trials.store import Store
 
 if TYPE_CHECKING:

@@ -7,47 +7,20 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from itertools import compress
 from operator import ne
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
 from pydantic_core import from_json
 
 from harness.evaluation.scores import Uncertainty
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # a wrong name is answered without it
 
 SCHEMA_VERSION = 7
 """Version of the columns; a store with newer ones gets an error message of its own"""
 Status = Literal["finished", "partial", "pruned", "failed"]
 RecordRole = Literal["search", "final", "evaluation"]
 
-_TEXT, _REAL, _COUNT, _SHORT = pa.string(), pa.float64(), pa.int64(), pa.int32()
-_METRICS = pa.map_(_TEXT, _REAL)
-_INTERVALS = pa.map_(
-    _TEXT, pa.struct([(name, _REAL) for name in ("standard_error", "low", "high")])
-)
-_CURVES = pa.list_(
-    pa.struct([("step", _COUNT), ("stage", _TEXT), ("metric", _TEXT), ("value", _REAL)])
-)
-SCHEMA = pa.schema([
-    ("key", _TEXT), ("schema_version", _SHORT), ("status", _TEXT), ("reason", _TEXT),
-    ("role", _TEXT), ("search", _TEXT), ("suite", _TEXT), ("suite_card", _TEXT),
-    ("evaluates", _TEXT), ("method", _TEXT), ("setting", _TEXT), ("encoder", _TEXT),
-    ("seed", _COUNT), ("label_fraction", _REAL), ("subset", _COUNT), ("configuration", _TEXT),
-    ("selected_by", _TEXT), ("dev_before", _REAL), ("dev", _METRICS), ("test", _METRICS),
-    ("details", _METRICS), ("uncertainty", _INTERVALS), ("contamination", _METRICS),
-    ("history", _CURVES), ("steps", _COUNT), ("wall_seconds", _REAL),
-    ("training_seconds", _REAL), ("evaluation_seconds", _REAL), ("sentences_per_second", _REAL),
-    ("peak_host_memory_mib", _REAL), ("peak_gpu_memory_mib", _REAL),
-    ("parameters_total", _COUNT), ("parameters_trainable", _COUNT), ("parameters_added", _COUNT),
-    ("precision", _TEXT), ("engine", _TEXT), ("threads", _SHORT), ("host", _TEXT),
-    ("device", _TEXT), ("started", pa.timestamp("us", tz="UTC")), ("versions", _TEXT),
-    ("commit", _TEXT), ("plugin", _TEXT), ("source_digest", _TEXT), ("data_digest", _TEXT),
-    ("model_digest", _TEXT), ("weights_digest", _TEXT), ("revisions", _TEXT),
-    ("protocol", _SHORT), ("searched", _TEXT), ("corpora", _TEXT),
-])  # fmt: skip
-"""The columns of a Parquet file, in order; `Record` says what each of them means"""
-LARGE_COLUMNS = ("details", "uncertainty", "history")
-"""Columns that are most of a row's bytes, and that few readers need"""
-WITHOUT_LARGE = tuple(name for name in SCHEMA.names if name not in LARGE_COLUMNS)
 JSON_COLUMNS = ("configuration", "engine", "versions", "revisions", "suite_card", "corpora")
 RANK = {"failed": 0, "pruned": 1, "partial": 2, "finished": 3}
 """Status -> rank; of two rows of one trial, the one with the higher rank counts"""
@@ -178,8 +151,9 @@ class Record:
         return trial_label(*named, self.label_fraction, self.subset)
 
     def row(self) -> dict[str, Any]:
-        """The record as a row of SCHEMA."""
-        row: dict[str, Any] = {name: getattr(self, name, None) for name in SCHEMA.names}
+        """The record as a row of harness.trials.schema."""
+        row: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        row |= {"label_fraction": self.label_fraction, "subset": self.subset}
         row["schema_version"] = SCHEMA_VERSION
         row |= {name: json.dumps(row[name], sort_keys=True) for name in _DUMPED}
         row["uncertainty"] = {name: asdict(found) for name, found in self.uncertainty.items()}
@@ -195,7 +169,7 @@ class Record:
 
 
 def record_of(row: Mapping[str, Any]) -> Record:
-    """The record of a row of SCHEMA; a field whose column is not there has its default."""
+    """The record of a row of the store; a field whose column is not there has its default."""
     values = {each.name: row[each.name] for each in fields(Record) if each.name in row}
     values |= {name: json.loads(row[name]) if row.get(name) else {} for name in _DUMPED}
     values |= {name: dict(row.get(name) or ()) for name in (*_MAPS, "contamination")}
@@ -239,7 +213,7 @@ Family = tuple[str | None, ...]
 """The values of FAMILY_COLUMNS, in the same order"""
 
 
-def searched_names(trials: pa.Table) -> dict[Family, list[str]]:
+def searched_names(trials: "pa.Table") -> dict[Family, list[str]]:
     """Family of trials -> the hyperparameters in which they differ, sorted.
 
     `trials`: FAMILY_COLUMNS and `configuration`. The label subset is none of them, because it

@@ -17,7 +17,8 @@ from pydantic_core import from_json
 from harness.data.revisions import COMMIT, REPOSITORY, parts_of
 from harness.evaluation.catalogue import parsed_card
 from harness.inputs import BEYOND
-from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA, RecordRole
+from harness.trials.record import JSON_COLUMNS, RANK, RecordRole
+from harness.trials.schema import SCHEMA
 
 KEY = "^[0-9a-f]{32}$"
 """The pattern of a key"""

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from harness.errors import UserError
 from harness.files import Stamp
 from harness.inputs import kind_of
-from harness.trials.record import RANK, SCHEMA, SCHEMA_VERSION, Record, record_of
+from harness.trials.record import RANK, SCHEMA_VERSION, Record, record_of
 from harness.trials.record_faults import (
     LOOKED_AT,
     Wrong,
@@ -24,6 +24,7 @@ from harness.trials.record_faults import (
     without_wrong,
     wrong_trials,
 )
+from harness.trials.schema import SCHEMA
 
 ROWS_TOGETHER = 1024
 """Rows of a row group, which is the least that a reader of one row has to unpack"""

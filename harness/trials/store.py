@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from harness.errors import UserError
 from harness.files import probe_writable, written_whole
 from harness.trials.compaction import compact
-from harness.trials.record import RANK, SCHEMA, WITHOUT_LARGE, Record, record_of
+from harness.trials.record import RANK, Record, record_of
 from harness.trials.record_files import (
     COMPACTED,
     UNFINISHED,
@@ -34,6 +34,7 @@ from harness.trials.record_files import (
     sound_rows,
     write_rows,
 )
+from harness.trials.schema import SCHEMA, WITHOUT_LARGE
 from harness.trials.store_folders import StoreFolders
 
 SMALL_FILES = 256

@@ -111,6 +111,11 @@ def test_nothing_heavy(cache: Path) -> None:
 
 WRONG_NAMES = {
     "plan simcse unsupp": "unsup",
+    "run d2cse --set learning_rat=1": "learning_rate",
+    "run d2cse --encoder no_such": "was not found",
+    "show d2cs": "d2cse",
+    "eval tiny-bert --suite st": "sts",
+    "convert no_such": "was not found",
     "table --paper difaug": "diffaug",
     "report --paper difaug --out none": "diffaug",
     "figure --paper difaug --figure 4": "diffaug",

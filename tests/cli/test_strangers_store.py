@@ -20,7 +20,8 @@ from harness.owners import Owner
 from harness.plugin import registry
 from harness.sweeps.screen.live_view import SweepState, publishing
 from harness.trials.output import BoundedLog
-from harness.trials.record import JSON_COLUMNS, RANK, SCHEMA
+from harness.trials.record import JSON_COLUMNS, RANK
+from harness.trials.schema import SCHEMA
 from harness.trials.store import Store
 from tests.cli.conftest import Harness
 from tests.trials.test_store import record

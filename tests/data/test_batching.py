@@ -17,9 +17,11 @@ from harness.data.batching import (
     Stream,
     StreamOptions,
     TextBatch,
+    length_grouped,
     pad,
+    shuffled_batches,
 )
-from harness.data.items import label_subset, length_grouped, shuffled_batches
+from harness.data.items import label_subset
 from harness.data.tokens import Template, Tokens
 from harness.plugin.kit import Kit
 
@@ -210,14 +212,14 @@ KitFor = Callable[..., Kit]
 def test_every_item_is_drawn_on_its_own(subset: int) -> None:
     generator = random.Random(subset)
     expected = [item for item in range(500) if generator.random() < 0.1]
-    assert label_subset(500, 0.1, subset).tolist() == expected
+    assert label_subset(500, 0.1, subset) == expected
 
 
 def test_a_small_share_of_few_items_is_one_item() -> None:
     for subset in range(20):
         found = label_subset(3, 0.01, subset)
         assert len(found) >= 1
-        assert set(found.tolist()) <= {0, 1, 2}
+        assert set(found) <= {0, 1, 2}
 
 
 def test_methods_see_the_same_subset(kit_for: KitFor, triplets: Path) -> None:
@@ -228,7 +230,7 @@ def test_methods_see_the_same_subset(kit_for: KitFor, triplets: Path) -> None:
     ):
         found = kit.label_subset(str(triplets))
         assert found is not None
-        assert found.tolist() == label_subset(20, 0.5, 2).tolist()
+        assert found.tolist() == label_subset(20, 0.5, 2)
 
 
 def test_corpora_of_the_same_file_have_their_own_subsets(
@@ -246,7 +248,7 @@ def test_corpora_of_the_same_file_have_their_own_subsets(
     for corpus, items in (("snli-heldout", 24), ("snli-heldout-entailments", 8)):
         found = kit_for("clsr", pairs=corpus, label_fraction=0.9).label_subset(corpus)
         assert found is not None
-        assert found.tolist() == label_subset(items, 0.9, 0).tolist()
+        assert found.tolist() == label_subset(items, 0.9, 0)
 
 
 def test_unlabelled_corpora_and_full_shares_have_no_subset(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.data import readers
+from harness.data import texts
 from harness.data.corpora import SOURCES, count_items, source
-from harness.data.readers import text_columns
+from harness.data.texts import text_columns
 from harness.errors import UserError
 from harness.sweeps.workers.files import file_list
 from harness.trials.trial import Trial, key
@@ -102,7 +102,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_neighbours_are_read_together(
     ask: Callable[..., list[str]], reads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readers, "ITEMS_AT_ONCE", 10)
+    monkeypatch.setattr(texts, "ITEMS_AT_ONCE", 10)
     expected = [f"sentence {number}" for number in range(25)]
     [column] = text_columns((text,) for text in expected)
     assert ask(column) == expected

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import arrays
-from harness.arrays import Scratch
-from harness.data import readers, tokens
+from harness.data import texts, tokens
 from harness.data.corpora import count_items, source
 from harness.data.readers import read_neighbours, read_sentences, read_triplets
+from harness.data.texts import Scratch
 from harness.data.tokens import load_tokenizer
 from harness.errors import UserError
 
@@ -65,9 +64,9 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, tiny_encoder: Path
 @pytest.fixture
 def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small corpora go to disk as large ones do."""
-    monkeypatch.setattr(readers, "ITEMS_AT_ONCE", 3)
+    monkeypatch.setattr(texts, "ITEMS_AT_ONCE", 3)
     monkeypatch.setattr(tokens, "TEXTS_AT_ONCE", 2)
-    monkeypatch.setattr(arrays, "IN_MEMORY", 8)
+    monkeypatch.setattr(texts, "IN_MEMORY", 8)
 
 
 def triplets(path: Path) -> None:

@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.data import rows as rows_module
-from harness.data.corpora import source
+from harness.data.corpora import is_corpus, source
 from harness.data.readers import Corpus
 from harness.errors import UserError
-from harness.evaluation.corpus_facts import is_corpus
 from harness.evaluation.suites import suite
 
 MISSING = object()

@@ -8,7 +8,7 @@ import pytest
 from harness.cli.verbs import VERBS, command
 from harness.plugin import registry
 from harness.sweeps.spaces.space import MethodSpace, Repeats, Sampler, Select, Space, TrainedEncoder
-from harness.trials.record import SCHEMA
+from harness.trials.schema import SCHEMA
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 WORDS = """

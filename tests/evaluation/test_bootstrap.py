@@ -7,9 +7,9 @@ from scipy.stats import spearmanr
 
 from harness.errors import TrialFailure
 from harness.evaluation import bootstrap
-from harness.evaluation.bootstrap import of_mean, on_all_pairs, replicates
+from harness.evaluation.bootstrap import on_all_pairs, replicates
 from harness.evaluation.bootstrap import uncertainty as known_uncertainty
-from harness.evaluation.scores import Uncertainty
+from harness.evaluation.scores import Uncertainty, of_mean
 
 
 def scored(count: int, seed: int = 0, noise: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

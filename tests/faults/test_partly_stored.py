@@ -20,7 +20,8 @@ import pytest
 
 from harness.files import content_digest, written_whole
 from harness.trials.publishing import write_flat
-from harness.trials.record import SCHEMA, Record
+from harness.trials.record import Record
+from harness.trials.schema import SCHEMA
 from harness.trials.store import Store
 from tests.programs import CONTEXT
 from tests.trials.test_store import record

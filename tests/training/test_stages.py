@@ -236,7 +236,7 @@ def test_the_share_of_labels_is_of_labelled_streams_only(run: Any) -> None:
     stages = [stage(name="one", streams={"labelled": 2}, epochs=3), stage(name="two")]
     built, _ = run(stages, label_fraction=0.4, subset=3)
     labelled = {item for name, items in built.seen if name == "one" for item in items}
-    assert labelled == set(label_subset(20, 0.4, 3).tolist())
+    assert labelled == set(label_subset(20, 0.4, 3))
     assert {item for name, items in built.seen if name == "two" for item in items} == set(range(50))
 
 
@@ -391,8 +391,8 @@ def test_a_killed_first_stage_goes_on_from_its_last_state(
 def test_label_subsets_are_stable_and_of_the_right_size() -> None:
     sizes = [len(label_subset(275_601, 0.01, subset)) for subset in range(5)]
     assert np.abs(np.array(sizes) - 2756).max() < 4 * 52, "Bernoulli: sd 52"
-    assert label_subset(1000, 0.1, 2).tolist() == label_subset(1000, 0.1, 2).tolist()
-    assert label_subset(1000, 0.1, 2).tolist() != label_subset(1000, 0.1, 3).tolist()
+    assert label_subset(1000, 0.1, 2) == label_subset(1000, 0.1, 2)
+    assert label_subset(1000, 0.1, 2) != label_subset(1000, 0.1, 3)
 
 
 def test_a_damaged_state_of_a_shared_stage_is_made_again(

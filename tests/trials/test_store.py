@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import UserError
-from harness.trials.record import SCHEMA, SCHEMA_VERSION, Record
+from harness.trials.record import SCHEMA_VERSION, Record
+from harness.trials.schema import SCHEMA
 from harness.trials.store import Store
 
 AtEachWrite = Callable[[Callable[[Path], Any]], None]

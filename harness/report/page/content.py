@@ -16,7 +16,8 @@ from harness.report.groups import comparable_groups
 from harness.report.measured_trials import rows_of
 from harness.report.row_names import text_of
 from harness.report.tables import Line, Row, Table, address_name
-from harness.trials.record import WITHOUT_LARGE, Record, record_of
+from harness.trials.record import Record, record_of
+from harness.trials.schema import WITHOUT_LARGE
 
 STORED_COLUMNS = WITHOUT_LARGE
 """The columns of the store that a record of a report has"""
