@@ -57,13 +57,13 @@ def giving_way(file: Path) -> Iterator[Callable[[], bool]]:
         if signals > 1:
             raise KeyboardInterrupt
 
-    looked, found = 0.0, False
+    looked, there = 0.0, False
 
     def asked() -> bool:
-        nonlocal looked, found
+        nonlocal looked, there
         if time.monotonic() - looked >= ASK_SECONDS:
-            looked, found = time.monotonic(), file.exists()
-        return found or signals > 0 or outside.is_set()
+            looked, there = time.monotonic(), file.exists()
+        return there or signals > 0 or outside.is_set()
 
     try:
         with handled(note, signal.SIGINT, signal.SIGTERM):
