@@ -4,6 +4,7 @@
     python benchmarks/sweep.py sharing                      # a shared first stage, or none
     python benchmarks/sweep.py nodes --nodes 1 2 4          # sleeping trials on simulated nodes
     python benchmarks/sweep.py plain                        # beside Ray Tune without harness
+    python benchmarks/sweep.py reused                       # beside Ray Tune with reused workers
     python benchmarks/sweep.py ends                         # a sweep with nothing left to run
 
 A short try: `python benchmarks/sweep.py overhead --trials 2 4`. All use the embedded encoder.
@@ -25,8 +26,10 @@ from statistics import median
 from harness.sweeps.spaces.overrides import Overrides
 from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
+from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
+from harness.trials.trial import Trial
 
 SPACE = """\
 setting: {setting}
@@ -76,6 +79,8 @@ class Run:
     """Most memory of the driver"""
     span: float
     """Seconds from the start of the first trial to the end of the last one"""
+    searching: float
+    """The same of the trials of the search alone"""
     work: float
     """Seconds of all trials"""
     ending: float
@@ -119,17 +124,24 @@ def sweep(*targets: Path, store: Path, options: tuple[str, ...] = (), **changed:
     ended = time.perf_counter()
     assert status == 0, f"the sweep ended with {status}"
     records = Store(store).read().records()
-    begun = [record.started.timestamp() for record in records if record.started]
     walls = [record.wall_seconds or 0 for record in records]
-    stopped = [start + wall for start, wall in zip(begun, walls, strict=True)]
+    searched = [record for record in records if record.role == "search"]
     return Run(
         seconds=ended - started,
         driver_seconds=used.ru_utime + used.ru_stime,
         driver_mib=used.ru_maxrss / 1024,
-        span=max(stopped) - min(begun),
+        span=span(records),
+        searching=span(searched) if searched else 0,
         work=sum(walls),
         ending=ended - last,
     )
+
+
+def span(records: list[Record]) -> float:
+    """Seconds from the start of the first trial to the end of the last one."""
+    begun = [record.started.timestamp() for record in records if record.started]
+    walls = [record.wall_seconds or 0 for record in records]
+    return max(map(sum, zip(begun, walls, strict=True))) - min(begun)
 
 
 @contextmanager
@@ -223,30 +235,50 @@ def plain(trials: int = 12) -> None:
     """The same trials by harness, and by Ray Tune with a process for each."""
     with folder() as where:
         space = write_space(where, "simcse: ", seeds=trials, values="max_steps: 20")
-        ours = sweep(space, store=where / "t")
+        ours = sweep(space, store=where / "t").seconds
         [search] = searches(*load_space(space), Overrides())
-        configurations = [
-            {
-                "trial": {
-                    "method": trial.method,
-                    "configuration": dict(trial.configuration),
-                    "seed": trial.seed,
-                }
-            }
-            for trial in search.trials([search.fixed], "final")
-        ]
-        script = where / "plain.py"
-        script.write_text(PLAIN.format(configurations=configurations), encoding="utf-8")
-        started = time.perf_counter()
-        subprocess.run([sys.executable, script], check=True, capture_output=True)
-        theirs = time.perf_counter() - started
+        theirs, _ = by_tune(search.trials([search.fixed], "final"), where)
     print(
-        f"{trials} trials: harness {ours.seconds:.0f} s, Ray Tune with a process each "
-        f"{theirs:.0f} s: {ours.seconds / theirs:.2f} of the time"
+        f"{trials} trials: harness {ours:.0f} s, Ray Tune with a process each {theirs:.0f} s: "
+        f"{ours / theirs:.2f} of the time"
     )
 
 
+def reused(seconds: float = 2.0, trials: int = 40, rounds: int = 2) -> None:
+    """The same sleeping trials by harness, and by Ray Tune whose workers also run several."""
+    for number in range(rounds):
+        with folder() as where:
+            plugin, space = write_sleeper(where, seconds, trials)
+            ours = sweep(plugin, space, store=where / "t").searching
+            [search] = searches(*load_space(space), Overrides(methods=[str(plugin)]))
+            listed = search.configurations(0, [])
+            _, theirs = by_tune(search.trials(listed, "search"), where, reuse=True)
+        print(
+            f"{trials} trials that sleep for {seconds:g} s, from the first start to the last end, "
+            f"round {number + 1}: harness {ours:.1f} s, Ray Tune {theirs:.1f} s: "
+            f"{ours / theirs:.2f} of the time"
+        )
+
+
+def by_tune(trials: list[Trial], where: Path, *, reuse: bool = False) -> tuple[float, float]:
+    """Seconds of plain Ray Tune: of the whole, and from the first start of a trial to the last end.
+
+    reuse: whether a worker runs one trial after the other.
+    """
+    asked = [
+        {"method": trial.method, "configuration": dict(trial.configuration), "seed": trial.seed}
+        for trial in trials
+    ]
+    script = where / "plain.py"
+    script.write_text(PLAIN.format(trials=asked, reuse=reuse), encoding="utf-8")
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, script], check=True, stdout=subprocess.PIPE, text=True)
+    return time.perf_counter() - started, float(done.stdout.rpartition("span ")[2])
+
+
 PLAIN = """\
+import time
+
 import torch
 from ray import tune
 
@@ -254,21 +286,32 @@ from harness.trials.run import attempt
 from harness.trials.trial import Trial
 
 
-def one(settings):
-    torch.set_num_threads(1)
-    record = attempt(Trial(**settings["trial"]), lambda _: None)
-    assert record.finished, record.reason
-    tune.report({{"dev": record.dev_score}})
+class One(tune.Trainable):
+    def setup(self, config):
+        torch.set_num_threads(1)
+
+    def step(self):
+        started = time.time()
+        record = attempt(Trial(**self.config["trial"]), lambda _: None)
+        assert record.finished, record.reason
+        times = {{"started": started, "ended": time.time()}}
+        return {{"dev": record.dev_score, "done": True, **times}}
+
+    def reset_config(self, config):
+        return True
 
 
 if __name__ == "__main__":
-    settings = tune.grid_search({configurations})
     tuner = tune.Tuner(
-        tune.with_resources(lambda found: one(found["settings"]), {{"cpu": 1}}),
-        param_space={{"settings": settings}},
+        tune.with_resources(One, {{"cpu": 1}}),
+        param_space={{"trial": tune.grid_search({trials})}},
+        tune_config=tune.TuneConfig(reuse_actors={reuse}),
         run_config=tune.RunConfig(verbose=0),
     )
-    assert not tuner.fit().errors
+    results = tuner.fit()
+    assert not results.errors
+    ended = max(each.metrics["ended"] for each in results)
+    print("span", ended - min(each.metrics["started"] for each in results))
 """
 
 
@@ -289,7 +332,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["overhead", "sharing", "nodes", "plain", "ends"])
+    parser.add_argument("what", choices=["overhead", "sharing", "nodes", "plain", "reused", "ends"])
     parser.add_argument("--trials", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 4])
     given = parser.parse_args()
@@ -298,7 +341,7 @@ def main() -> None:
     elif given.what == "nodes":
         nodes(given.nodes)
     else:
-        {"sharing": sharing, "plain": plain, "ends": ends}[given.what]()
+        {"sharing": sharing, "plain": plain, "reused": reused, "ends": ends}[given.what]()
 
 
 if __name__ == "__main__":
