@@ -35,8 +35,9 @@ def model() -> Drawn:
     return Drawn("model", first, first + 0.1 * generator.normal(size=(COUNT, 5)))
 
 
-def test_a_density_ends_at_one_and_keeps_its_mass() -> None:
-    values = 1 - np.random.default_rng(0).exponential(0.02, 500)
+def test_a_density_ends_where_cosines_end_and_keeps_its_mass() -> None:
+    random = np.random.default_rng(0)
+    values = 1 - random.exponential(0.02, 500)
     at, height = density(values)
     assert at.max() == 1.0
     assert np.trapezoid(height, at) == pytest.approx(1, abs=2e-3)
@@ -44,16 +45,9 @@ def test_a_density_ends_at_one_and_keeps_its_mass() -> None:
     assert plain.integrate_box_1d(1, 2) > 0.05, "a plain kernel puts mass where no cosine is"
     middle = len(at) // 4
     assert height[middle] == pytest.approx(plain(at[middle])[0], rel=1e-6), "far from the end"
-
-
-def test_a_density_ends_at_minus_one() -> None:
-    values = np.random.default_rng(0).uniform(-1, 1, 2000)
-    at, height = density(values)
+    at, height = density(random.uniform(-1, 1, 2000))
     assert (at.min(), at.max()) == (-1.0, 1.0)
     assert height == pytest.approx(np.full(len(at), 0.5), abs=0.1), "uniform up to both ends"
-
-
-def test_equal_cosines_have_no_density() -> None:
     with pytest.raises(TrialFailure, match="the embedding is constant"):
         density(np.ones(5))
 
