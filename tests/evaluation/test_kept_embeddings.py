@@ -32,23 +32,27 @@ def expected(texts: list[str]) -> np.ndarray:
     return Lengths()(texts)
 
 
+def keep(folder: Path, embed: Lengths | None = None, *, write: bool = True) -> KeptEmbeddings:
+    return KeptEmbeddings(folder, embed or Lengths(), write=write)
+
+
 def test_vectors_come_back_exactly_and_only_new_texts_are_embedded(tmp_path: Path) -> None:
     embed = Lengths()
-    first = KeptEmbeddings(tmp_path / "kept", embed, write=True)
+    first = keep(tmp_path / "kept", embed)
     assert np.array_equal(first(TEXTS), expected(TEXTS))
     assert embed.asked == [(["a bird", "two\nlines", "", "a\tb ü", "🙂"], False)]
-    later = KeptEmbeddings(tmp_path / "kept", embed, write=True)
+    later = keep(tmp_path / "kept", embed)
     mixed = ["new", *reversed(TEXTS), "newer", "new"]
     assert np.array_equal(later(mixed), expected(mixed))
     assert embed.asked[1:] == [(["new", "newer"], False)]
-    third = KeptEmbeddings(tmp_path / "kept", embed, write=True)
+    third = keep(tmp_path / "kept", embed)
     assert np.array_equal(third(mixed), expected(mixed))
     assert len(embed.asked) == 2
     assert third(mixed).dtype == np.float32
 
 
 def test_the_files_are_as_the_docstring_says(tmp_path: Path) -> None:
-    kept = KeptEmbeddings(tmp_path, Lengths(), write=True)
+    kept = keep(tmp_path)
     kept(TEXTS)
     kept(["more"])
     arrays = sorted(tmp_path.glob("*.npy"))
@@ -67,32 +71,31 @@ def test_the_files_are_as_the_docstring_says(tmp_path: Path) -> None:
 
 
 def test_kept_vectors_are_read_without_writing(tmp_path: Path) -> None:
-    KeptEmbeddings(tmp_path, Lengths(), write=True)(TEXTS)
+    keep(tmp_path)(TEXTS)
     before = sorted(tmp_path.iterdir())
     embed = Lengths()
-    assert np.array_equal(
-        KeptEmbeddings(tmp_path, embed, write=False)([*TEXTS, "new"]), expected([*TEXTS, "new"])
-    )
+    texts = [*TEXTS, "new"]
+    assert np.array_equal(keep(tmp_path, embed, write=False)(texts), expected(texts))
     assert embed.asked == [(["new"], False)]
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_vectors_of_another_width_are_refused(tmp_path: Path) -> None:
-    KeptEmbeddings(tmp_path, Lengths(3), write=True)(TEXTS)
+    keep(tmp_path, Lengths(3))(TEXTS)
     before = sorted(tmp_path.iterdir())
-    other = KeptEmbeddings(tmp_path, Lengths(4), write=True)
+    other = keep(tmp_path, Lengths(4))
     with pytest.raises(TrialFailure, match=f"3 and 4; delete {tmp_path}"):
         other(["new"])
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_two_processes_may_keep_the_same_sentences(tmp_path: Path) -> None:
-    one, two = (KeptEmbeddings(tmp_path, Lengths(), write=True) for _ in range(2))
+    one, two = (keep(tmp_path) for _ in range(2))
     one(TEXTS)
     two(TEXTS)
     assert len(list(tmp_path.glob("*.npy"))) == 2
     embed = Lengths()
-    assert np.array_equal(KeptEmbeddings(tmp_path, embed, write=True)(TEXTS), expected(TEXTS))
+    assert np.array_equal(keep(tmp_path, embed)(TEXTS), expected(TEXTS))
     assert embed.asked == []
 
 
@@ -100,7 +103,7 @@ def test_a_pair_without_its_manifest_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "0.npy").write_bytes(b"half")
     (tmp_path / "0.parquet").write_bytes(b"half")
     embed = Lengths()
-    assert np.array_equal(KeptEmbeddings(tmp_path, embed, write=True)(TEXTS), expected(TEXTS))
+    assert np.array_equal(keep(tmp_path, embed)(TEXTS), expected(TEXTS))
     assert len(embed.asked) == 1
 
 
@@ -109,17 +112,17 @@ def test_a_pair_without_its_manifest_does_not_count(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named_and_its_sentences_are_embedded_again(
     size: int | None, end: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    KeptEmbeddings(tmp_path, Lengths(), write=True)(TEXTS)
+    keep(tmp_path)(TEXTS)
     [damaged] = tmp_path.glob(f"*{end}")
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 1
     damaged.write_bytes(content[:size])
-    again = KeptEmbeddings(tmp_path, Lengths(), write=True)
+    again = keep(tmp_path)
     [line] = caplog.messages
     assert str(damaged) in line
     assert list(tmp_path.iterdir()) == [], "what cannot be read is removed"
     assert np.array_equal(again(TEXTS), expected(TEXTS))
     embed = Lengths()
-    assert np.array_equal(KeptEmbeddings(tmp_path, embed, write=True)(TEXTS), expected(TEXTS))
+    assert np.array_equal(keep(tmp_path, embed)(TEXTS), expected(TEXTS))
     assert embed.asked == []
     assert len(caplog.messages) == 1

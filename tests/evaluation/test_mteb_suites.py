@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 from harness.data.sts_pairs import LOADERS, Pairs
@@ -20,6 +19,7 @@ from harness.evaluation.sts import selecting
 from harness.evaluation.suites import suite
 from harness.trials.run import built
 from harness.trials.trial import Trial
+from tests.evaluation.conftest import embed, rank_correlation
 from tests.mteb_tasks import TOPICS, write_tasks
 
 pytestmark = pytest.mark.slow  # mteb takes seconds to import
@@ -30,21 +30,10 @@ PAIRS = {
 }
 
 
-def vector_of(text: str) -> np.ndarray:
-    """A random vector that belongs to a text."""
-    return np.random.default_rng(list(text.encode())).normal(size=8).astype(np.float32)
-
-
-def embed(texts: list[str], **_: bool) -> np.ndarray:
-    """Random vectors for texts."""
-    return np.stack([vector_of(text) for text in texts])
-
-
 def expected(split: str) -> float:
     """Spearman x100 of the cosines of a split, from its definition."""
-    rows = [(vector_of(one), vector_of(two)) for one, two, _ in PAIRS[split]]
-    cosines = [one @ two / np.sqrt((one @ one) * (two @ two)) for one, two in rows]
-    return 100 * float(spearmanr(cosines, [row[2] for row in PAIRS[split]]).statistic)
+    first, second, gold = zip(*PAIRS[split], strict=True)
+    return rank_correlation(embed(first), embed(second), gold)
 
 
 def test_own_tasks_are_measured_and_averaged(tmp_path: Path) -> None:
