@@ -16,7 +16,6 @@ from harness.sweeps.machines import Gpu, Limits, Resources, listed_gpus
 from harness.sweeps.pool import Job
 from harness.sweeps.run import Sweep
 from harness.sweeps.screen.watcher import SweepWatcher
-from harness.sweeps.spaces.search import Search
 from harness.sweeps.workers.gpu_share import (
     CONTEXT_MIB,
     HEADROOM,
@@ -32,6 +31,7 @@ from harness.trials.run import attempt
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe, facts_of, failed, key, pruned
+from tests.sweep.conftest import Playing
 
 H100, A10 = Gpu("NVIDIA H100 80GB HBM3", 81559), Gpu("NVIDIA A10", 23028)
 PEAK = (H100.memory_mib / 4 - CONTEXT_MIB) / HEADROOM
@@ -244,30 +244,23 @@ def test_default_and_auto_are_0_without_gpus_and_more_than_there_is_is_refused(
         affordable(Resources(2, gpus + 0.5), Capacity(), print)
 
 
-@pytest.mark.parametrize(
-    ("text", "gpus"), [(None, None), ("auto", "auto"), ("0", 0), ("0.25", 0.25), ("2", 2)]
-)
-def test_gpus_of_a_trial(text: str | None, gpus: Any) -> None:
-    assert gpus_of(text) == gpus
+def test_gpus_of_a_trial() -> None:
+    for text, gpus in {None: None, "auto": "auto", "0": 0, "0.25": 0.25, "2": 2}.items():
+        assert gpus_of(text) == gpus
+    for text in ("", "all", "-1", "1.5", "nan", "inf", "1e400", "0,5"):
+        with pytest.raises(
+            UserError, match=r"such as 0\.5, a whole number of GPUs, 0 for none, or"
+        ):
+            gpus_of(text)
 
 
-@pytest.mark.parametrize("text", ["", "all", "-1", "1.5", "nan", "inf", "1e400", "0,5"])
-def test_other_gpus_are_refused(text: str) -> None:
-    with pytest.raises(UserError, match=r"such as 0\.5, a whole number of GPUs, 0 for none, or"):
-        gpus_of(text)
-
-
-def test_trials_are_checked_before_the_first_one_and_only_those_to_run(
-    search_of: Callable[..., Search], tmp_path: Path
-) -> None:
-    search = search_of("    grid: {batch_size: [8, 16], learning_rate: [1e-3]}\n")
-    store = Store(tmp_path / "store")
+def test_trials_are_checked_before_the_first_one_and_only_those_to_run(playing: Playing) -> None:
+    search = playing.search("    grid: {batch_size: [8, 16], learning_rate: [1e-3]}\n")
     asked: list[list[Trial]] = []
-    engine = SimpleNamespace(check_fits=lambda trials: asked.append(list(trials)))
-    pool: Any = engine
+    pool: Any = SimpleNamespace(check_fits=lambda trials: asked.append(list(trials)))
+    store, watcher = playing.store, SweepWatcher()
     small, large = search.known_trials()
     store.write(describe(small))
-    watcher = SweepWatcher()
     Sweep([search], store, lambda: pool, watcher, watcher).check()
     assert asked == [[large]]
     store.write(describe(large))
