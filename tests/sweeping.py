@@ -186,6 +186,26 @@ methods:
 """
 
 
+def write_space(
+    folder: Path, methods: str, *more: str, suite: str = "", final: str = "[0]", **fixed: object
+) -> Path:
+    """Write a search space on tiny-bert with these lines about methods; its file.
+
+    `suite`: that of a few pairs, unless it is named. `more`: further lines. `fixed`: values of all
+    methods, besides float32 and short batches of the embedded sentences.
+    """
+    name = suite or write_few_pairs(folder)
+    values = {"sentences": "graded-sentences", "batch_size": 8, "precision": "fp32", **fixed}
+    lines = [
+        "setting: unsup", f"suite: {name}", f"select: {{metric: {suite or 'few'}-dev}}",
+        f"final: {{seeds: {final}}}", "encoders: [tiny-bert]", *more,
+        f"set: {{{', '.join(f'{key}: {value}' for key, value in values.items())}}}", "methods:",
+    ]  # fmt: skip
+    path = folder / "space.yaml"
+    path.write_text("\n".join([*lines, methods]), encoding="utf-8")
+    return path
+
+
 @pytest.fixture(scope="session")
 def environment(cache: Path) -> dict[str, str]:
     """The environment of every process: embedded data, a local Ray, the cache of this session.
