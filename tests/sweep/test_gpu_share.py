@@ -120,9 +120,7 @@ def test_every_gpu_may_measure_a_trial(shares_of: SharesOf) -> None:
     assert shares.begun(job("next")) == share_of(PEAK, A10.memory_mib) == 1
 
 
-def test_a_trial_that_needed_more_gets_a_whole_gpu_with_all_of_its_kind(
-    shares_of: SharesOf,
-) -> None:
+def test_a_trial_that_needed_more_gets_a_whole_gpu_with_its_kind(shares_of: SharesOf) -> None:
     for wanted in ("auto", 0.25):
         shares = shares_of(wanted, H100)
         shares.ended("first", job("first").trial, ran(PEAK))

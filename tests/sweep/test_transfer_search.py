@@ -104,11 +104,8 @@ def test_the_space_in_miniature_to_its_end(tmp_path: Path) -> None:
     def sweep() -> Any:
         words = ["sweep", "diffcse", "transfer", "--local", "--encoder", "tiny-bert"]
         words += ["--configurations", "2", "--seeds", "0", "--store", str(tmp_path / "store")]
-        values = {
-            "max_steps": 4, "evaluation_interval": 2, "precision": "fp32", "generator": "tiny-bert",
-        }  # fmt: skip
-        words += [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
-        return CliRunner().invoke(app, words)
+        values = ("max_steps=4", "evaluation_interval=2", "precision=fp32", "generator=tiny-bert")
+        return CliRunner().invoke(app, [*words, *(f"--set={value}" for value in values)])
 
     answer = sweep()
     assert answer.exit_code == 0, answer.output
