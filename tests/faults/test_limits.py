@@ -371,7 +371,6 @@ def test_memory_of_all_that_a_trial_starts(
 ) -> None:
     """What a fork shares with its parent counts once, and all of it ends together."""
     worker = subprocess.Popen([sys.executable, "-c", PARENT, *started], stdout=subprocess.PIPE)
-    assert worker.stdout
     for _ in range(processes):
         assert worker.stdout.readline() == b"ready\n"
     members = family(worker.pid)

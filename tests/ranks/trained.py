@@ -76,7 +76,6 @@ def trained(
     method and another optimiser go on from a checkpoint after half of the steps of a stage.
     """
     kit = kit_of(name, values)
-    assert isinstance(kit.config, TrainingConfig)
     method = _placed(kit)
     outcome, steps = Outcome(), Steps(kit, seed=0)
     for stage in kit.declared.stages:
@@ -122,7 +121,6 @@ def trained_in_plain_torch(name: str, values: dict[str, Any]) -> Computed:
     because they change no attention.
     """
     kit = kit_of(name, values | {"engine": "single", "workers": 1, "chunk_size": None})
-    assert isinstance(kit.config, TrainingConfig)
     method, norms = without_dropout(kit).train(), []
     undecided = {
         name: torch.full_like(value, name.endswith("key.bias"), dtype=torch.bool)

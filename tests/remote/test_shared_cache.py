@@ -149,7 +149,6 @@ def test_the_states_of_a_shared_stage_travel(go_to: GoTo) -> None:
             else:
                 assert states.latest(0, 400)[0] == 0  # without the optimiser's, no step follows
                 step, found = states.latest(0, 500)
-                assert found is not None
                 assert (step, found.weights["weight"].tolist()) == (500, [0.0, 1.0, 2.0, 3.0])
 
 

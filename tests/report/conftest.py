@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,25 @@ def lines_of(sheet: Table, label: str, section: int | None = None) -> list[Line]
     start = next(at for name in names for at, line in enumerate(lines) if line[0].startswith(name))
     end = next((at for at in range(start + 1, len(lines)) if lines[at][0]), len(lines))
     return lines[start:end]
+
+
+class Tags(HTMLParser):
+    """The elements of a page with their attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.open += [tag] if tag != "meta" else []
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)

@@ -14,17 +14,6 @@ from harness.report.quantities import PAPER_COLUMNS
 from tests.report.conftest import MadeStore
 
 
-def test_mean_and_sample_std_are_numpys(store: MadeStore) -> None:
-    scores = np.random.default_rng(0).normal(75, 1, size=(10, 2))
-    for dev, test in scores:
-        store.trial(dev={"stsb-dev": dev}, score=test)
-    (group,) = store.groups()
-    for cell, column in ((group.dev["stsb-dev"], scores[:, 0]), (group.test["avg"], scores[:, 1])):
-        assert (group.n, cell.n) == ("10", 10)
-        assert cell.mean == pytest.approx(column.mean(), abs=1e-12)
-        assert cell.std == pytest.approx(column.std(ddof=1), abs=1e-12)
-
-
 @pytest.mark.parametrize(
     "different",
     [

@@ -15,7 +15,7 @@ from harness.report.formats import csv_text, html_table, markdown_text, rendered
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
 from harness.report.tables import Section, Table
-from tests.report.conftest import MadeStore
+from tests.report.conftest import MadeStore, Tags
 
 DOCUMENT = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
@@ -110,10 +110,19 @@ def test_markdown_is_escaped(text: str) -> None:
     assert plain == text.replace("\n", " ")
 
 
-@pytest.mark.parametrize("text", ["a\x1b[2J", "a\x9b2J\x7f", "a\u202eb", "\ud800"])
-def test_json_and_html_have_no_orders_to_a_terminal(text: str) -> None:
-    sheet = Table(text, [], 0, [], "", [], lambda: pa.table({}))
-    json_text, html = rendered([sheet], "json", 80).decode(), html_table(sheet)
-    assert json.loads(json_text)[0]["title"] == text
-    for shown in (json_text, html):
+@pytest.mark.parametrize(
+    "text",
+    ["\x1b]0;y\a", "a\x1b[2J", "a\x9b2J\x7f", "a\u202eb", "\ud800",
+     '<script>alert("x")</script>&'],
+)  # fmt: skip
+def test_no_format_has_orders_to_a_terminal_or_to_a_browser(text: str) -> None:
+    lines = [Section(text, [[text]])]
+    sheet = Table(text, [text], 1, lines, text, [text], lambda: pa.table({}))
+    html = html_table(sheet)
+    found = Tags(html)
+    assert "script" not in [tag for tag, _ in found.tags]
+    assert "<" not in text or found.text.count(text) >= 5
+    said, terminal = (rendered([sheet], kind, 80).decode() for kind in ("json", "terminal"))
+    assert json.loads(said)[0]["title"] == text
+    for shown in (said, html, terminal):
         assert shown.replace("\n", "").isprintable()

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,8 +15,7 @@ from harness.report.formats import escape_latex, html_table, rendered
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
 from harness.report.store_tables import store_tables
-from harness.report.tables import Section, Table
-from tests.report.conftest import MadeStore
+from tests.report.conftest import MadeStore, Tags
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json", "parquet")
 
@@ -114,28 +112,6 @@ def test_the_verb_writes_a_file(filled: MadeStore, tmp_path: Path) -> None:
         table(store=filled.folder, format="markdown", output=tmp_path / "missing" / "table.md")
 
 
-class Tags(HTMLParser):
-    """The elements of a page with their attributes, and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.open: list[str] = []
-        self.feed(page)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self.open += [tag] if tag != "meta" else []
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-
 def test_html_has_captions_and_scopes(filled: MadeStore) -> None:
     (sheet,) = filled.sheets()
     page = html_table(sheet)
@@ -148,22 +124,6 @@ def test_html_has_captions_and_scopes(filled: MadeStore) -> None:
     assert len(cells) == 2 * 10
     assert "75.40±1.37" in found.text
     assert "http" not in page
-
-
-def test_html_escapes_all_text() -> None:
-    nasty = '<script>alert("x")</script>&'
-    sheet = Table(nasty, [nasty], 1, [Section(nasty, [[nasty]])], nasty, [nasty], dict)
-    page = html_table(sheet)
-    found = Tags(page)
-    assert "script" not in [tag for tag, _ in found.tags]
-    assert found.text.count(nasty) >= 5
-
-
-def test_the_terminal_shows_what_it_would_obey() -> None:
-    sheet = Table("\x1b[31m", ["a"], 1, [Section("", [["x\x1b]0;y\a"]])], "", [], dict)
-    text = rendered([sheet], "terminal", 80).decode()
-    assert "\x1b" not in text
-    assert "\\x1b]0;y\\x07" in text
 
 
 def test_json_and_parquet_have_the_score_of_each_trial(store: MadeStore, filled: MadeStore) -> None:

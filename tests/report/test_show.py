@@ -51,15 +51,26 @@ def test_a_cell_leads_to_its_trials_and_their_command(store: MadeStore, shown: S
 
 @pytest.mark.slow
 def test_every_cell_of_a_table_has_its_address(store: MadeStore, shown: Shown) -> None:
-    store.trial(method="d2cse", score=70.0)
-    key = store.trial(score=75.0)
-    store.evaluation("transfer-senteval", {"mr": 81.0, "transfer-avg": 82.0}, of=key)
-    for sheet in store.sheets():
+    """SimCSE was measured by two suites with the same metrics, and D2CSE by one of them."""
+    for seed in (0, 1):
+        key = store.trial(score=75.0, seed=seed)
+        store.evaluation("transfer", dict.fromkeys(TRANSFER, 90.5), key, seed=seed)
+        store.evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), key, seed=seed)
+        other = {"seed": seed, "method": "d2cse"}
+        of = store.trial(score=70.0, **other)
+        store.evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), of, **other)
+    tables = store.sheets()
+    for sheet in tables:
         for row in sheet.rows:
             for metric, cell in zip(sheet.metrics, row.cells, strict=True):
                 if cell.ours:
-                    found = shown(f"{row.address}.{address_name(metric)}")
-                    assert found[1].startswith(f"ours: {cell.ours.mean:.2f} (1 trial)")
+                    name = address_name(metric)
+                    assert store_cell(tables, int(row.address), name)[1].ours == cell.ours
+                    ours = shown(f"{row.address}.{name}")[1]
+                    assert ours.startswith(f"ours: {cell.ours.mean:.2f}±0.00 (mean")
+    assert store_cell(tables, 1, "mr")[1].ours.mean == 80.5, "d2cse has it of one suite"
+    with pytest.raises(UserError, match='row 2 has no score "mr"; several suites have it'):
+        store_cell(tables, 2, "mr")
 
 
 def test_a_column_is_named_as_it_is_printed_or_stored(store: MadeStore, shown: Shown) -> None:
@@ -237,29 +248,3 @@ def test_a_default_that_depends_on_another_field_is_shown(
     text = " ".join(" ".join(shown(method)).split())
     own = text[text.index(f" {field} (") :]
     assert words in own[: own.index(" (", len(field) + 5) + 400]
-
-
-@pytest.fixture
-def two_suites(store: MadeStore) -> MadeStore:
-    """SimCSE as measured by two suites with the same metrics, and D2CSE by one of them."""
-    for seed in (0, 1):
-        key = store.trial(score=75.0, seed=seed)
-        store.evaluation("transfer", dict.fromkeys(TRANSFER, 90.5), of=key, seed=seed)
-        store.evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), of=key, seed=seed)
-        other = store.trial(score=70.0, seed=seed, method="d2cse")
-        given = {"of": other, "seed": seed, "method": "d2cse"}
-        store.evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), **given)
-    return store
-
-
-def test_an_address_leads_to_the_suite_of_its_table(two_suites: MadeStore) -> None:
-    tables = two_suites.sheets()
-    for sheet in tables:
-        for row in sheet.rows:
-            for metric, shown in zip(sheet.metrics, row.cells, strict=True):
-                if shown.ours:
-                    _, cell = store_cell(tables, int(row.address), address_name(metric))
-                    assert cell.ours == shown.ours
-    assert store_cell(tables, 1, "mr")[1].ours.mean == 80.5, "d2cse has it of one suite"
-    with pytest.raises(UserError, match='row 2 has no score "mr"; several suites have it'):
-        store_cell(tables, 2, "mr")

@@ -42,6 +42,10 @@ def test_seeds_are_compared_by_welch(left: int, right: int) -> None:
         expected = stats.ttest_ind(one, two, equal_var=False).pvalue
         assert p_of(samples(one), samples(two)) == pytest.approx(expected, rel=1e-9)
         assert p_of(samples(two), samples(one)) == pytest.approx(expected, rel=1e-9)
+        three = RANDOM.normal(75, 1, left)
+        broadcast = p_values(samples(one, two, three), samples(two))
+        found = stats.ttest_ind(three, two, equal_var=False).pvalue
+        assert broadcast == pytest.approx([expected, 1, found])
 
 
 def test_single_values_and_constants() -> None:
@@ -58,13 +62,6 @@ def test_single_values_and_constants() -> None:
     assert p_of(constant, samples(values)) == pytest.approx(expected)
     assert p_of(constant, constant) == 1
     assert p_of(constant, samples([73.1], trained=False)) == 0
-
-
-def test_p_values_of_shapes_that_are_broadcast() -> None:
-    rows = [RANDOM.normal(75, 1, 4) for _ in range(5)]
-    found = p_values(samples(*rows), samples(rows[2]))
-    expected = [stats.ttest_ind(row, rows[2], equal_var=False).pvalue for row in rows]
-    assert found == pytest.approx(expected)
 
 
 @pytest.mark.slow

@@ -28,7 +28,6 @@ class Sweep:
 
     def __init__(self, process: "subprocess.Popen[str]", store: Path) -> None:
         self.process, self.store = process, store
-        assert process.stdout
         line = next(line for line in process.stdout if line.startswith("Ray dashboard: "))
         self.url, token = re.findall(r"(http://\S+|/\S+/dashboard-token)", line)
         self.token_file = Path(token)

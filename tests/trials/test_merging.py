@@ -75,7 +75,6 @@ def test_another_result_is_named(stores: Callable[..., Store]) -> None:
     assert second.difference == "steps is 10 here and 11 there"
     assert first.store == other.place
     kept = into.get(record(2).key)
-    assert kept is not None
     assert kept.test == {"graded": 50.0}
 
 

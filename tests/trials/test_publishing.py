@@ -74,8 +74,6 @@ def test_others_merge_it(store: Store, tmp_path: Path) -> None:
     found = merge([public], into)
     assert (found.new, found.conflicts) == (2, [])
     theirs, ours = into.get(record(1).key), store.get(record(1).key)
-    assert theirs is not None
-    assert ours is not None
     assert ours.difference(theirs) is None
     assert (theirs.host, theirs.reason, theirs.source_digest) == (None, None, ours.source_digest)
     assert merge([public], store).conflicts == []
