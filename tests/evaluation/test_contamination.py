@@ -45,12 +45,9 @@ def test_pairs_count_where_both_texts_are_in_one_item(leaking: Callable[[int], P
     test = graded()
     firsts, texts = set(test.first[:COPIED]), {*test.first[:COPIED], *test.second[:COPIED]}
     assert found == {
-        "graded/sentences": len(set(test.texts)),
-        "graded/exact": len(firsts),
-        "graded/normalised": len(texts),
-        "graded/pairs": len(test),
-        "graded/pairs_together": COPIED,
-    }
+        "graded/sentences": len(set(test.texts)), "graded/exact": len(firsts),
+        "graded/normalised": len(texts), "graded/pairs": len(test), "graded/pairs_together": COPIED,
+    }  # fmt: skip
 
 
 def test_corpora_of_a_trial_are_taken_together(tmp_path: Path) -> None:

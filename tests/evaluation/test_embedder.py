@@ -17,13 +17,9 @@ from harness.plugin.kit import Kit
 from tests.kits import KitFor
 
 TEXTS = [
-    "the cat sees the dog",
-    "a red bird",
-    "the cat sees the dog",
-    "the",
-    "a red bird",
+    "the cat sees the dog", "a red bird", "the cat sees the dog", "the", "a red bird",
     "the old farmer paints",
-] * 3
+] * 3  # fmt: skip
 
 
 class Watched:

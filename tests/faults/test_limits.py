@@ -92,12 +92,9 @@ TAKING = """\
 """A further method of the space, whose second worker takes too much"""
 FAULTS = ["loop", "none", "loud", "exit", "vanish", "greedy"]
 HEADLINES = {
-    "loud": "ValueError: long long ",
-    "exit": "SystemExit: 3",
-    "vanish": "the worker died: ",
-    "loop": "it took longer than --trial-timeout (20 seconds)",
-    "greedy": "it took ",
-}
+    "loud": "ValueError: long long ", "exit": "SystemExit: 3", "vanish": "the worker died: ",
+    "loop": "it took longer than --trial-timeout (20 seconds)", "greedy": "it took ",
+}  # fmt: skip
 LAST_WORDS = {"exit": "good bye", "vanish": "I vanish", "loop": "I search", "greedy": "I take"}
 Rows = dict[str, Record]
 

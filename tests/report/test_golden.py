@@ -20,17 +20,12 @@ GOLDEN = Path(__file__).parent / "golden"
 PLACE = "results/of-mine"
 """The name of the store in commands"""
 FILES = {
-    "store.txt": ("store", "terminal"),
-    "store-narrow.txt": ("store", "terminal"),
-    "store-bold.txt": ("store", "terminal"),
-    "store.md": ("store", "markdown"),
-    "store.tex": ("store", "latex"),
-    "store.csv": ("store", "csv"),
-    "few.json": ("few", "json"),
-    "paper.txt": ("paper", "terminal"),
-    "paper.md": ("paper", "markdown"),
+    "store.txt": ("store", "terminal"), "store-narrow.txt": ("store", "terminal"),
+    "store-bold.txt": ("store", "terminal"), "store.md": ("store", "markdown"),
+    "store.tex": ("store", "latex"), "store.csv": ("store", "csv"), "few.json": ("few", "json"),
+    "paper.txt": ("paper", "terminal"), "paper.md": ("paper", "markdown"),
     "paper.tex": ("paper", "latex"),
-}
+}  # fmt: skip
 """File -> what is printed, and its format"""
 
 

@@ -201,13 +201,10 @@ def _record(trial: Trial, points: list[float], *, pruned: bool) -> Record:
         for number, value in enumerate(points, 1)
     ]
     return replace(
-        describe(trial),
-        status="pruned" if pruned else "finished" if points else "failed",
-        dev={} if dev is None else {"graded-dev": dev},
-        history=history,
-        training_seconds=float(trial.configuration.get("max_steps", 8)),
-        wall_seconds=3600.0,
-    )
+        describe(trial), status="pruned" if pruned else "finished" if points else "failed",
+        dev={} if dev is None else {"graded-dev": dev}, history=history,
+        training_seconds=float(trial.configuration.get("max_steps", 8)), wall_seconds=3600.0,
+    )  # fmt: skip
 
 
 @pytest.fixture
