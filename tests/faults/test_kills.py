@@ -24,10 +24,9 @@ import pytest
 from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
 from harness.files import PACKAGE
-from harness.trials.store import Store
 from tests.clusters import cluster, start_node
 from tests.programs import forking_python
-from tests.sweeping import marked_processes
+from tests.sweeping import marked_processes, results, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -73,38 +72,8 @@ COMMANDS = {"worker": "ray::TrialWorker", "raylet": "raylet/raylet ", "head": "g
 """Victim -> a part of its command line"""
 TRIES = int(os.environ.get("HARNESS_KILLS", 1))
 """Further victims in CI: a worker in test_limits.py, the head in test_ray.py, a raylet below"""
-OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib", "commit"}
-"""Columns that depend on the time and on other trials, with every one that ends in _seconds"""
-
 Results = dict[str, dict[str, Any]]
 """Key -> the columns that are part of the result"""
-
-
-def results(store: Path) -> Results:
-    """What the store says about the results."""
-    return {
-        record.key: {
-            name: value
-            for name, value in vars(record).items()
-            if name not in OF_THE_RUN and not name.endswith("_seconds")
-        }
-        for record in Store(store).read().records()
-    }
-
-
-def differences(one: Results, other: Results) -> dict[str, Any]:
-    """Key -> column -> both values where they differ; None for a trial that only one has."""
-    return {
-        key: {
-            name: (one[key][name], other[key][name])
-            for name in one[key]
-            if one[key][name] != other[key][name]
-        }
-        if key in one and key in other
-        else None
-        for key in one.keys() | other.keys()
-        if one.get(key) != other.get(key)
-    }
 
 
 def written(store: Path) -> dict[str, int]:
@@ -135,8 +104,8 @@ def undisturbed(targets: list[Path], serially: Callable[..., Any]) -> Results:
     store = targets[0].parent / "undisturbed"
     answer = serially(*targets, "--store", store)
     assert answer.code == 0, answer.out + answer.err
-    assert len(results(store)) == TRIALS
-    return results(store)
+    assert len(results(store, "commit")) == TRIALS
+    return results(store, "commit")
 
 
 @dataclass
@@ -169,9 +138,7 @@ class Sweep:
             preexec_fn=heed_ctrl_c,
         )  # fmt: skip
         try:
-            until = time.monotonic() + 900
-            while not written(self.store) and driver.poll() is None and time.monotonic() < until:
-                time.sleep(0.05)
+            wait_for(lambda: written(self.store) or driver.poll() is not None, 900)
             assert driver.poll() is None, driver.communicate()
             assert written(self.store), "no trial was stored in fifteen minutes"
             yield driver, mark
@@ -206,22 +173,7 @@ def heed_ctrl_c() -> None:
 def wait_for_a_start(store: Path) -> None:
     """Wait until a trial begins, which then has seconds to go."""
     known = set((store / ".running").glob("*/claim"))
-    until = time.monotonic() + 300
-    while not set((store / ".running").glob("*/claim")) - known and time.monotonic() < until:
-        time.sleep(0.05)
-
-
-def victims(name: str, driver: int, marked: list[int]) -> list[int]:
-    """The processes of a sweep that have this part in it."""
-    if name == "driver":
-        return [driver]
-    found = []
-    for number in marked:
-        with suppress(OSError):
-            line = Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            if COMMANDS[name] in line:
-                found.append(number)
-    return found
+    wait_for(lambda: set((store / ".running").glob("*/claim")) - known)
 
 
 # More than 20 s: each victim needs a sweep of its own that is under way, and one that goes on.
@@ -234,15 +186,17 @@ def test_nothing_is_lost_whoever_is_killed(
     command = [sys.executable, "-m", "harness"] if victim == "worker" else ()
     with sweep.started(command=command) as (driver, mark):
         time.sleep(chance.uniform(0, 4))
-        there = victims(victim, driver.pid, sweep.left(mark, 0))
-        kept = results(store)
+        part = COMMANDS.get(victim)
+        there = marked_processes(mark, part) if part else [driver.pid]
+        kept = results(store, "commit")
         if there:  # a worker may be between two trials
             os.kill(chance.choice(there), signal.SIGKILL)
         _, err = driver.communicate(timeout=900)
         assert "Traceback" not in err, err
         left = sweep.left(mark, 60 if victim == "driver" else 300)
         assert victim != "driver" or not left
-    lost = differences(kept, {key: row for key, row in results(store).items() if key in kept})
+    after = results(store, "commit")
+    lost = [key for key, row in kept.items() if after.get(key) != row]
     clock = time.monotonic()
     sweep.finish()
     with capsys.disabled():
@@ -250,8 +204,8 @@ def test_nothing_is_lost_whoever_is_killed(
             f"\nkill {seed}: {victim}, exit code {driver.returncode}, {len(kept)} trials stored "
             f"before, {len(lost)} of them lost, the rest took {time.monotonic() - clock:.0f} s"
         )
-    assert lost == {}
-    assert differences(results(store), undisturbed) == {}
+    assert not lost
+    assert results(store, "commit") == undisturbed
     assert not list((store / ".running").glob("*/claim"))
 
 
@@ -287,18 +241,18 @@ def test_a_node_of_two_is_lost(undisturbed: Results, sweep: Sweep, tmp_path: Pat
         for before in (hidden, ()):
             others = nodes | {"HARNESS_CACHE": str(cache)}
             start_node(others, f"--address={address}", "--num-cpus=1", before=before)
-            raylets.append(set(victims("raylet", 0, marked_processes(mark["HARNESS_TEST_MARK"]))))
+            raylets.append({*marked_processes(mark["HARNESS_TEST_MARK"], COMMANDS["raylet"])})
         [lost] = raylets[1] - raylets[0]
         assert len(raylets[0]) == 2
         with sweep.started("--address", address, **token) as (driver, _):
-            kept = results(store)
+            kept = results(store, "commit")
             wait_for_a_start(store)
             os.kill(lost, signal.SIGKILL)
             out, err = driver.communicate(timeout=900)
     assert driver.returncode == 0, out + err
     assert len(kept) < TRIALS
     assert "2 at a time" in out
-    assert differences(results(store), undisturbed) == {}
+    assert results(store, "commit") == undisturbed
     assert not list((store / ".running").glob("*/claim"))
     assert (cache / "tokens").exists()  # they have trained
     assert (cache / "travelled").exists() == bool(hidden)
@@ -322,7 +276,7 @@ def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(
     # The trials that were running go on from where they were, and nobody else holds them.
     assert list((store / ".running").glob("*/checkpoint.safetensors"))
     assert not list((store / ".running").glob("*/claim"))
-    assert {row["status"] for row in results(store).values()} == {"finished"}
+    assert {row["status"] for row in results(store, "commit").values()} == {"finished"}
     sweep.finish()
     assert {name: written(store)[name] for name in before} == before
-    assert differences(results(store), undisturbed) == {}
+    assert results(store, "commit") == undisturbed

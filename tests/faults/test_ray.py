@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError
@@ -30,7 +30,7 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.clusters import cluster
 from tests.programs import Answer, forking_python
-from tests.sweeping import BAG, marked_processes, one_grid
+from tests.sweeping import BAG, marked_processes, one_grid, wait_for
 
 SPACE = one_grid("slowly", "pause", [0.01, 0.02, 0.03, 0.5])
 PLUGIN = f'''\
@@ -101,21 +101,9 @@ def sweep(tmp_path: Path, environment: Environment) -> Sweep:
     return start
 
 
-def processes(environment: Mapping[str, str], part: str) -> list[int]:
-    """The living processes of this environment with this part in their command line."""
-    found = []
-    for number in marked_processes(environment["HARNESS_TEST_MARK"]):
-        with suppress(OSError):
-            if part.encode() in Path(f"/proc/{number}/cmdline").read_bytes():
-                found.append(number)
-    return found
-
-
-def wait_for(condition: Callable[[], object], driver: subprocess.Popen[str]) -> None:
+def wait_while_it_runs(condition: Callable[[], object], driver: subprocess.Popen[str]) -> None:
     """Wait until the condition is true, while the driver runs."""
-    until = time.monotonic() + 600
-    while not condition() and driver.poll() is None and time.monotonic() < until:
-        time.sleep(0.1)
+    wait_for(lambda: condition() or driver.poll() is not None, 600)
     assert condition(), driver.communicate(timeout=60)
 
 
@@ -134,9 +122,9 @@ def test_a_lost_head_loses_nothing(
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
 
     with cluster(environment | token, "--num-cpus=1") as address:
-        [process] = processes(environment, "gcs_server")
+        [process] = marked_processes(environment["HARNESS_TEST_MARK"], "gcs_server")
         driver = sweep(RAY_ADDRESS=address, **token)
-        wait_for(lambda: finished(store), driver)
+        wait_while_it_runs(lambda: finished(store), driver)
         os.kill(process, signal.SIGKILL)
         out, err = driver.communicate(timeout=600)
     assert driver.returncode == 1, out + err

@@ -29,6 +29,7 @@ from harness.trials.remote_store import RemoteStore
 from harness.trials.running import noted, running_trials
 from harness.trials.store import Store
 from tests.remote.buckets import Proxy, straight
+from tests.sweeping import wait_for
 from tests.trials.test_store import record
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -55,14 +56,6 @@ def write_weights(store: RemoteStore, number: int) -> Path:
     weights.parent.mkdir(parents=True)
     weights.write_bytes(os.urandom(LARGE))
     return weights
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Wait at most a minute until the condition holds."""
-    until = time.monotonic() + 60
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert condition()
 
 
 @pytest.fixture
@@ -414,6 +407,7 @@ def test_a_trial_that_another_machine_runs_waits(machine: Machine) -> None:
             assert [trial.label for trial in running_trials(b)] == ["a label"]
         b.leave_note(note)
         wait_for((a.running(key) / "prune").exists)
+        assert (a.running(key) / "prune").exists()
     assert b.owner(key) is None
     assert not left_in(a.remote)
 

@@ -79,7 +79,8 @@ def test_a_sweep_gives_nothing_away_and_imports_nothing_of_the_folder(
 ) -> None:  # fmt: skip
     # What the user names in his folder is imported all the same.
     write_plugin(working / "known.py", "known")
-    write_space(working, "  known: {grid: {noise: [0.1]}}")
+    nothing = {"sentences": None, "batch_size": None, "precision": None}
+    write_space(working, "  known: {grid: {noise: [0.1]}}", **nothing)
     cache = tmp_path / "cache"
     aws = {"AWS_ENDPOINT_URL": os.environ["AWS_ENDPOINT_URL"]}
     done = subprocess.run(

@@ -1,7 +1,6 @@
 """A sweep with a pruner on Ray: it is killed, and the same command goes on with its study."""
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from optuna.storages.journal import JournalFileBackend
 
 from harness.trials.store import Store
 from tests.programs import started
-from tests.sweeping import ONE_AT_A_TIME, write_space
+from tests.sweeping import ONE_AT_A_TIME, wait_for, write_space
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -35,9 +34,7 @@ def test_a_killed_sweep_with_a_pruner_is_finished_by_the_same_command(
     command = ["sweep", "--no-local", plugin, space, "--store", store.folder, *ONE_AT_A_TIME]
     null = Path(os.devnull)
     with started("harness", *map(str, command), environment=environment, out=null, err=null):
-        until = time.monotonic() + 600
-        while not list(store.folder.glob("*.parquet")) and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_for(lambda: list(store.folder.glob("*.parquet")), 600)
     assert 1 <= len(list(store.folder.glob("*.parquet"))) < 5
     resumed, again = process(*command), process(*command)
     assert resumed.code == 0, resumed.out + resumed.err
