@@ -1,28 +1,33 @@
-"""DiffCSE's second search: transfer dev chooses the configuration, STS-B dev the checkpoint."""
+"""A dev score of another suite chooses, as in DiffCSE's second search by transfer dev."""
 
-import io
-import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from harness.data.senteval import ARCHIVE, SIMCSE, Labelled, Splits
-from harness.evaluation import suites
+from harness.data.senteval import Labelled, Splits
 from harness.evaluation.suites import suite
-from harness.evaluation.transfer import TASKS, AllTasks
+from harness.evaluation.transfer import AllTasks
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.sweeps.spaces.overrides import Overrides, shipped_spaces
 from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
+from tests.sweeping import write_few_pairs
 
-TRANSFER, STSB = "transfer-senteval-dev", "stsb-dev"
+TRANSFER = "transfer-senteval-dev"
+SPACE = """\
+suite: FEW
+select: {metric: graded-dev}
+final: {seeds: [0]}
+encoders: [tiny-bert]
+set: {sentences: graded-sentences, max_steps: 4, evaluation_interval: 2, precision: fp32}
+methods: {simcse: {grid: {learning_rate: [1.0e-4, 5.0e-3]}}}
+"""
 
 
 @pytest.mark.slow
@@ -62,71 +67,29 @@ def test_test_labels_do_not_touch_the_dev_score() -> None:
     assert dev(rows(20)) == dev(flipped)
 
 
-@pytest.fixture
-def small_hub(hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The first lines of the real data."""
-    folder = tmp_path / "hub" / "datasets" / SIMCSE
-    folder.mkdir(parents=True)
-    wiki = "wiki1m_for_simcse.txt"
-    with (hub / "datasets" / SIMCSE / wiki).open("rb") as lines:
-        (folder / wiki).write_bytes(b"".join(next(lines) for _ in range(200)))
-    with (
-        tarfile.open(hub / "datasets" / SIMCSE / ARCHIVE) as whole,
-        tarfile.open(folder / ARCHIVE, "w") as thin,
-    ):
-        for entry in whole:
-            if (file := whole.extractfile(entry)) is not None:
-                # Six classes of questions need more rows than two classes of reviews.
-                kept = file.readlines()[: 300 if "TREC" in entry.name else 60]
-                content = b"".join(kept)
-                header = tarfile.TarInfo(entry.name)
-                header.size = len(content)
-                thin.addfile(header, io.BytesIO(content))
-    monkeypatch.setenv("HARNESS_HUB", str(tmp_path / "hub"))
-    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-
-    def forget() -> None:  # data are read once per process
-        suites._loaded.cache_clear()
-        TASKS["mr"].func.cache_clear()  # type: ignore[attr-defined]
-
-    forget()
-    yield tmp_path / "hub"
-    forget()
-
-
-# SentEval's classifier is trained for seven tasks, 5 x 5 folds and 4 penalties, three times.
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_hub")
-@pytest.mark.filterwarnings("ignore:The least populated class")
-def test_the_space_in_miniature_to_its_end(tmp_path: Path) -> None:
-    from harness.cli.verbs import app
-
-    def sweep() -> Any:
-        words = ["sweep", "diffcse", "transfer", "--local", "--encoder", "tiny-bert"]
-        words += ["--configurations", "2", "--seeds", "0", "--store", str(tmp_path / "store")]
-        values = ("max_steps=4", "evaluation_interval=2", "precision=fp32", "generator=tiny-bert")
-        return CliRunner().invoke(app, [*words, *(f"--set={value}" for value in values)])
-
-    answer = sweep()
-    assert answer.exit_code == 0, answer.output
-    assert "selected on dev (transfer dev), test never selects" in answer.output
-    stored = list(Store(tmp_path / "store").read().records())
+def test_a_dev_score_of_another_suite_chooses(tmp_path: Path, serially: Callable[..., Any]) -> None:
+    """And that of the trials' own suite chooses their checkpoints."""
+    space, store = tmp_path / "space.yaml", tmp_path / "store"
+    few = write_few_pairs(tmp_path)
+    space.write_text(SPACE.replace("FEW", str(few)), encoding="utf-8")
+    answer = serially(space, "--store", store)
+    assert answer.code == 0, answer.out + answer.err
+    assert "selected on dev (graded-dev), test never selects" in answer.out
+    stored = list(Store(store).read().records())
     tried = [record for record in stored if record.role == "search"]
     (final,) = [record for record in stored if record.role == "final"]
     assert len(tried) == 2
     for record in (*tried, final):
-        assert (record.selected_by, record.dev_before) == (TRANSFER, None)
-        assert record.dev.keys() == {STSB, TRANSFER}
-        assert record.configuration["selected_by"] == TRANSFER
+        assert (record.selected_by, record.dev_before) == ("graded-dev", None)
+        assert record.dev.keys() == {"few-dev", "graded-dev"}
+        assert record.configuration["selected_by"] == "graded-dev"
         points = [point["value"] for point in record.history if point["metric"] == "dev"]
         assert len(points) == 2
-        assert record.dev[STSB] == max(points), "STS-B dev chose the checkpoint"
+        assert record.dev["few-dev"] == max(points), "the suite's dev chose the checkpoint"
     assert all(not record.test for record in tried)
-    assert "avg" in final.test, "the tests are those of the suite"
-    assert not {"mr", "transfer-avg"} & final.test.keys()
-    best = max(tried, key=lambda record: record.dev[TRANSFER])
-    assert len({record.dev[TRANSFER] for record in tried}) > 1
+    assert final.test.keys() == {"few"}, "the tests are those of the suite"
+    best = max(tried, key=lambda record: record.dev["graded-dev"])
+    assert len({record.dev["graded-dev"] for record in tried}) > 1
     assert dict(final.configuration) == dict(best.configuration)
-    again = sweep()
-    assert again.exit_code == 0, again.output
-    assert len(list(Store(tmp_path / "store").read().records())) == 3, "nothing ran twice"
+    assert "\n0 trials to run" in serially(space, "--store", store, "--dry-run").out
