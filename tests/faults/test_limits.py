@@ -206,15 +206,12 @@ def test_each_worker_has_the_limit(swept: tuple[Path, str, int]) -> None:
 # The parts
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400)])
-def test_durations(text: str, seconds: float) -> None:
-    assert seconds_of(text, "--trial-timeout") == seconds
-
-
-@pytest.mark.parametrize("text", ["", "90", "-1s", "0s", "1 h", "1d", "nans", "9" * 99 + "h", "²s"])
-def test_other_durations_are_refused(text: str) -> None:
-    with pytest.raises(UserError, match="such as 90s, 30m or 2h"):
-        seconds_of(text, "--trial-timeout")
+def test_durations() -> None:
+    for text, seconds in {"90s": 90, "30m": 1800, "1.5h": 5400}.items():
+        assert seconds_of(text, "--trial-timeout") == seconds
+    for text in ("", "90", "-1s", "0s", "1 h", "1d", "nans", "9" * 99 + "h", "²s"):
+        with pytest.raises(UserError, match="such as 90s, 30m or 2h"):
+            seconds_of(text, "--trial-timeout")
 
 
 def logged(path: Path, *words: bytes) -> bytes:

@@ -143,7 +143,7 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(
 ) -> None:
     if server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server)
-    sentence = "credentials go into AWS_ACCESS_KEY_ID" if server else ""
+    sentence = "credentials go into AWS_ACCESS_KEY_ID" if server else None
     with pytest.raises(UserError, match=sentence) as refused:
         RemoteFolder(address)
     assert SECRET not in str(refused.value)

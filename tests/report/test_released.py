@@ -79,13 +79,11 @@ def test_an_evaluated_checkpoint_stands_beside_the_published_row(
     assert all(cell.best for cell in ours.cells)
 
 
-@pytest.mark.parametrize(
-    "different", [{"pooling": "mean"}, {"encoder": "bert-base-uncased"}, {"method": "simcse"}]
-)
 def test_another_evaluation_is_not_that_of_the_checkpoint(
-    different: dict[str, str], store: MadeStore, evaluate: Evaluate
+    store: MadeStore, evaluate: Evaluate
 ) -> None:
-    evaluate(SIMCSE, "sts", dict.fromkeys(TASKS, 76.25), **different)
+    for different in ({"pooling": "mean"}, {"encoder": "bert-base-uncased"}, {"method": "simcse"}):
+        evaluate(SIMCSE, "sts", dict.fromkeys(TASKS, 76.25), **different)
     row = released(sheet_of(store, "diffaug", 1))["[7]"]
     assert not any(cell.ours for cell in row.cells)
 
