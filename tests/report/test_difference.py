@@ -17,11 +17,6 @@ def seeds(values: list[float], first: int = 0, subset: int = 0) -> Scored:
     return Scored(tuple(values), draws, trained=True)
 
 
-def test_the_quantile_is_that_of_scipy() -> None:
-    freedom = np.array([1.0, 2.0, 2.7, 5.0, 30.0, 400.0])
-    assert quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-8)
-
-
 @pytest.mark.parametrize(("left", "right"), [(2, 3), (3, 5), (10, 2)])
 def test_other_seeds_are_compared_by_welch(left: int, right: int) -> None:
     one, two = RANDOM.normal(75, 1, left), RANDOM.normal(76, 3, right)
@@ -31,6 +26,8 @@ def test_other_seeds_are_compared_by_welch(left: int, right: int) -> None:
     assert (found.value, found.p_value) == pytest.approx((one.mean() - two.mean(), expected.pvalue))
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
     assert found.basis == f"Welch's t-test, {left} and {right} seeds"
+    freedom = np.array([1.0, 2.0, 2.7, 5.0, 30.0, 400.0])
+    assert quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-8)
 
 
 def test_common_seeds_are_paired_in_any_order() -> None:

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
-from harness.report.groups import Draw, design
+from harness.report.groups import design
 from tests.report.conftest import MadeStore
 
 FRACTION = {"label_fraction": 0.01}
@@ -20,23 +18,10 @@ def add_design(
             store.trial(configuration | {"subset": subset}, score, seed=seed, setting="sup")
 
 
-def draws_of(sizes: Sequence[int]) -> list[Draw]:
-    """The draws of subsets with these numbers of seeds."""
-    return [(subset, seed) for subset, seeds in enumerate(sizes) for seed in range(seeds)]
-
-
-@pytest.mark.parametrize(
-    ("draws", "n"),
-    [
-        (draws_of([3] * 5), "5x3"),
-        (draws_of([1] * 5), "5x1"),
-        (draws_of([3]), "3"),
-        (draws_of([3, 2]), "5"),
-        ([(0, 0), (0, 1), (1, 2), (1, 3)], "4"),
-    ],
-)
-def test_n_says_the_design_where_it_is_full(draws: list[Draw], n: str) -> None:
-    assert design(draws) == n
+def test_n_says_the_design_where_it_is_full() -> None:
+    for sizes, n in (([3] * 5, "5x3"), ([1] * 5, "5x1"), ([3], "3"), ([3, 2], "5")):
+        assert design([(at, seed) for at, seeds in enumerate(sizes) for seed in range(seeds)]) == n
+    assert design([(0, 0), (0, 1), (1, 2), (1, 3)]) == "4"
 
 
 # From a store

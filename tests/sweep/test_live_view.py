@@ -46,6 +46,8 @@ def test_what_is_left_follows_from_the_mean_of_what_is_done() -> None:
     running = [RunningTrial("third", 50.0, Progress(50, 100, 0.1, None, 1.0))]
     assert state.left(running) == (75.0, 150.0)
     assert state.spent(running) == 250.0
+    for seconds, said in {3.4: "3 s", 200: "3 min 20 s", 7500: "2 h 5 min"}.items():
+        assert live_view.duration(seconds) == said
     assert SweepState(to_run=4).left([RunningTrial("began now")]) is None
 
 
@@ -95,9 +97,3 @@ def test_others_read_the_state_while_the_sweep_runs(tmp_path: Path) -> None:
         (folder / "state.json").write_text("{")
         assert running_sweeps(store) == []
     assert not store.sweeps_folder.exists()
-
-
-def test_durations() -> None:
-    assert live_view.duration(3.4) == "3 s"
-    assert live_view.duration(200) == "3 min 20 s"
-    assert live_view.duration(7500) == "2 h 5 min"
