@@ -32,27 +32,23 @@ def expected(texts: list[str]) -> np.ndarray:
     return Lengths()(texts)
 
 
-def keep(folder: Path, embed: Lengths | None = None, *, write: bool = True) -> KeptEmbeddings:
-    return KeptEmbeddings(folder, embed or Lengths(), write=write)
-
-
 def test_vectors_come_back_exactly_and_only_new_texts_are_embedded(tmp_path: Path) -> None:
     embed = Lengths()
-    first = keep(tmp_path / "kept", embed)
+    first = KeptEmbeddings(tmp_path / "kept", embed, write=True)
     assert np.array_equal(first(TEXTS), expected(TEXTS))
     assert embed.asked == [(["a bird", "two\nlines", "", "a\tb ü", "🙂"], False)]
-    later = keep(tmp_path / "kept", embed)
+    later = KeptEmbeddings(tmp_path / "kept", embed, write=True)
     mixed = ["new", *reversed(TEXTS), "newer", "new"]
     assert np.array_equal(later(mixed), expected(mixed))
     assert embed.asked[1:] == [(["new", "newer"], False)]
-    third = keep(tmp_path / "kept", embed)
+    third = KeptEmbeddings(tmp_path / "kept", embed, write=True)
     assert np.array_equal(third(mixed), expected(mixed))
     assert len(embed.asked) == 2
     assert third(mixed).dtype == np.float32
 
 
 def test_the_files_are_as_the_docstring_says(tmp_path: Path) -> None:
-    kept = keep(tmp_path)
+    kept = KeptEmbeddings(tmp_path, Lengths(), write=True)
     kept(TEXTS)
     kept(["more"])
     arrays = sorted(tmp_path.glob("*.npy"))
@@ -71,31 +67,32 @@ def test_the_files_are_as_the_docstring_says(tmp_path: Path) -> None:
 
 
 def test_kept_vectors_are_read_without_writing(tmp_path: Path) -> None:
-    keep(tmp_path)(TEXTS)
+    KeptEmbeddings(tmp_path, Lengths(), write=True)(TEXTS)
     before = sorted(tmp_path.iterdir())
     embed = Lengths()
-    texts = [*TEXTS, "new"]
-    assert np.array_equal(keep(tmp_path, embed, write=False)(texts), expected(texts))
+    assert np.array_equal(
+        KeptEmbeddings(tmp_path, embed, write=False)([*TEXTS, "new"]), expected([*TEXTS, "new"])
+    )
     assert embed.asked == [(["new"], False)]
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_vectors_of_another_width_are_refused(tmp_path: Path) -> None:
-    keep(tmp_path, Lengths(3))(TEXTS)
+    KeptEmbeddings(tmp_path, Lengths(3), write=True)(TEXTS)
     before = sorted(tmp_path.iterdir())
-    other = keep(tmp_path, Lengths(4))
+    other = KeptEmbeddings(tmp_path, Lengths(4), write=True)
     with pytest.raises(TrialFailure, match=f"3 and 4; delete {tmp_path}"):
         other(["new"])
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_two_processes_may_keep_the_same_sentences(tmp_path: Path) -> None:
-    one, two = (keep(tmp_path) for _ in range(2))
+    one, two = (KeptEmbeddings(tmp_path, Lengths(), write=True) for _ in range(2))
     one(TEXTS)
     two(TEXTS)
     assert len(list(tmp_path.glob("*.npy"))) == 2
     embed = Lengths()
-    assert np.array_equal(keep(tmp_path, embed)(TEXTS), expected(TEXTS))
+    assert np.array_equal(KeptEmbeddings(tmp_path, embed, write=True)(TEXTS), expected(TEXTS))
     assert embed.asked == []
 
 
@@ -103,7 +100,7 @@ def test_a_pair_without_its_manifest_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "0.npy").write_bytes(b"half")
     (tmp_path / "0.parquet").write_bytes(b"half")
     embed = Lengths()
-    assert np.array_equal(keep(tmp_path, embed)(TEXTS), expected(TEXTS))
+    assert np.array_equal(KeptEmbeddings(tmp_path, embed, write=True)(TEXTS), expected(TEXTS))
     assert len(embed.asked) == 1
 
 
@@ -112,17 +109,17 @@ def test_a_pair_without_its_manifest_does_not_count(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named_and_its_sentences_are_embedded_again(
     size: int | None, end: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keep(tmp_path)(TEXTS)
+    KeptEmbeddings(tmp_path, Lengths(), write=True)(TEXTS)
     [damaged] = tmp_path.glob(f"*{end}")
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 1
     damaged.write_bytes(content[:size])
-    again = keep(tmp_path)
+    again = KeptEmbeddings(tmp_path, Lengths(), write=True)
     [line] = caplog.messages
     assert str(damaged) in line
     assert list(tmp_path.iterdir()) == [], "what cannot be read is removed"
     assert np.array_equal(again(TEXTS), expected(TEXTS))
     embed = Lengths()
-    assert np.array_equal(keep(tmp_path, embed)(TEXTS), expected(TEXTS))
+    assert np.array_equal(KeptEmbeddings(tmp_path, embed, write=True)(TEXTS), expected(TEXTS))
     assert embed.asked == []
     assert len(caplog.messages) == 1
