@@ -4,9 +4,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.trials.store import Store
 from tests.programs import Answer, run_module
 
 HEAD = """\
@@ -186,6 +188,27 @@ methods:
 """
 
 
+def write_space(
+    folder: Path, methods: str, *more: str, suite: str = "", final: str = "[0]", **fixed: object
+) -> Path:
+    """Write a search space on tiny-bert with these lines about methods; its file.
+
+    `suite`: that of a few pairs, unless it is named. `more`: further lines. `fixed`: values of all
+    methods, besides float32 and short batches of the embedded sentences; None: not these.
+    """
+    name = suite or write_few_pairs(folder)
+    values = {"sentences": "graded-sentences", "batch_size": 8, "precision": "fp32", **fixed}
+    fixed_values = ", ".join(f"{name}: {value}" for name, value in values.items() if value)
+    lines = [
+        "setting: unsup", f"suite: {name}", f"select: {{metric: {suite or 'few'}-dev}}",
+        f"final: {{seeds: {final}}}", "encoders: [tiny-bert]", *more,
+        f"set: {{{fixed_values}}}", "methods:",
+    ]  # fmt: skip
+    path = folder / "space.yaml"
+    path.write_text("\n".join([*lines, methods]), encoding="utf-8")
+    return path
+
+
 @pytest.fixture(scope="session")
 def environment(cache: Path) -> dict[str, str]:
     """The environment of every process: embedded data, a local Ray, the cache of this session.
@@ -226,16 +249,40 @@ def write_plugin() -> Callable[..., Path]:
     return write
 
 
-def marked_processes(mark: str) -> list[int]:
-    """The processes that have the mark in their environment and have not ended."""
+def marked_processes(mark: str, part: str = "") -> list[int]:
+    """The processes with the mark in their environment that have not ended.
+
+    `part`: of their command line, with blanks between its words.
+    """
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if mark.encode() in (folder / "environ").read_bytes():
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+            if mark.encode() in (folder / "environ").read_bytes() and part.encode() in command:
                 found.append(int(folder.name))
         except OSError:
             continue  # it has ended, or it is another user's
     return found
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 300) -> None:
+    """Wait until the condition holds, but not longer than so many seconds."""
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def results(store: Path, *besides: str) -> dict[str, dict[str, Any]]:
+    """Key -> the fields that two runs of a trial have in common, without these."""
+    of_a_run = {"started", "sentences_per_second", "peak_host_memory_mib", *besides}
+    return {
+        record.key: {
+            name: value
+            for name, value in vars(record).items()
+            if name not in of_a_run and not name.endswith("_seconds")
+        }
+        for record in Store(store).read().records()
+    }
 
 
 @pytest.fixture
@@ -248,9 +295,7 @@ def processes_left() -> Callable[[str, float], list[int]]:
         pytest.skip("needs /proc")
 
     def wait(mark: str, seconds: float) -> list[int]:
-        until = time.monotonic() + seconds
-        while (found := marked_processes(mark)) and time.monotonic() < until:
-            time.sleep(0.2)
-        return found
+        wait_for(lambda: not marked_processes(mark), seconds)
+        return marked_processes(mark)
 
     return wait

@@ -45,12 +45,9 @@ def test_pairs_count_where_both_texts_are_in_one_item(leaking: Callable[[int], P
     test = graded()
     firsts, texts = set(test.first[:COPIED]), {*test.first[:COPIED], *test.second[:COPIED]}
     assert found == {
-        "graded/sentences": len(set(test.texts)),
-        "graded/exact": len(firsts),
-        "graded/normalised": len(texts),
-        "graded/pairs": len(test),
-        "graded/pairs_together": COPIED,
-    }
+        "graded/sentences": len(set(test.texts)), "graded/exact": len(firsts),
+        "graded/normalised": len(texts), "graded/pairs": len(test), "graded/pairs_together": COPIED,
+    }  # fmt: skip
 
 
 def test_corpora_of_a_trial_are_taken_together(tmp_path: Path) -> None:
@@ -78,10 +75,6 @@ def test_it_is_computed_once_for_a_corpus_as_it_is(
     assert len([*kept.rglob("*.npy")]) == 2 * len(made) > 0
 
 
-def test_nothing_is_trained_and_nothing_is_contaminated() -> None:
-    assert contamination([], suite("graded")) == {}
-
-
 @pytest.mark.slow
 def test_forms_without_a_letter_are_no_overlap() -> None:
     corpus = Corpus((["...", "?!"], ["-", "x"]), np.array([1.0, 2.0]))
@@ -91,6 +84,7 @@ def test_forms_without_a_letter_are_no_overlap() -> None:
 def test_without_tests_there_is_none(leaking: Callable[[int], Path]) -> None:
     """A suite's dev score alone asks for no figures, and leaves none that the suite would find."""
     corpora, whole = [str(leaking(COPIED + 1))], suite("graded")  # a corpus that no cache knows
+    assert contamination([], whole) == {}, "nothing is trained"
     assert contamination(corpora, whole.dev_alone) == {}
     assert contamination(corpora, whole)["graded/pairs_together"] == COPIED + 1
 

@@ -1,7 +1,6 @@
 """The embedder: each distinct sentence once, in any order and batches, without dropout."""
 
 import copy
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,16 +14,12 @@ from harness.data.sts_pairs import LOADERS
 from harness.evaluation.correlation import spearman
 from harness.evaluation.embedder import Embedder, packed_linears
 from harness.plugin.kit import Kit
+from tests.kits import KitFor
 
-KitFor = Callable[..., Kit]
 TEXTS = [
-    "the cat sees the dog",
-    "a red bird",
-    "the cat sees the dog",
-    "the",
-    "a red bird",
+    "the cat sees the dog", "a red bird", "the cat sees the dog", "the", "a red bird",
     "the old farmer paints",
-] * 3
+] * 3  # fmt: skip
 
 
 class Watched:
@@ -110,23 +105,18 @@ def test_sentences_are_cut_only_where_the_positions_end(kit_for: KitFor) -> None
 
 
 def test_dropout_is_off_and_training_goes_on_afterwards(kit_for: KitFor) -> None:
+    """With changed weights, vectors change: word pieces may be kept, vectors may not."""
     watched = Watched(kit_for("simcse"))
     watched.method.train()
-    assert np.array_equal(watched.embedder(TEXTS), watched.embedder(TEXTS))
+    before = watched.embedder(TEXTS)
+    assert np.array_equal(watched.embedder(TEXTS), before)
     assert watched.training == [False] * len(watched.training)
     assert watched.method.training
     watched.method.eval()
-    watched.embedder(TEXTS)
-    assert not watched.method.training
-
-
-def test_changed_weights_give_new_vectors(kit_for: KitFor) -> None:
-    """Word pieces may be kept, vectors may not."""
-    watched = Watched(kit_for("simcse"))
-    before = watched.embedder(TEXTS)
     with torch.no_grad():
         watched.method.encoder.model.encoder.layer[1].output.dense.weight.mul_(2)
     assert np.abs(watched.embedder(TEXTS) - before).max() > 0.01
+    assert not watched.method.training
 
 
 # Packed linear layers: they give what plain layers give, and leave nothing behind.
@@ -154,18 +144,14 @@ def test_bf16_works_on_every_processor() -> None:
     torch.testing.assert_close(found.float(), layer(states), rtol=0.02, atol=0.02)
 
 
-def test_layers_train_again_even_after_an_error() -> None:
-    layer = nn.Linear(4, 2)
-    with pytest.raises(RuntimeError, match="planted"), packed_linears(layer):
-        raise RuntimeError("planted")
-    layer(torch.ones(1, 4)).sum().backward()
-    assert layer.weight.grad is not None
-
-
-def test_changed_weights_are_packed_anew() -> None:
+def test_layers_train_again_even_after_an_error_and_changed_weights_are_packed_anew() -> None:
     layer, states = nn.Linear(4, 2, bias=False), torch.ones(1, 4)
     for value in (1.0, 2.0):
         with torch.no_grad():
             layer.weight.fill_(value)
         with torch.inference_mode(), packed_linears(layer):
             assert layer(states).tolist() == [[4 * value, 4 * value]]
+    with pytest.raises(RuntimeError, match="planted"), packed_linears(layer):
+        raise RuntimeError("planted")
+    layer(states).sum().backward()
+    assert layer.weight.grad is not None

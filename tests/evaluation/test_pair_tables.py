@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from scipy.stats import spearmanr
 
 from harness.errors import UserError
 from harness.evaluation.suites import suite
+from tests.evaluation.conftest import embed, rank_correlation
 
 ROWS = [
     *(("dev", f"d{number}", f"e{number}", number % 4) for number in range(8)),
@@ -23,24 +22,10 @@ def write(path: Path, rows: list[tuple[str, str, str, int]], header: str) -> Pat
     return path
 
 
-def vector_of(text: str) -> np.ndarray:
-    """A random vector that belongs to a text."""
-    return np.random.default_rng(list(text.encode())).normal(size=6)
-
-
-def embed(texts: list[str], **_: bool) -> np.ndarray:
-    """Random vectors for texts."""
-    return np.stack([vector_of(text) for text in texts])
-
-
 def expected(split: str) -> float:
     """Spearman x100 of the cosines of a split, computed from its definition."""
-    rows = [row for row in ROWS if row[0] == split]
-    cosines = []
-    for _, first, second, _ in rows:
-        one, two = vector_of(first), vector_of(second)
-        cosines.append(one @ two / np.sqrt((one @ one) * (two @ two)))
-    return 100 * float(spearmanr(cosines, [row[3] for row in rows]).statistic)
+    _, first, second, gold = zip(*(row for row in ROWS if row[0] == split), strict=True)
+    return rank_correlation(embed(first), embed(second), gold)
 
 
 @pytest.fixture(params=["one table", "another column", "validation", "two tables"])
@@ -109,9 +94,7 @@ def test_a_score_with_few_pairs_is_there_without_an_interval(count: int, tmp_pat
     rows = [f"one {at},two {at},{at},test" for at in range(count)]
     path = tmp_path / "few.csv"
     path.write_text("\n".join(["sentence1,sentence2,score,split", *rows]), encoding="utf-8")
-    found = suite(str(path)).score_test(
-        lambda texts, **_: np.random.default_rng(0).normal(size=(len(texts), 8))
-    )
+    found = suite(str(path)).score_test(embed)
     assert list(found.metrics) == ["few"]
     assert -100 <= found.metrics["few"] <= 100
     assert found.pairs["few"].shape == (2, count)

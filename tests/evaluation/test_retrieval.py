@@ -40,10 +40,7 @@ def embedded(pairs: Pairs, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
         known[text] = generator.normal(size=6).astype(np.float32)
     for one, two, gold in zip(pairs.first, pairs.second, pairs.gold, strict=True):
         known[two] = known[one] + known[two] / 2 if gold == 5 else known[two]
-    first, second = (
-        np.array([known[text] for text in texts]) for texts in (pairs.first, pairs.second)
-    )
-    return first, second
+    return tuple(np.array([known[text] for text in texts]) for texts in (pairs.first, pairs.second))
 
 
 def searched(
@@ -109,22 +106,17 @@ def test_scale_rotation_and_order_change_nothing(pairs: Pairs) -> None:
             )
 
 
-def test_a_tie_is_no_hit() -> None:
+def test_ties_copies_and_no_paraphrase(pairs: Pairs) -> None:
     """When another sentence has the vector of the partner, the partner is not found first."""
-    pairs = Pairs(["one", "two"], ["eins", "zwei"], np.array([5.0, 1.0]))
+    tied = Pairs(["one", "two"], ["eins", "zwei"], np.array([5.0, 1.0]))
     first, second = np.eye(3)[[0, 1]], np.eye(3)[[1, 2]]
     second[0] += 1e-8
-    assert Retrieval(pairs, first, second).recall() == {1: 0, 3: 100, 5: 100, 10: 100}
-
-
-def test_a_partner_that_equals_the_query_is_never_found() -> None:
-    pairs = Pairs(["same", "one"], ["same", "two"], np.array([5.0, 0.0]))
-    retrieval = Retrieval(pairs, np.eye(2), np.eye(2)[[0, 0]])
+    assert Retrieval(tied, first, second).recall() == {1: 0, 3: 100, 5: 100, 10: 100}
+    # A partner that equals the query is never found.
+    copies = Pairs(["same", "one"], ["same", "two"], np.array([5.0, 0.0]))
+    retrieval = Retrieval(copies, np.eye(2), np.eye(2)[[0, 0]])
     assert retrieval.recall()[10] == 0
     assert retrieval.recall(PROTOCOLS["position"])[10] == 100
-
-
-def test_without_paraphrases_there_is_no_recall(pairs: Pairs) -> None:
     with pytest.raises(TrialFailure, match=r"no pair has the gold score 5\.0"):
         Retrieval(Pairs(pairs.first, pairs.second, pairs.gold - 1), *embedded(pairs))
 

@@ -1,7 +1,5 @@
 """Transfer tasks from their texts to accuracies."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
@@ -10,27 +8,9 @@ from harness.errors import TrialFailure
 from harness.evaluation.senteval_classifier import transfer
 from harness.evaluation.transfer import dev_average
 from harness.evaluation.transfer_tasks import task_features
+from tests.evaluation.conftest import WordVectors
 
 # A task from texts to accuracy
-
-
-class WordVectors:
-    """embed(texts): the vector of a text is the sum of random vectors of its words."""
-
-    def __init__(self, width: int) -> None:
-        self.width = width
-        self.words: dict[str, np.ndarray] = {"": np.zeros(width, np.float32)}
-
-    def __call__(self, texts: Sequence[str]) -> np.ndarray:
-        sums = [np.sum([self.vector(word) for word in text.split() or [""]], 0) for text in texts]
-        return np.stack(sums)
-
-    def vector(self, word: str) -> np.ndarray:
-        """The vector of a word, which depends on the word alone."""
-        if word not in self.words:
-            generator = np.random.default_rng(list(word.encode()))
-            self.words[word] = generator.normal(size=self.width).astype(np.float32)
-        return self.words[word]
 
 
 def small_task(task: str) -> Splits:

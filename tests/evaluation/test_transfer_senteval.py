@@ -145,23 +145,19 @@ def test_a_refit_holds_out_sentevals_five_per_cent(problem: Make) -> None:
     )
 
 
-def test_the_callers_random_state_does_not_change(problem: Make) -> None:
-    features, labels = problem(60, 2, seed=3)
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    fit(Rows(features, labels, CPU), [split_fold(np.arange(60), 1e-3)], FAST_MODE)
-    assert torch.equal(torch.rand(3), expected)
-
-
-def test_the_autocast_of_a_training_does_not_reach_it(problem: Make) -> None:
+def test_neither_random_state_nor_autocast_pass_its_border(problem: Make) -> None:
+    """The caller's random state does not change, and the autocast of a training does not reach."""
     features, labels = problem(150, 3, seed=7)
     found = []
     for rounded in (False, True):
+        torch.manual_seed(5)
         with torch.autocast("cpu", torch.bfloat16, enabled=rounded):
             rows = Rows(features, labels, CPU)
             [layers] = fit(rows, [split_fold(np.arange(150), 1e-3)], TEST_MODE)
             found.append((layers.weights, rows.predicted(np.arange(150), layers.weights)))
+        drawn = torch.rand(3)
+        torch.manual_seed(5)
+        assert torch.equal(torch.rand(3), drawn)
     assert torch.equal(found[0][0], found[1][0])
     assert np.array_equal(found[0][1], found[1][1])
 
@@ -176,17 +172,15 @@ def test_nested_cross_validation_is_sentevals(
     """As MR, CR, SUBJ and MPQA are scored."""
     features, labels = problem(90, 2, seed=4)
     found = nested_cross_validation(features, labels, 2)
-    penalties, devs, tests = [], [], []
+    folds = []
     for rows, others in stratified(labels, 2):
         penalty, dev = chosen(features[rows], labels[rows], 2)
         one = Reference(12, 2, penalty)
         one.fit(features[rows], labels[rows])
-        penalties.append(penalty)
-        devs.append(dev)
-        tests.append(100 * one.score(features[others], labels[others]))
-    assert found.penalties == tuple(penalties)
-    assert found.dev == pytest.approx(np.mean(devs), abs=0.1)
-    assert found.test == pytest.approx(np.mean(tests), abs=0.1)
+        folds.append((penalty, dev, 100 * one.score(features[others], labels[others])))
+    penalties, devs, tests = zip(*folds, strict=True)
+    assert found.penalties == penalties
+    assert (found.dev, found.test) == pytest.approx((np.mean(devs), np.mean(tests)), abs=0.1)
 
 
 @pytest.mark.slow

@@ -13,18 +13,11 @@ import pytest
 from harness.trials.store import Store
 from tests.clusters import cluster, free_address
 from tests.programs import Answer, run_module
-from tests.sweeping import write_few_pairs
+from tests.sweeping import write_space
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
-SPACE = """\
-setting: unsup
-suite: SUITE
-select: {metric: few-dev}
-final: {seeds: [0]}
-encoders: [tiny-bert]
-set: {sentences: graded-sentences, max_steps: 5, batch_size: 8, precision: fp32}
-methods:
+METHODS = """\
   slowly:
     ranges: {learning_rate: {low: 1.0e-3, high: 1.0e-1, log: true}}
     sampler: {name: tpe, configurations: 5}
@@ -70,19 +63,14 @@ def autoscaling(folder: Path, address: str) -> Path:
 def test_a_cluster_grows_from_its_head_for_a_sampler(
     tmp_path: Path, environment: dict[str, str], write_plugin: Callable[..., Path]
 ) -> None:
-    space, store = tmp_path / "space.yaml", tmp_path / "store"
-    space.write_text(SPACE.replace("SUITE", str(write_few_pairs(tmp_path))), encoding="utf-8")
+    space, store = write_space(tmp_path, METHODS, max_steps=5), tmp_path / "store"
     plugin = write_plugin(tmp_path / "slowly.py", "trained", pause=0.4)
     nodes = environment | {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2,
-        "HARNESS_TEST_MARK": uuid.uuid4().hex,
-        "RAY_worker_niceness": "0",
-        "RAY_FAKE_CLUSTER": "1",
-        "RAY_enable_autoscaler_v2": "1",
-        "RAY_CLOUD_INSTANCE_ID": HEAD,
+        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2,
+        "HARNESS_TEST_MARK": uuid.uuid4().hex, "RAY_worker_niceness": "0",
+        "RAY_FAKE_CLUSTER": "1", "RAY_enable_autoscaler_v2": "1", "RAY_CLOUD_INSTANCE_ID": HEAD,
         "AUTOSCALER_UPDATE_INTERVAL_S": "1",
-    }
+    }  # fmt: skip
     head = {"RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD}
     address = free_address()
     config = autoscaling(tmp_path, address)

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,9 @@ import pytest
 from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
 from harness.files import PACKAGE
-from harness.trials.store import Store
 from tests.clusters import cluster, start_node
 from tests.programs import forking_python
-from tests.sweeping import marked_processes
+from tests.sweeping import marked_processes, results, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -72,38 +72,8 @@ COMMANDS = {"worker": "ray::TrialWorker", "raylet": "raylet/raylet ", "head": "g
 """Victim -> a part of its command line"""
 TRIES = int(os.environ.get("HARNESS_KILLS", 1))
 """Further victims in CI: a worker in test_limits.py, the head in test_ray.py, a raylet below"""
-OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib", "commit"}
-"""Columns that depend on the time and on other trials, with every one that ends in _seconds"""
-
 Results = dict[str, dict[str, Any]]
 """Key -> the columns that are part of the result"""
-
-
-def results(store: Path) -> Results:
-    """What the store says about the results."""
-    return {
-        record.key: {
-            name: value
-            for name, value in vars(record).items()
-            if name not in OF_THE_RUN and not name.endswith("_seconds")
-        }
-        for record in Store(store).read().records()
-    }
-
-
-def differences(one: Results, other: Results) -> dict[str, Any]:
-    """Key -> column -> both values where they differ; None for a trial that only one has."""
-    return {
-        key: {
-            name: (one[key][name], other[key][name])
-            for name in one[key]
-            if one[key][name] != other[key][name]
-        }
-        if key in one and key in other
-        else None
-        for key in one.keys() | other.keys()
-        if one.get(key) != other.get(key)
-    }
 
 
 def written(store: Path) -> dict[str, int]:
@@ -134,51 +104,62 @@ def undisturbed(targets: list[Path], serially: Callable[..., Any]) -> Results:
     store = targets[0].parent / "undisturbed"
     answer = serially(*targets, "--store", store)
     assert answer.code == 0, answer.out + answer.err
-    assert len(results(store)) == TRIALS
-    return results(store)
+    assert len(results(store, "commit")) == TRIALS
+    return results(store, "commit")
 
 
-@pytest.fixture
-def started(
-    targets: list[Path],
-    environment: dict[str, str],
-    processes_left: Callable[[str, float], list[int]],
-) -> Callable[..., Any]:
-    """started(store, option, ...): a context with the running driver and its mark.
+@dataclass
+class Sweep:
+    """A sweep of the targets in a store of its own."""
 
-    It begins when the first trial is in the store. It and its workers are forks, unless
-    `command` begins a program. Other keywords change the environment.
-    """
+    targets: list[Path]
+    store: Path
+    environment: dict[str, str]
+    serially: Callable[..., Any]
+    left: Callable[[str, float], list[int]]
+    """left(mark, seconds): the processes that are left after so many seconds at most"""
 
     @contextmanager
-    def start(
-        store: Path, *options: str, command: Sequence[str] = (), **changed: str
+    def started(
+        self, *options: str, command: Sequence[str] = (), **changed: str
     ) -> Iterator[tuple[subprocess.Popen[str], str]]:
+        """The running driver and its mark; it begins when the first trial is in the store.
+
+        It and its workers are forks, unless `command` begins a program. Other keywords change the
+        environment.
+        """
         mark = uuid.uuid4().hex
-        command = command or [forking_python(), "-m", "harness"]
+        words = ["sweep", "--no-local", *map(str, self.targets), "--store", str(self.store)]
         driver = subprocess.Popen(
-            [*command, "sweep", "--no-local", *map(str, targets), "--store", str(store), *options],
-            env=environment | changed | {"HARNESS_TEST_MARK": mark},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            [*(command or [forking_python(), "-m", "harness"]), *words, *options],
+            env=self.environment | changed | {"HARNESS_TEST_MARK": mark}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C goes to the whole group, as for a job of a shell
             preexec_fn=heed_ctrl_c,
-        )
+        )  # fmt: skip
         try:
-            until = time.monotonic() + 900
-            while not written(store) and driver.poll() is None and time.monotonic() < until:
-                time.sleep(0.05)
+            wait_for(lambda: written(self.store) or driver.poll() is not None, 900)
             assert driver.poll() is None, driver.communicate()
-            assert written(store), "no trial was stored in fifteen minutes"
+            assert written(self.store), "no trial was stored in fifteen minutes"
             yield driver, mark
         finally:
-            for number in processes_left(mark, 0):
+            for number in self.left(mark, 0):
                 with suppress(ProcessLookupError):
                     os.kill(number, signal.SIGKILL)
             driver.communicate()
 
-    return start
+    def finish(self) -> None:
+        """Run the same command to its end, in this process."""
+        answer = self.serially(*self.targets, "--store", self.store)
+        assert answer.code == 0, answer.out + answer.err
+
+
+@pytest.fixture
+def sweep(
+    targets: list[Path], environment: dict[str, str], serially: Callable[..., Any], tmp_path: Path,
+    processes_left: Callable[[str, float], list[int]],
+) -> Sweep:  # fmt: skip
+    return Sweep(targets, tmp_path / "store", environment, serially, processes_left)
 
 
 def heed_ctrl_c() -> None:
@@ -192,61 +173,39 @@ def heed_ctrl_c() -> None:
 def wait_for_a_start(store: Path) -> None:
     """Wait until a trial begins, which then has seconds to go."""
     known = set((store / ".running").glob("*/claim"))
-    until = time.monotonic() + 300
-    while not set((store / ".running").glob("*/claim")) - known and time.monotonic() < until:
-        time.sleep(0.05)
-
-
-def victims(name: str, driver: int, marked: list[int]) -> list[int]:
-    """The processes of a sweep that have this part in it."""
-    if name == "driver":
-        return [driver]
-    found = []
-    for number in marked:
-        with suppress(OSError):
-            line = Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            if COMMANDS[name] in line:
-                found.append(number)
-    return found
+    wait_for(lambda: set((store / ".running").glob("*/claim")) - known)
 
 
 # More than 20 s: each victim needs a sweep of its own that is under way, and one that goes on.
 @pytest.mark.parametrize("seed", range(TRIES))
 def test_nothing_is_lost_whoever_is_killed(
-    seed: int,
-    undisturbed: Results,
-    targets: list[Path],
-    started: Callable[..., Any],
-    serially: Callable[..., Any],
-    processes_left: Callable[[str, float], list[int]],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    seed: int, undisturbed: Results, sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chance, victim, store = random.Random(seed), VICTIMS[seed % len(VICTIMS)], tmp_path / "store"
+    chance, victim, store = random.Random(seed), VICTIMS[seed % len(VICTIMS)], sweep.store
     # What looks for processes does not see that a fork is a worker.
     command = [sys.executable, "-m", "harness"] if victim == "worker" else ()
-    with started(store, command=command) as (driver, mark):
+    with sweep.started(command=command) as (driver, mark):
         time.sleep(chance.uniform(0, 4))
-        there = victims(victim, driver.pid, processes_left(mark, 0))
-        kept = results(store)
+        part = COMMANDS.get(victim)
+        there = marked_processes(mark, part) if part else [driver.pid]
+        kept = results(store, "commit")
         if there:  # a worker may be between two trials
             os.kill(chance.choice(there), signal.SIGKILL)
         _, err = driver.communicate(timeout=900)
         assert "Traceback" not in err, err
-        left = processes_left(mark, 60 if victim == "driver" else 300)
+        left = sweep.left(mark, 60 if victim == "driver" else 300)
         assert victim != "driver" or not left
-    lost = differences(kept, {key: row for key, row in results(store).items() if key in kept})
+    after = results(store, "commit")
+    lost = [key for key, row in kept.items() if after.get(key) != row]
     clock = time.monotonic()
-    answer = serially(*targets, "--store", store)
-    seconds = time.monotonic() - clock
+    sweep.finish()
     with capsys.disabled():
         print(
             f"\nkill {seed}: {victim}, exit code {driver.returncode}, {len(kept)} trials stored "
-            f"before, {len(lost)} of them lost, the rest took {seconds:.0f} s"
+            f"before, {len(lost)} of them lost, the rest took {time.monotonic() - clock:.0f} s"
         )
-    assert answer.code == 0, answer.out + answer.err
-    assert lost == {}
-    assert differences(results(store), undisturbed) == {}
+    assert not lost
+    assert results(store, "commit") == undisturbed
     assert not list((store / ".running").glob("*/claim"))
 
 
@@ -266,40 +225,34 @@ def hiding(*folders: Path) -> list[str]:
 
 
 # More than 20 s: three Rays start on one machine, and a lost node is noticed after some seconds.
-def test_a_node_of_two_is_lost(
-    undisturbed: Results,
-    targets: list[Path],
-    started: Callable[..., Any],
-    environment: dict[str, str],
-    tmp_path: Path,
-) -> None:
+def test_a_node_of_two_is_lost(undisturbed: Results, sweep: Sweep, tmp_path: Path) -> None:
     """They are not the head, and the one that stays has neither harness nor the files of paths."""
-    store, cache = tmp_path / "store", tmp_path / "cache"
+    store, cache = sweep.store, tmp_path / "cache"
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
     mark = {"HARNESS_TEST_MARK": uuid.uuid4().hex}
     ray = {
         "RAY_worker_niceness": "0",  # the plugin watches it, and Ray would add 15
         "RAY_health_check_period_ms": "500",  # so a lost node is noticed after three seconds
     }
-    nodes = environment | token | mark | ray
-    hidden = hiding(targets[0].parent, PACKAGE)
+    nodes = sweep.environment | token | mark | ray
+    hidden = hiding(sweep.targets[0].parent, PACKAGE)
     with cluster(nodes, "--num-cpus=0") as address:
         raylets = []
         for before in (hidden, ()):
             others = nodes | {"HARNESS_CACHE": str(cache)}
             start_node(others, f"--address={address}", "--num-cpus=1", before=before)
-            raylets.append(set(victims("raylet", 0, marked_processes(mark["HARNESS_TEST_MARK"]))))
+            raylets.append({*marked_processes(mark["HARNESS_TEST_MARK"], COMMANDS["raylet"])})
         [lost] = raylets[1] - raylets[0]
         assert len(raylets[0]) == 2
-        with started(store, "--address", address, **token) as (driver, _):
-            kept = results(store)
+        with sweep.started("--address", address, **token) as (driver, _):
+            kept = results(store, "commit")
             wait_for_a_start(store)
             os.kill(lost, signal.SIGKILL)
             out, err = driver.communicate(timeout=900)
     assert driver.returncode == 0, out + err
     assert len(kept) < TRIALS
     assert "2 at a time" in out
-    assert differences(results(store), undisturbed) == {}
+    assert results(store, "commit") == undisturbed
     assert not list((store / ".running").glob("*/claim"))
     assert (cache / "tokens").exists()  # they have trained
     assert (cache / "travelled").exists() == bool(hidden)
@@ -307,32 +260,23 @@ def test_a_node_of_two_is_lost(
 
 # More than 20 s: a sweep with a Ray, whose end is seen.
 def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(
-    undisturbed: Results,
-    targets: list[Path],
-    started: Callable[..., Any],
-    serially: Callable[..., Any],
-    processes_left: Callable[[str, float], list[int]],
-    tmp_path: Path,
+    undisturbed: Results, sweep: Sweep
 ) -> None:
-    store = tmp_path / "store"
-    with started(store) as (driver, mark):
+    store = sweep.store
+    with sweep.started() as (driver, mark):
         wait_for_a_start(store)
         os.killpg(driver.pid, signal.SIGINT)
         _, err = driver.communicate(timeout=600)
         assert driver.returncode == 130
-        assert (
-            "Interrupted. What has finished is in the store; the same command goes on from there."
-            in err
-        )
+        assert "Interrupted. What has finished is in the store; the same command goes on" in err
         assert "Traceback" not in err
-        assert processes_left(mark, 300) == []
+        assert sweep.left(mark, 300) == []
     before = written(store)
     assert 0 < len(before) < TRIALS
     # The trials that were running go on from where they were, and nobody else holds them.
     assert list((store / ".running").glob("*/checkpoint.safetensors"))
     assert not list((store / ".running").glob("*/claim"))
-    assert {row["status"] for row in results(store).values()} == {"finished"}
-    answer = serially(*targets, "--store", store)
-    assert answer.code == 0, answer.out + answer.err
+    assert {row["status"] for row in results(store, "commit").values()} == {"finished"}
+    sweep.finish()
     assert {name: written(store)[name] for name in before} == before
-    assert differences(results(store), undisturbed) == {}
+    assert results(store, "commit") == undisturbed

@@ -92,12 +92,9 @@ TAKING = """\
 """A further method of the space, whose second worker takes too much"""
 FAULTS = ["loop", "none", "loud", "exit", "vanish", "greedy"]
 HEADLINES = {
-    "loud": "ValueError: long long ",
-    "exit": "SystemExit: 3",
-    "vanish": "the worker died: ",
-    "loop": "it took longer than --trial-timeout (20 seconds)",
-    "greedy": "it took ",
-}
+    "loud": "ValueError: long long ", "exit": "SystemExit: 3", "vanish": "the worker died: ",
+    "loop": "it took longer than --trial-timeout (20 seconds)", "greedy": "it took ",
+}  # fmt: skip
 LAST_WORDS = {"exit": "good bye", "vanish": "I vanish", "loop": "I search", "greedy": "I take"}
 Rows = dict[str, Record]
 
@@ -153,23 +150,38 @@ def test_every_fault_is_a_record_and_the_others_go_on(
     assert {row.role for row in finished} == {"search", "final"}
     assert "Failed trials: 6" in printed
     assert "Traceback" not in printed
+    failures = [line for line in printed.splitlines() if "FAILED" in line]
+    assert len(failures) == len(HEADLINES) + 1
+    assert any("fault=loop seed 42: FAILED: it took longer than" in line for line in failures)
+    assert all("; see `harness logs " in line for line in failures)
+    # A trial whose worker died by itself keeps its folder until it is run again.
+    assert {path.name for path in Store(store).running_folder.iterdir()} <= {rows["vanish"].key}
 
 
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("fault", HEADLINES)
-def test_reason_says_what_happened_and_what_was_printed_last(rows: Rows, fault: str) -> None:
-    why = str(rows[fault].reason)
+def test_reason_says_what_happened_and_what_was_printed_last(
+    swept: tuple[Path, str, int], rows: Rows, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the log stays; the trial of a worker that died has run twice."""
+    from rich.console import Console
+
+    from harness.cli.show import print_record
+
+    why, words = str(rows[fault].reason), LAST_WORDS.get(fault, "")
     assert why.startswith(HEADLINES[fault])
     assert len(why) <= REASON_LENGTH
     assert OUTPUT_FOLLOWS in why
-    assert LAST_WORDS.get(fault, "") in why
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_reason_of_an_exception_has_the_end_of_the_traceback(rows: Rows) -> None:
-    assert "sys.exit(3)" in str(rows["exit"].reason)
+    assert words in why
+    assert fault != "exit" or "sys.exit(3)" in why, "the end of the traceback"
+    log = Store(swept[0]).log(rows[fault].key).read_text()
+    assert log.count("== an attempt on ") == (2 if fault == "vanish" else 1)
+    assert words in log
+    print_record(rows[fault], "results", Console(highlight=False))
+    out = capsys.readouterr().out
+    assert f"reason: {HEADLINES[fault]}"[:40] in out
+    assert f"\n  {words}" in out
 
 
 @pytest.mark.slow
@@ -178,50 +190,6 @@ def test_memory_is_limited_from_outside(rows: Rows) -> None:
     why = headline(rows["greedy"].reason)
     assert why.endswith("GiB of memory, more than --memory-per-trial (3 GiB)")
     assert float(why.split()[2]) < 8
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_sweep_prints_a_line_for_each_failure(swept: tuple[Path, str, int]) -> None:
-    failures = [line for line in swept[1].splitlines() if "FAILED" in line]
-    assert len(failures) == len(HEADLINES) + 1
-    assert any("fault=loop seed 42: FAILED: it took longer than" in line for line in failures)
-    assert all("; see `harness logs " in line for line in failures)
-
-
-@pytest.mark.slow
-@pytest.mark.process
-@pytest.mark.parametrize("fault", ["vanish", "loop", "exit"])
-def test_log_stays_when_the_trial_has_failed(
-    swept: tuple[Path, str, int], rows: Rows, fault: str
-) -> None:
-    """The trial of a worker that died has run twice."""
-    log = Store(swept[0]).log(rows[fault].key).read_text()
-    assert log.count("== an attempt on ") == (2 if fault == "vanish" else 1)
-    assert LAST_WORDS[fault].strip() in log
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_nothing_is_left_of_what_finished(swept: tuple[Path, str, int], rows: Rows) -> None:
-    """A trial whose worker died by itself keeps its folder until it is run again."""
-    left = {path.name for path in Store(swept[0]).running_folder.iterdir()}
-    assert left <= {rows["vanish"].key}
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_show_prints_the_reason_with_its_lines(
-    rows: Rows, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from rich.console import Console
-
-    from harness.cli.show import print_record
-
-    print_record(rows["loop"], "results", Console(highlight=False))
-    out = capsys.readouterr().out
-    assert "reason: it took longer than --trial-timeout (20 seconds)\n  The last lines" in out
-    assert "\n  I search" in out
 
 
 @pytest.mark.slow
@@ -238,51 +206,44 @@ def test_each_worker_has_the_limit(swept: tuple[Path, str, int]) -> None:
 # The parts
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400)])
-def test_durations(text: str, seconds: float) -> None:
-    assert seconds_of(text, "--trial-timeout") == seconds
+def test_durations() -> None:
+    for text, seconds in {"90s": 90, "30m": 1800, "1.5h": 5400}.items():
+        assert seconds_of(text, "--trial-timeout") == seconds
+    for text in ("", "90", "-1s", "0s", "1 h", "1d", "nans", "9" * 99 + "h", "²s"):
+        with pytest.raises(UserError, match="such as 90s, 30m or 2h"):
+            seconds_of(text, "--trial-timeout")
 
 
-@pytest.mark.parametrize("text", ["", "90", "-1s", "0s", "1 h", "1d", "nans", "9" * 99 + "h", "²s"])
-def test_other_durations_are_refused(text: str) -> None:
-    with pytest.raises(UserError, match="such as 90s, 30m or 2h"):
-        seconds_of(text, "--trial-timeout")
+def logged(path: Path, *words: bytes) -> bytes:
+    """The log after one more attempt with this output."""
+    log = BoundedLog(path)
+    for each in words:
+        log.add(each)
+    log.close()
+    return path.read_bytes() if path.exists() else b""
 
 
 def test_log_keeps_the_beginning_and_the_end(tmp_path: Path) -> None:
-    log = BoundedLog(tmp_path / "log")
-    log.add(b"first\n")
-    for number in range(3000):
-        log.add(b"%06d " % number + b"x" * 1000 + b"\n")
-    log.add(b"last\n")
-    log.close()
-    found = (tmp_path / "log").read_bytes()
+    middle = (b"%06d " % number + b"x" * 1000 + b"\n" for number in range(3000))
+    found = logged(tmp_path / "log", b"first\n", *middle, b"last\n")
     assert found.partition(b"==\n")[2].startswith(b"first\n000000 ")
     assert found.endswith(b"x\nlast\n")
     assert b"bytes are left out here]" in found
     assert len(found) < 2 * KEPT_BYTES + 200
+    assert not logged(tmp_path / "missing" / "log", b"anything"), "without a folder it is lost"
 
 
 def test_log_has_all_attempts_and_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "log"
     for number in range(4):
-        log = BoundedLog(path)
-        log.add(b"x" * KEPT_BYTES + b"\nattempt %d\n" % number)
-        log.close()
+        found = logged(path, b"x" * KEPT_BYTES + b"\nattempt %d\n" % number)
         assert last_lines(path, 9) == f"attempt {number}"
-    found = path.read_bytes()
     assert b"\nattempt 2\n" in found
     assert b"\nattempt 0\n" not in found
     assert found.startswith(b"[earlier output is left out]\n")
     assert len(found) < 4 * KEPT_BYTES + 400
-
-
-def test_reason_has_the_output_of_the_last_attempt_alone(tmp_path: Path) -> None:
-    for output in (b"of the first\n", b""):
-        log = BoundedLog(tmp_path / "log")
-        log.add(output)
-        log.close()
-    assert with_log("it failed", tmp_path / "log") == "it failed"
+    logged(path, b"")
+    assert with_log("it failed", path) == "it failed", "the last attempt has printed nothing"
 
 
 @pytest.mark.slow
@@ -301,12 +262,6 @@ def test_reason_waits_for_a_watchdog_that_is_late(tmp_path: Path) -> None:
     assert with_log("died", tmp_path / "log") == f"died{OUTPUT_FOLLOWS}the last words"
     late.join()
     wait_for_end(tmp_path / "no-such-log", 60)
-
-
-def test_log_without_a_folder_loses_output_only(tmp_path: Path) -> None:
-    log = BoundedLog(tmp_path / "missing" / "log")
-    log.add(b"anything")
-    log.close()
 
 
 def test_last_lines_are_whole_and_harmless(tmp_path: Path) -> None:
@@ -410,7 +365,6 @@ def test_memory_of_all_that_a_trial_starts(
 ) -> None:
     """What a fork shares with its parent counts once, and all of it ends together."""
     worker = subprocess.Popen([sys.executable, "-c", PARENT, *started], stdout=subprocess.PIPE)
-    assert worker.stdout
     for _ in range(processes):
         assert worker.stdout.readline() == b"ready\n"
     members = family(worker.pid)
@@ -453,27 +407,18 @@ def kill_watchdogs() -> None:
 
 @pytest.mark.process
 def test_watchdog_that_was_killed_is_replaced(tmp_path: Path) -> None:
-    """At once, too: a killed process lives for a moment."""
-    for number in range(10):
-        first = Watchdog.here()
-        assert Watchdog.here() is first
+    """At once, too: a killed process lives for a moment; and in a trial, which goes on."""
+    with Watchdog.here().watching(tmp_path, tmp_path / "during", "sweep", Limits()):
         kill_watchdogs()
-        time.sleep(number / 1000)
+    for number in range(10):
         log = tmp_path / f"{number}.txt"
         with Watchdog.here().watching(tmp_path, log, "sweep", Limits()):
             os.system("echo still here")
         assert log.read_text().endswith("==\nstill here\n")
-
-
-@pytest.mark.process
-def test_watchdog_that_is_killed_in_a_trial_takes_neither_the_trial_nor_the_next(
-    tmp_path: Path,
-) -> None:
-    with Watchdog.here().watching(tmp_path, tmp_path / "first", "sweep", Limits()):
+        first = Watchdog.here()
+        assert Watchdog.here() is first
         kill_watchdogs()
-    with Watchdog.here().watching(tmp_path, tmp_path / "second", "sweep", Limits()):
-        os.system("echo still here")
-    assert (tmp_path / "second").read_text().endswith("==\nstill here\n")
+        time.sleep(number / 1000)
 
 
 @pytest.mark.process

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError
@@ -30,7 +30,7 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.clusters import cluster
 from tests.programs import Answer, forking_python
-from tests.sweeping import BAG, marked_processes, one_grid
+from tests.sweeping import BAG, marked_processes, one_grid, wait_for
 
 SPACE = one_grid("slowly", "pause", [0.01, 0.02, 0.03, 0.5])
 PLUGIN = f'''\
@@ -101,21 +101,9 @@ def sweep(tmp_path: Path, environment: Environment) -> Sweep:
     return start
 
 
-def processes(environment: Mapping[str, str], part: str) -> list[int]:
-    """The living processes of this environment with this part in their command line."""
-    found = []
-    for number in marked_processes(environment["HARNESS_TEST_MARK"]):
-        with suppress(OSError):
-            if part.encode() in Path(f"/proc/{number}/cmdline").read_bytes():
-                found.append(number)
-    return found
-
-
-def wait_for(condition: Callable[[], object], driver: subprocess.Popen[str]) -> None:
+def wait_while_it_runs(condition: Callable[[], object], driver: subprocess.Popen[str]) -> None:
     """Wait until the condition is true, while the driver runs."""
-    until = time.monotonic() + 600
-    while not condition() and driver.poll() is None and time.monotonic() < until:
-        time.sleep(0.1)
+    wait_for(lambda: condition() or driver.poll() is not None, 600)
     assert condition(), driver.communicate(timeout=60)
 
 
@@ -134,9 +122,9 @@ def test_a_lost_head_loses_nothing(
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
 
     with cluster(environment | token, "--num-cpus=1") as address:
-        [process] = processes(environment, "gcs_server")
+        [process] = marked_processes(environment["HARNESS_TEST_MARK"], "gcs_server")
         driver = sweep(RAY_ADDRESS=address, **token)
-        wait_for(lambda: finished(store), driver)
+        wait_while_it_runs(lambda: finished(store), driver)
         os.kill(process, signal.SIGKILL)
         out, err = driver.communicate(timeout=600)
     assert driver.returncode == 1, out + err
@@ -163,45 +151,90 @@ def in_short(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> Path:
     return temporary
 
 
+Begin = Callable[..., str]
+
+
 @pytest.fixture
-def begin(monkeypatch: pytest.MonkeyPatch, in_short: Path) -> Callable[[str], str]:
-    """begin(RAY_ADDRESS): the page of Ray's dashboard in a session that ends at once."""
+def begin(monkeypatch: pytest.MonkeyPatch, in_short: Path) -> Begin:
+    """begin(RAY_ADDRESS, init=..., say=...): the page of the dashboard in a session that ends.
+
+    `init`: stands in the place of ray.init. `within`: what happens in the session.
+    """
 
     assert in_short.exists()  # in which Ray's files would be
     monkeypatch.setattr(sessions, "WAIT_SECONDS", 0.0)
 
-    def session(address: str, say: Callable[[str], None] = print) -> str:
+    def session(
+        address: str,
+        init: Callable[..., object] = sessions.ray.init,
+        say: Callable[[str], None] = print,
+        head: str = "127.0.0.1:1",
+        within: Callable[[], None] = lambda: None,
+    ) -> str:
+        joined = SimpleNamespace(gcs_address=head, get_node_id=str)
         monkeypatch.setenv("RAY_ADDRESS", address)
+        monkeypatch.setattr(sessions.ray, "init", init)
+        monkeypatch.setattr(sessions.ray, "get_runtime_context", lambda: joined)
+        monkeypatch.setattr(sessions.ray, "nodes", list)
         with sessions.ray_session(say, dashboard=True) as (_, page):
+            within()
             return page
 
     return session
 
 
+@pytest.fixture
+def listener() -> Iterator[tuple[socket.socket, str]]:
+    """A socket that answers nothing, and its address."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        yield found, f"127.0.0.1:{found.getsockname()[1]}"
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    """A function that raises this whatever it is given."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def forever(*_: object, **__: object) -> None:
+    """Do as Ray does: try again after every exception, so that what ends it may not be one."""
+    while True:
+        with suppress(Exception):
+            time.sleep(100)
+
+
+NONE_RUNS = ConnectionError("Could not find any running Ray instance.\nPlease specify one")
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("address", "sentence"),
+    ("address", "error", "sentence"),
     [
-        ("garbage", "RAY_ADDRESS is garbage: write HOST:PORT, or auto for"),
-        (
-            "127.0.0.1:1",
-            "RAY_ADDRESS is 127.0.0.1:1, and nothing answers there; `ray start",
-        ),
-        ("ray://127.0.0.1:1", "RAY_ADDRESS is ray://127.0.0.1:1, and a sweep does not run"),
-        ("no.such.host.invalid:6379", "RAY_ADDRESS is no.such.host.invalid:6379, and nothing"),
+        ("garbage", None, "RAY_ADDRESS is garbage: write HOST:PORT, or auto for"),
+        ("127.0.0.1:1", None, "RAY_ADDRESS is 127.0.0.1:1, and nothing answers there; `ray start"),
+        ("ray://127.0.0.1:1", None, "RAY_ADDRESS is ray://127.0.0.1:1, and a sweep does not run"),
+        ("no.such.host.invalid:6379", None,
+         "RAY_ADDRESS is no.such.host.invalid:6379, and nothing"),
+        ("auto", NONE_RUNS, "no Ray cluster could be joined: RAY_ADDRESS is auto (Could not find "
+         "any running Ray instance. Please specify one)"),
+        ("LISTENER", Exception("Version mismatch: started with Ray 2.1"),
+         "no Ray cluster could be joined: RAY_ADDRESS is LISTENER (Version mismatch: started"),
     ],
-)
-def test_wrong_address_is_one_sentence(
-    begin: Callable[[str], str], address: str, sentence: str
+)  # fmt: skip
+def test_a_cluster_that_cannot_be_joined_is_one_sentence(
+    begin: Begin, listener: tuple[object, str], address: str, error: Exception, sentence: str
 ) -> None:
     with pytest.raises(UserError) as refused:
-        begin(address)
-    assert str(refused.value).startswith(sentence)
+        begin(address.replace("LISTENER", listener[1]), raising(error))
+    assert str(refused.value).startswith(sentence.replace("LISTENER", listener[1]))
 
 
 @pytest.mark.process
 def test_a_cluster_that_begins_later_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch, begin: Callable[..., str]
+    monkeypatch: pytest.MonkeyPatch, begin: Begin
 ) -> None:
     """The user hears of it, and the sweep joins what listens there then."""
     with socket.socket() as head:
@@ -213,31 +246,11 @@ def test_a_cluster_that_begins_later_is_waited_for(
             said.append(sentence)
             head.listen()
 
-        def joined(*_: object, **__: object) -> None:
-            raise ConnectionError("it is no Ray")
-
-        monkeypatch.setattr(sessions.ray, "init", joined)
         monkeypatch.setattr(sessions, "WAIT_SECONDS", 60.0)
         monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.2)
         with pytest.raises(UserError, match=f"could be joined: RAY_ADDRESS is {address} .*no Ray"):
-            begin(address, hear)
+            begin(address, raising(ConnectionError("it is no Ray")), hear)
     assert said == [f"Waiting for {address}, which does not answer yet (at most 120 s)"]
-
-
-@pytest.mark.process
-def test_auto_without_a_cluster_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str]
-) -> None:
-    def none(*_: object, **__: object) -> None:
-        raise ConnectionError("Could not find any running Ray instance.\nPlease specify one")
-
-    monkeypatch.setattr(sessions.ray, "init", none)
-    with pytest.raises(UserError) as refused:
-        begin("auto")
-    assert str(refused.value) == (
-        "no Ray cluster could be joined: RAY_ADDRESS is auto (Could not find any running Ray "
-        "instance. Please specify one)"
-    )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +265,7 @@ def test_auto_without_a_cluster_is_one_sentence(
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.process
 def test_ray_that_does_not_come_up_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str], error: Exception, times: int
+    begin: Begin, error: Exception, times: int
 ) -> None:
     """Whatever Ray raises: the second try has its own folder, and after it comes a sentence."""
     tried: list[object] = []
@@ -263,109 +276,58 @@ def test_ray_that_does_not_come_up_is_tried_again(
             raise error
         return SimpleNamespace(dashboard_url="127.0.0.1:8265")
 
-    nowhere = SimpleNamespace(gcs_address="127.0.0.1:1", get_node_id=str)
-    monkeypatch.setattr(sessions.ray, "init", start)
-    monkeypatch.setattr(sessions.ray, "get_runtime_context", lambda: nowhere)
-    monkeypatch.setattr(sessions.ray, "nodes", list)
     if times == 1:
-        assert begin("") == "127.0.0.1:8265"
+        assert begin("", start) == "127.0.0.1:8265"
     else:
         with pytest.raises(SweepStopped, match="did not start, also at a second try") as stopped:
-            begin("")
+            begin("", start)
         assert "Traceback" not in str(stopped.value)
         assert "\n" not in str(stopped.value)
     assert len(set(tried)) == 2
 
 
 @pytest.mark.process
-def test_a_cluster_that_refuses_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str]
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise Exception("Version mismatch: The cluster was started with Ray 2.1")
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_fails_in_ray_later_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], begin: Begin,
+    listener: tuple[socket.socket, str], *, lost: bool,
+) -> None:  # fmt: skip
+    """The core of a lost one lives on in the process, and writes to stderr when it ends."""
+    monkeypatch.setattr(sessions.ray, "is_initialized", lambda: lost)
+    monkeypatch.setattr(logging.getLogger("ray"), "handlers", [])
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
 
-    monkeypatch.setattr(sessions.ray, "init", refuse)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        pytest.raises(UserError, match=r"no Ray cluster could be joined.*Version mismatch"),
-    ):
-        begin(f"127.0.0.1:{listener.getsockname()[1]}")
-
-
-@pytest.mark.process
-@pytest.mark.usefixtures("in_short")
-def test_what_fails_in_ray_later_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    sentence = "Ray has failed, so the sweep ends here;"
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        head = SimpleNamespace(
-            gcs_address=f"127.0.0.1:{listener.getsockname()[1]}", get_node_id=str
-        )
-        page = SimpleNamespace(dashboard_url=None)
-        monkeypatch.setattr(sessions.ray, "init", lambda *_, **__: page)
-        monkeypatch.setattr(sessions.ray, "get_runtime_context", lambda: head)
-        monkeypatch.setattr(sessions.ray, "nodes", list)
-        monkeypatch.delenv("RAY_ADDRESS", raising=False)
-        with pytest.raises(SweepStopped, match=sentence), sessions.ray_session():
-            raise sessions.ray.exceptions.RaySystemError("lost")
-
-
-def lose(listener: socket.socket) -> None:
-    """Lose the Ray of a session, whose head listens there."""
-    with sessions.ray_session():
-        listener.close()
+    def fail() -> None:
+        if lost:
+            listener[0].close()
         raise sessions.ray.exceptions.RaySystemError("lost")
 
+    def init(*_: object, **__: object) -> SimpleNamespace:
+        return SimpleNamespace(dashboard_url="")
 
-@pytest.mark.process
-@pytest.mark.usefixtures("in_short")
-def test_a_lost_ray_says_nothing_more(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Its core lives on in the process, and writes to the descriptor of stderr when it ends."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-        head = SimpleNamespace(gcs_address=address, get_node_id=str)
-        monkeypatch.setattr(
-            sessions.ray, "init", lambda *_, **__: SimpleNamespace(dashboard_url="")
-        )
-        monkeypatch.setattr(sessions.ray, "get_runtime_context", lambda: head)
-        monkeypatch.setattr(sessions.ray, "nodes", list)
-        monkeypatch.setattr(sessions.ray, "is_initialized", lambda: True)
-        monkeypatch.setattr(logging.getLogger("ray"), "handlers", [])
-        monkeypatch.setattr(sys, "stderr", sys.stderr)
-        monkeypatch.delenv("RAY_ADDRESS", raising=False)
-        terminal = os.dup(2)
-        try:
-            with pytest.raises(SweepStopped, match="has stopped"):
-                lose(listener)
-            print("the sentence of the sweep", file=sys.stderr)
-            os.write(2, b"Failed to connect to GCS")
-        finally:
-            os.dup2(terminal, 2)
-            os.close(terminal)
+    terminal = os.dup(2)
+    sentence = "has stopped" if lost else "Ray has failed, so the sweep ends here;"
+    try:
+        with pytest.raises(SweepStopped, match=sentence):
+            begin("", init, head=listener[1], within=fail)
+        print("the sentence of the sweep", file=sys.stderr)
+        os.write(2, b"Failed to connect to GCS" if lost else b"")
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
     assert capfd.readouterr().err == "the sentence of the sweep\n"
 
 
-def forever(*_: object, **__: object) -> None:
-    """Do as Ray does: try again after every exception, so that what ends it may not be one."""
-    while True:
-        with suppress(Exception):
-            time.sleep(100)
-
-
 @pytest.mark.process
-def test_slow_start_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str]
-) -> None:
-    monkeypatch.setattr(sessions.ray, "init", forever)
+def test_slow_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch, begin: Begin) -> None:
     monkeypatch.setattr(sessions, "START_SECONDS", 0.3)
     with pytest.raises(SweepStopped, match="Ray did not start in"):
-        begin("")
+        begin("", forever)
 
 
 @pytest.mark.process
 def test_a_head_that_ends_while_it_starts_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, begin: Begin, tmp_path: Path
 ) -> None:
     """Ray waits for it long after; the process is a zombie, because nobody waits for it."""
     program = shutil.copy(shutil.which("sleep") or "", tmp_path / "gcs_server")
@@ -378,11 +340,10 @@ def test_a_head_that_ends_while_it_starts_is_one_sentence(
         os.kill(heads[0].pid, signal.SIGKILL)
         forever()
 
-    monkeypatch.setattr(sessions.ray, "init", start)
     monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(sessions, "LOST_SECONDS", 0.1)
     with pytest.raises(SweepStopped, match=r"or its head was lost on the way$"):
-        begin("")
+        begin("", start)
     assert [head.wait() for head in heads] == [-signal.SIGKILL]
     earlier.wait()
 
@@ -390,23 +351,22 @@ def test_a_head_that_ends_while_it_starts_is_one_sentence(
 @pytest.mark.process
 @pytest.mark.parametrize("goes", [False, True])
 def test_what_listens_and_never_answers_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, begin: Callable[[str], str], *, goes: bool
-) -> None:
+    monkeypatch: pytest.MonkeyPatch, begin: Begin, listener: tuple[socket.socket, str], *,
+    goes: bool,
+) -> None:  # fmt: skip
     """Ray waits, whether the listener stays, or goes while the cluster is joined."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    found, address = listener
 
-        def join(*_: object, **__: object) -> None:
-            if goes:
-                listener.close()
-            forever()
+    def join(*_: object, **__: object) -> None:
+        if goes:
+            found.close()
+        forever()
 
-        monkeypatch.setattr(sessions.ray, "init", join)
-        monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.01)
-        monkeypatch.setattr(sessions, "LOST_SECONDS", 0.1)
-        monkeypatch.setattr(sessions, "JOIN_SECONDS", 100 if goes else 0.3)
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(UserError) as refused:
-            begin(address)
+    monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(sessions, "LOST_SECONDS", 0.1)
+    monkeypatch.setattr(sessions, "JOIN_SECONDS", 100 if goes else 0.3)
+    with pytest.raises(UserError) as refused:
+        begin(address, join)
     assert str(refused.value) == (
         f"no Ray cluster could be joined: RAY_ADDRESS is {address}, and what listens there does "
         f"not answer as Ray does"
@@ -433,7 +393,9 @@ def test_reason_of_a_dead_worker_is_one_sentence(tmp_path: Path, said: str, why:
 # Folders
 
 
-def test_folder_is_private_and_goes_at_the_end(in_short: Path) -> None:
+def test_folder_is_private_and_goes_at_the_end(
+    in_short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with folders.session_folder() as folder:
         assert folder.parent == in_short
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -444,6 +406,13 @@ def test_folder_is_private_and_goes_at_the_end(in_short: Path) -> None:
             assert folder.exists()
     assert not folder.exists()
     assert not other.exists()
+    with pytest.raises(SweepStopped), folders.session_folder() as lost:
+        raise SweepStopped("Ray is gone")
+    assert lost.exists(), "it waits for the next sweep"
+    # The path of a socket has at most 107 bytes.
+    monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path / ("x" * 60)))
+    with folders.session_folder() as folder:
+        assert folder.parent == Path("/tmp")
 
 
 def test_folders_of_killed_sweeps_are_removed_alone(in_short: Path) -> None:
@@ -464,64 +433,33 @@ def test_folders_of_killed_sweeps_are_removed_alone(in_short: Path) -> None:
     assert left == {"elsewhere", "running", "unknown"}
 
 
-@pytest.mark.usefixtures("in_short")
-def test_folder_of_a_lost_ray_waits_for_the_next_sweep() -> None:
-    with pytest.raises(SweepStopped), folders.session_folder() as folder:
-        raise SweepStopped("Ray is gone")
-    assert folder.exists()
-
-
-def test_long_folder_for_temporary_files_is_not_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The path of a socket has at most 107 bytes."""
-    monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path / ("x" * 60)))
-    with folders.session_folder() as folder:
-        assert folder.parent == Path("/tmp")
-
-
 # What decides results on the machines
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> dict[str, str]:
-    """The digests of this machine for a trial of the plugin."""
-    (tmp_path / "slowly.py").write_text(PLUGIN)
-    values = {"encoder": "tiny-bert", "suite": "graded"}
-    return digests_of_code() | digests_of(Trial(str(tmp_path / "slowly.py"), values, seed=0))
-
-
-def test_same_machines_pass(here: dict[str, str]) -> None:
-    check_same("node-3 (10.0.0.3)", here, dict(here))
+NODE = "node-3 (10.0.0.3)"
 
 
 @pytest.mark.parametrize(
     "what",
     [
-        "the source of harness",
-        "the package torch",
-        'the source of "slowly"',
-        'the model "tiny-bert"',
-        'the suite "graded"',
+        "the source of harness", "the package torch", 'the source of "slowly"',
+        'the model "tiny-bert"', 'the suite "graded"',
     ],
-)
-def test_other_machine_is_refused_by_name(here: dict[str, str], what: str) -> None:
+)  # fmt: skip
+def test_other_machine_is_refused_by_name(tmp_path: Path, what: str) -> None:
+    (tmp_path / "slowly.py").write_text(PLUGIN)
+    values = {"encoder": "tiny-bert", "suite": "graded"}
+    here = digests_of_code() | digests_of(Trial(str(tmp_path / "slowly.py"), values, seed=0))
+    check_same(NODE, here, dict(here))
     with pytest.raises(UserError) as refused:
-        check_same("node-3 (10.0.0.3)", here, here | {what: "other"})
-    assert str(refused.value).startswith(
-        f"the machine node-3 (10.0.0.3) of the cluster has another version of {what}: put "
-    )
-
-
-def test_machine_without_an_answer_is_refused_by_name(here: dict[str, str]) -> None:
+        check_same(NODE, here, here | {what: "other"})
+    said = f"the machine {NODE} of the cluster has another version of {what}: put "
+    assert str(refused.value).startswith(said)
     with pytest.raises(UserError, match=r"^the machine node-3 of the cluster cannot run .*: no x"):
         check_same("node-3", here, "no x")
 
 
 def test_machine_without_a_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(capacity, "version", none)
+    monkeypatch.setattr(capacity, "version", raising(PackageNotFoundError("torch")))
     with pytest.raises(UserError, match=r"cannot run trials: it does not have the package torch$"):
         check_same("node-3", {}, capacity.digests_or_reason([]))

@@ -8,24 +8,11 @@ import pytest
 
 from harness.trials.store import Store
 from tests.programs import Answer
-from tests.sweeping import ONE_AT_A_TIME, write_few_pairs
+from tests.sweeping import ONE_AT_A_TIME, write_space
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
-SPACE = """\
-setting: unsup
-suite: FEW
-select: {metric: few-dev}
-search: {seeds: [42]}
-final: {seeds: [0, 1]}
-encoders: [tiny-bert]
-set: {sentences: graded-sentences, max_steps: 4, batch_size: 8, precision: fp32}
-methods:
-  shared:
-    grid:
-      learning_rate: [0.001, 0.002, 0.003, 0.004]
-      width: [4, 8]
-"""
+METHODS = "  shared: {grid: {learning_rate: [0.001, 0.002, 0.003, 0.004], width: [4, 8]}}"
 TRIALS = 4 * 2 + 2
 
 
@@ -42,7 +29,7 @@ def shared(folder: Path, write_plugin: Callable[..., Path]) -> Path:
     line = f"Path({str(folder / 'runs')!r}).open('a').write(f'{{os.getpid()}} {{config}}\\n')"
     start = "        super().__init__(config, kit)\n"
     path.write_text(path.read_text().replace(start, f"{start}        {line}\n", 1))
-    (folder / "space.yaml").write_text(SPACE.replace("FEW", str(write_few_pairs(folder))))
+    write_space(folder, METHODS, "search: {seeds: [42]}", final="[0, 1]", max_steps=4)
     return path
 
 
@@ -64,8 +51,5 @@ def test_two_sweeps_started_together_run_every_trial_once(
     assert len(Store(store).read().records()) == TRIALS
     assert len((folder / "runs").read_text().splitlines()) == TRIALS
     assert not (store / ".running").exists() or not list((store / ".running").iterdir())
-
-
-def test_both_print_the_same_table(together: list[Answer]) -> None:
     one, other = (answer.out.splitlines()[-3:] for answer in together)
-    assert one == other
+    assert one == other, "both print the same table"

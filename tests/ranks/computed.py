@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Shard
 
 from harness.device import in_precision, resolve_precision
-from harness.plugin.config import TrainingConfig
 from harness.ranks import has_ranks, rank_count
 from harness.training.engines import shard, stage_optimiser
 from harness.training.feeding import made, stage_streams
@@ -22,7 +21,6 @@ def computed(name: str, values: dict[str, Any]) -> Computed:
     They are named by stage, step and loss, or by `gradient` and stage, step and parameter.
     """
     kit = kit_of(name, values)
-    assert isinstance(kit.config, TrainingConfig)
     method = without_dropout(kit).train()
     workers, precision = kit.config.workers, resolve_precision(kit.config.precision, kit.device)
     if kit.config.shards_weights and has_ranks():

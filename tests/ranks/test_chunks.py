@@ -17,8 +17,8 @@ from harness.losses.info_nce import info_nce
 from harness.plugin.kit import Kit
 from harness.training.feeding import made, stage_streams
 from harness.training.seeds import seed_everything
+from tests.kits import KitFor
 
-KitFor = Callable[..., Kit]
 TEXTS = [["the cat", "a dog runs home"], ["one two three four", "two"], ["five", "six seven"]]
 
 

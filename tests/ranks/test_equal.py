@@ -37,12 +37,9 @@ same model in float32 is 2e-2 away."""
 
 @pytest.fixture(scope="module")
 def cases(
-    tiny_encoder: Path,
-    sentences: Path,
-    triplets: Path,
-    pairs: Path,
+    tiny_encoder: Path, sentences: Path, triplets: Path, pairs: Path,
     tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, tuple[str, dict[str, Any]]]:
+) -> dict[str, tuple[str, dict[str, Any]]]:  # fmt: skip
     """Case -> method and all its values."""
     found = {}
     for case, (name, options) in TRAINED.items():
@@ -183,12 +180,8 @@ def is_tried(engine: str, case: str) -> bool:
 
 def too_different(found: dict[str, Computed], alone: dict[str, Computed]) -> dict[str, float]:
     """Case -> its largest difference, for those above their limit."""
-    differences = {case: largest_difference(each, alone[case]) for case, each in found.items()}
-    return {
-        case: difference
-        for case, difference in differences.items()
-        if difference > LIMITS.get(case, 1e-5)
-    }
+    each = {case: largest_difference(computed, alone[case]) for case, computed in found.items()}
+    return {case: far for case, far in each.items() if far > LIMITS.get(case, 1e-5)}
 
 
 # More than 20 s: all methods; the two or three processes are the same for all engines.

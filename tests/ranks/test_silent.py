@@ -55,13 +55,15 @@ def test_a_worker_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 # The actors of a cluster, whose answers are played
 
 
-class Actors:
-    """Three ranks beside rank 0, which have given these answers; None: it has not ended."""
+Played = Callable[..., rank_actors._Actors]
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Exception | str | None) -> None:
-        def wait(
-            asked: list[int], *, num_returns: int, timeout: float
-        ) -> tuple[list[int], list[int]]:
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Played:
+    """played(answer, ...): three ranks beside rank 0 with these answers; None: it has not ended."""
+
+    def of(*answers: Exception | str | None) -> rank_actors._Actors:
+        def wait(asked: list[int], *, num_returns: int, timeout: float) -> tuple[Any, ...]:
             assert timeout <= workers.END_SECONDS
             done = [number for number in asked if answers[number] is not None][:num_returns]
             return done, [number for number in asked if number not in done]
@@ -74,8 +76,9 @@ class Actors:
         monkeypatch.setattr(ray, "wait", wait)
         monkeypatch.setattr(ray, "get", get)
         ranks = [RankSpec(number, 4, "tcp://nowhere:1", 1) for number in (1, 2, 3)]
-        begun: list[Any] = [0, 1, 2]
-        self.seen = rank_actors._Actors([], ranks, begun, None)
+        return rank_actors._Actors([], ranks, [0, 1, 2], None)
+
+    return of
 
 
 def failed(cause: Exception) -> Exception:
@@ -86,12 +89,6 @@ def failed(cause: Exception) -> Exception:
 
 CLOSED = failed(RuntimeError("[gloo/transport/tcp/pair.cc:554] Connection closed by peer"))
 DIED = ray.exceptions.ActorDiedError()
-Played = Callable[..., Actors]
-
-
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> Played:
-    return lambda *answers: Actors(monkeypatch, *answers)
 
 
 @pytest.mark.parametrize(
@@ -106,9 +103,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
 def test_the_actor_that_ended_by_itself_is_named(
     played: Played, answers: tuple[Exception | str | None, ...], why: str | None
 ) -> None:
-    assert played(*answers).seen.reason() == why
+    assert played(*answers).reason() == why
 
 
 def test_actors_that_have_not_ended_are_known(played: Played) -> None:
-    assert played(CLOSED, None, CLOSED).seen.running() == [2]
-    assert played(CLOSED, DIED, "ended").seen.running() == []
+    assert played(CLOSED, None, CLOSED).running() == [2]
+    assert played(CLOSED, DIED, "ended").running() == []

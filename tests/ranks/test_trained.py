@@ -1,6 +1,7 @@
 """All engines train alike: the weights after several steps are those of one process."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from harness.errors import TrialFailure, UserError
 from harness.losses.masked_language import masked_language_loss
-from harness.plugin.config import TrainingConfig
 from harness.ranks import joined
 from harness.training.engines import stage_optimiser
 from harness.training.feeding import made, stage_streams
@@ -65,8 +65,11 @@ MEAN = 0.002 * LEARNING_RATE
 """Most that the root mean square of all differences may be"""
 
 
+Cases = dict[str, tuple[str, dict[str, Any]]]
+
+
 @pytest.fixture(scope="module")
-def cases(triplets: Path, sentences: Path) -> dict[str, tuple[str, dict[str, Any]]]:
+def cases(triplets: Path, sentences: Path) -> Cases:
     """Setting -> method and all its values."""
     values = {
         "encoder": "tiny-bert", "suite": "graded", "setting": "sup", "precision": "fp32",
@@ -79,14 +82,22 @@ def cases(triplets: Path, sentences: Path) -> dict[str, tuple[str, dict[str, Any
 
 
 @pytest.fixture(scope="module")
-def alone(cases: dict[str, tuple[str, dict[str, Any]]]) -> dict[str, Computed]:
+def alone(cases: Cases) -> dict[str, Computed]:
     return {setting: trained_in_plain_torch(*cases[setting]) for setting in SETTINGS}
 
 
+Together = dict[str, dict[str, Computed]]
+
+
+@pytest.fixture
+def joined_alone(tmp_path: Path) -> Iterator[None]:
+    """This process is the only rank of a trial."""
+    with joined(0, 1, f"file://{tmp_path / 'meeting'}"):
+        yield
+
+
 @pytest.fixture(scope="module")
-def together(
-    cases: dict[str, tuple[str, dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict[str, Computed]]:
+def together(cases: Cases, tmp_path_factory: pytest.TempPathFactory) -> Together:
     """Engine -> setting -> what two ranks train; the same two processes for all of them."""
     runs: dict[str, Any] = {engine: {} for engine in TWO}
     for engine, setting in RUNS:
@@ -98,13 +109,9 @@ def together(
 
 def differences(found: Computed, expected: Computed) -> torch.Tensor:
     """The differences of all weights that float32 decides, (weights,)."""
-    names = expected.keys() - {"undecided"}
-    assert found.keys() - {"undecided"} == names
-    each = [
-        (found[name] - expected[name]).abs().flatten()
-        for name in expected
-        if name in names - {"norms"}
-    ]
+    names = [name for name in expected if name not in ("undecided", "norms")]
+    assert found.keys() - {"undecided"} == {*names, "norms"}
+    each = [(found[name] - expected[name]).abs().flatten() for name in names]
     return torch.cat(each)[~expected["undecided"]]
 
 
@@ -113,10 +120,7 @@ def differences(found: Computed, expected: Computed) -> torch.Tensor:
 @pytest.mark.process
 @pytest.mark.parametrize(("engine", "setting"), RUNS)
 def test_weights_after_four_steps(
-    together: dict[str, dict[str, Computed]],
-    alone: dict[str, Computed],
-    engine: str,
-    setting: str,
+    together: Together, alone: dict[str, Computed], engine: str, setting: str
 ) -> None:
     found, expected = together[engine][setting], alone[setting]
     torch.testing.assert_close(found["norms"], expected["norms"], rtol=1e-5, atol=0)
@@ -127,9 +131,7 @@ def test_weights_after_four_steps(
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_weights_that_products_round_travel_rounded(
-    cases: dict[str, tuple[str, dict[str, Any]]], tmp_path: Path
-) -> None:
+def test_weights_that_products_round_travel_rounded(cases: Cases, tmp_path: Path) -> None:
     """Linear layers travel as bf16: fewer bytes give the same bits, and those of one process.
 
     ZeRO 1 and 2 keep them rounded between steps, too, and step on float32 values of their shares. A
@@ -172,12 +174,10 @@ def test_clipping_clips(alone: dict[str, Computed]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.process  # DeepSpeed asks the machine for numactl
+@pytest.mark.usefixtures("joined_alone")
 @pytest.mark.parametrize("zero", [2, 3])
 def test_deepspeed_refuses_batches_that_reach_other_parameters(
-    cases: dict[str, tuple[str, dict[str, Any]]],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    zero: int,
+    cases: Cases, monkeypatch: pytest.MonkeyPatch, zero: int
 ) -> None:
     """It would take the gradient of an earlier batch for that of one that gives none."""
     calls = iter(range(99))
@@ -190,42 +190,38 @@ def test_deepspeed_refuses_batches_that_reach_other_parameters(
     monkeypatch.setattr("harness.losses.masked_language.masked_language_loss", loss)
     name, values = cases["a loss over nothing"]
     values = values | {"masking_ratio": 0.5, "engine": "deepspeed", "zero": zero}
-    with (
-        joined(0, 1, f"file://{tmp_path / 'meeting'}"),
-        pytest.raises(TrialFailure, match=r"only some give vocabulary\S+ one; set engine=ddp"),
-    ):
+    with pytest.raises(TrialFailure, match=r"only some give vocabulary\S+ one; set engine=ddp"):
         trained(name, values)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("joined_alone")
 @pytest.mark.parametrize(
     ("setting", "searches"), [("clipping", False), ("a loss over nothing", True)]
 )
 def test_ddp_searches_for_what_a_step_leaves_out_where_steps_may_differ(
-    cases: dict[str, tuple[str, dict[str, Any]]], tmp_path: Path, setting: str, *, searches: bool
+    cases: Cases, setting: str, *, searches: bool
 ) -> None:
     name, values = cases[setting]
     kit = kit_of(name, values | {"engine": "ddp"})
-    assert isinstance(kit.config, TrainingConfig)
     [stage] = kit.declared.stages
-    with joined(0, 1, f"file://{tmp_path / 'meeting'}"):
-        method = without_dropout(kit).train()
-        optimiser = stage_optimiser(stage, method, kit.config, 2, None)
-        batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
-        steps = Steps(kit, seed=0)
-        for step in range(2):
-            assert isinstance(optimiser.losses, DistributedDataParallel)
-            assert optimiser.losses.find_unused_parameters is (searches or step == 0)
-            steps.run(Outcome(), optimiser, batches, step)
+    method = without_dropout(kit).train()
+    optimiser = stage_optimiser(stage, method, kit.config, 2, None)
+    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    steps = Steps(kit, seed=0)
+    for step in range(2):
+        assert isinstance(optimiser.losses, DistributedDataParallel)
+        assert optimiser.losses.find_unused_parameters is (searches or step == 0)
+        steps.run(Outcome(), optimiser, batches, step)
 
 
 @pytest.mark.slow
 @pytest.mark.process  # DeepSpeed asks the machine for numactl
+@pytest.mark.usefixtures("joined_alone")
 @pytest.mark.parametrize(
     ("engine", "parameter"),
-    [*((engine, "words") for engine in ("zero-2", "zero-3", "fsdp")), ("zero-3", "slow"),
-     ("fsdp", "slow")],
-)  # fmt: skip
+    [("zero-2", "words"), *((engine, name) for engine in SHARDED for name in ("words", "slow"))],
+)
 def test_engines_with_shares_refuse_a_method_that_changes_parameters(
     tmp_path: Path, engine: str, parameter: str
 ) -> None:
@@ -238,10 +234,7 @@ def test_engines_with_shares_refuse_a_method_that_changes_parameters(
     path.write_text(f"PAUSE = 0\n{source}", encoding="utf-8")
     values = {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences"}
     alone = {"workers": 1, "precision": "fp32", "max_steps": 4}
-    with (
-        joined(0, 1, f"file://{tmp_path / 'meeting'}"),
-        pytest.raises(TrialFailure, match=f"changes {parameter}.weight by itself .* engine=ddp"),
-    ):
+    with pytest.raises(TrialFailure, match=f"changes {parameter}.weight by itself .* engine=ddp"):
         trained(str(path), values | ENGINES[engine] | alone)
 
 
@@ -249,10 +242,7 @@ def test_engines_with_shares_refuse_a_method_that_changes_parameters(
 @pytest.mark.process  # DeepSpeed asks the machine for numactl
 @pytest.mark.parametrize("zero", [2, 3])
 def test_deepspeed_computes_in_the_precision_that_is_asked_for(
-    cases: dict[str, tuple[str, dict[str, Any]]],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    zero: int,
+    cases: Cases, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, zero: int
 ) -> None:
     """On a GPU it switches off, around its own pass, the rounding that a caller has asked for.
 
@@ -271,9 +261,8 @@ def test_deepspeed_computes_in_the_precision_that_is_asked_for(
     assert os.environ.get("LOCAL_RANK") == before
     for loss in ("contrastive 0 contrastive", "contrastive 1 contrastive"):
         # The linear layers of ZeRO 3 round once more, before they add the bias.
-        torch.testing.assert_close(
-            found[loss], bf16[loss], rtol=2e-3 if zero == 3 else 1e-6, atol=0
-        )
+        last_digit = 2e-3 if zero == 3 else 1e-6
+        torch.testing.assert_close(found[loss], bf16[loss], rtol=last_digit, atol=0)
         assert abs(found[loss] / fp32[loss] - 1) > 1e-4
 
 

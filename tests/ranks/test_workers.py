@@ -15,7 +15,7 @@ from harness.trials.run import CHECKPOINT
 from harness.trials.store import Store
 from tests.clusters import cluster, start_node
 from tests.programs import Answer, run_module
-from tests.sweeping import TRAINED, write_few_pairs
+from tests.sweeping import TRAINED, write_few_pairs, write_space
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -29,14 +29,7 @@ FALL = f"""
             Path(REPAIRED).touch()
             os._exit(7)
 """
-SPACE = """\
-setting: unsup
-suite: SUITE
-select: {metric: few-dev}
-final: {seeds: [0]}
-encoders: [tiny-bert]
-set: {sentences: graded-sentences, max_steps: 12, evaluation_interval: 4, precision: fp32}
-methods:
+METHODS = """\
   falling:
     variants:
       alone: {learning_rate: 0.01}
@@ -105,12 +98,9 @@ GOING_ON = [
 # More than 20 s: each engine goes on in processes of its own, which load DeepSpeed.
 @pytest.mark.parametrize(("first", "others"), GOING_ON, ids=["ddp", "zero-3", "zero-2", "fsdp"])
 def test_a_lost_worker_and_other_engines(
-    run: Callable[..., Answer],
-    undisturbed: Record,
-    tmp_path: Path,
-    first: dict[str, Any],
+    run: Callable[..., Answer], undisturbed: Record, tmp_path: Path, first: dict[str, Any],
     others: list[dict[str, Any]],
-) -> None:
+) -> None:  # fmt: skip
     """The method has no encoder of harness, so that all workers draw the dropout of one process.
 
     Adam's state shows in what follows: at another step, or empty, it makes other updates.
@@ -150,15 +140,13 @@ def test_a_lost_worker_and_other_engines(
 # More than 20 s: three Rays start on one machine, the head among them.
 def test_a_sweep_mixes_sizes_on_two_nodes(tmp_path: Path, environment: dict[str, str]) -> None:
     """The trial of two workers has one on each of two nodes. Its second attempt goes on."""
-    space, store = tmp_path / "space.yaml", tmp_path / "store"
-    space.write_text(SPACE.replace("SUITE", str(write_few_pairs(tmp_path))), encoding="utf-8")
+    values = {"batch_size": 64, "max_steps": 12, "evaluation_interval": 4}
+    space, store = write_space(tmp_path, METHODS, **values), tmp_path / "store"
     nodes = environment | {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2,
-        "HARNESS_TEST_MARK": uuid.uuid4().hex,
-        "HARNESS_CHECKPOINT_MINUTES": "0",
+        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2,
+        "HARNESS_TEST_MARK": uuid.uuid4().hex, "HARNESS_CHECKPOINT_MINUTES": "0",
         "RAY_worker_niceness": "0",
-    }
+    }  # fmt: skip
     with cluster(nodes, "--num-cpus=0") as address:
         for _ in range(2):
             start_node(nodes, f"--address={address}", "--num-cpus=1")

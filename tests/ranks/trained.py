@@ -63,20 +63,15 @@ def trained_in_three_ways(name: str, values: dict[str, Any]) -> Computed:
 
 
 def trained(
-    name: str,
-    values: dict[str, Any],
-    during: AbstractContextManager[object] | None = None,
-    *,
-    count: int = STEPS,
-    stops: bool = False,
-) -> Computed:
+    name: str, values: dict[str, Any], during: AbstractContextManager[object] | None = None, *,
+    count: int = STEPS, stops: bool = False,
+) -> Computed:  # fmt: skip
     """All parameters after the last step, and the `norms` of the gradients of all steps.
 
     `during`: is entered for the steps alone. `count`: steps of a stage. `stops`: whether another
     method and another optimiser go on from a checkpoint after half of the steps of a stage.
     """
     kit = kit_of(name, values)
-    assert isinstance(kit.config, TrainingConfig)
     method = _placed(kit)
     outcome, steps = Outcome(), Steps(kit, seed=0)
     for stage in kit.declared.stages:
@@ -122,7 +117,6 @@ def trained_in_plain_torch(name: str, values: dict[str, Any]) -> Computed:
     because they change no attention.
     """
     kit = kit_of(name, values | {"engine": "single", "workers": 1, "chunk_size": None})
-    assert isinstance(kit.config, TrainingConfig)
     method, norms = without_dropout(kit).train(), []
     undecided = {
         name: torch.full_like(value, name.endswith("key.bias"), dtype=torch.bool)

@@ -7,13 +7,13 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -24,12 +24,13 @@ from harness.remote import RemoteFolder
 from harness.trials import remote_claims
 from harness.trials.merging import merge
 from harness.trials.output import BoundedLog
-from harness.trials.record import Record
 from harness.trials.remote_claims import NOTES, RemoteClaim, owner_in, send_note
 from harness.trials.remote_store import RemoteStore
 from harness.trials.running import noted, running_trials
 from harness.trials.store import Store
 from tests.remote.buckets import Proxy, straight
+from tests.sweeping import wait_for
+from tests.trials.test_store import record
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 Machine = Callable[[str], RemoteStore]
@@ -38,26 +39,35 @@ LARGE = 12 * 2**20
 """Bytes of weights that are sent in two parts"""
 
 
-def record(number: int, status: str = "finished", reason: str | None = None) -> Record:
-    """A trial with this number in its key."""
-    return Record(
-        key=f"{number:032x}", status=status, reason=reason, role="final", search="a-search",
-        method="simcse", setting="unsup", encoder="tiny-bert", seed=number, configuration={},
-        selected_by="graded-dev", dev={"graded-dev": 40.0 + number},
-    )  # fmt: skip
-
-
 def numbers(store: RemoteStore) -> list[int]:
     """The numbers of the finished trials that a machine sees."""
     return sorted(int(key, 16) for key in store.finished_keys())
 
 
+def write(store: Store, numbers: Iterable[int], status: Any = "finished", reason: str = "") -> None:
+    """Write the trials with these numbers."""
+    for number in numbers:
+        store.write(record(number, status=status, reason=reason or None))
+
+
+def write_weights(store: RemoteStore, number: int) -> Path:
+    """Put large weights of a trial into the folder of a machine; their file."""
+    weights = store.weights(record(number).key)
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(os.urandom(LARGE))
+    return weights
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signs of life are sent and looked for ten times in a second."""
+    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.1)
+
+
 def test_machines_share_records_weights_and_logs(machine: Machine) -> None:
     a, b = machine("a"), machine("b")
     a.check_writable()
-    weights = a.weights(record(1).key)
-    weights.parent.mkdir(parents=True)
-    weights.write_bytes(os.urandom(LARGE))
+    weights = write_weights(a, 1)
     pairs = a.kept_pairs(record(1).key, "graded")
     pairs.write_bytes(b"cosines of the test pairs")
     a.write(record(1))
@@ -85,14 +95,12 @@ def test_buckets_are_merged(machine: Machine, tmp_path: Path) -> None:
     weights.write_bytes(b"some weights")
     local.write(replace(record(1), weights_digest=content_digest(weights)))
     local.keep_weights(record(1).key, weights)
-    local.write(record(2, "failed", "a reason"))
+    local.write(record(2, status="failed", reason="a reason"))
     a.write(record(3))
     found = merge([local], a)
     assert (found.new, found.known) == (2, 0)
     assert numbers(b) == [1, 3]
-    failed = b.get(record(2).key)
-    assert failed is not None
-    assert failed.reason == "a reason"
+    assert b.get(record(2).key).reason == "a reason"
     assert b.kept_weights(record(1).key).read_bytes() == b"some weights"
     assert merge([b], local).new == 1
     assert local.finished_keys() == a.finished_keys()
@@ -100,12 +108,10 @@ def test_buckets_are_merged(machine: Machine, tmp_path: Path) -> None:
 
 def test_what_has_not_finished_is_replaced(machine: Machine) -> None:
     a, b = machine("a"), machine("b")
-    a.write(record(1, "failed", "the first reason"))
-    found = b.get(record(1).key)
-    assert found is not None
-    assert found.reason == "the first reason"
+    a.write(record(1, status="failed", reason="the first reason"))
+    assert b.get(record(1).key).reason == "the first reason"
     os.utime(b.folder / f"{record(1).key}-unfinished.parquet", (0, 0))  # clocks tick in seconds
-    b.write(record(1, "failed", "the second reason"))
+    b.write(record(1, status="failed", reason="the second reason"))
     (read,) = a.read(("reason",)).table["reason"].to_pylist()
     assert read in ("the first reason", "the second reason")
     b.write(record(1))
@@ -115,8 +121,8 @@ def test_what_has_not_finished_is_replaced(machine: Machine) -> None:
 
 def test_a_compaction_holds_for_all_machines(machine: Machine, server: int) -> None:
     a, b = machine("a"), machine("b")
-    for number in range(4):
-        (a if number % 2 else b).write(record(number))
+    write(a, (1, 3))
+    write(b, (0, 2))
     assert numbers(b) == [0, 1, 2, 3]
     assert numbers(a) == [0, 1, 2, 3]
     assert a.compact(2) == 4
@@ -137,8 +143,7 @@ def test_a_compaction_that_is_disturbed_loses_nothing(
     It would drop the new file, which is nowhere else.
     """
     driver, worker = machine("a"), machine("a")
-    for number in range(4):
-        driver.write(record(number))
+    write(driver, range(4))
     proxy.pattern, proxy.always = b"compact-", "drop"
     driver.compact(2)
     proxy.always = None
@@ -168,8 +173,8 @@ def test_a_key_is_looked_up_without_the_other_records(machine: Machine, proxy: P
     driver = machine("a")
     requests = []
     for first in (0, 20):
-        for number in range(first, first + 20):
-            driver.write(record(number, *("finished", "pruned")[number % 2 :][:1]))
+        write(driver, range(first, first + 20, 2))
+        write(driver, range(first + 1, first + 20, 2), "pruned")
         for name in ("before", "after"):
             worker = machine(f"{name} {first}")
             proxy.requests.clear()
@@ -190,8 +195,7 @@ def test_a_key_is_looked_up_without_the_other_records(machine: Machine, proxy: P
 def test_a_compacted_file_from_elsewhere_is_looked_into(machine: Machine, tmp_path: Path) -> None:
     """Somebody has copied a local store into the bucket with another tool, so it has no keys."""
     local = Store(tmp_path / "local")
-    for number in range(3):
-        local.write(record(number))
+    write(local, range(3))
     local.compact(2)
     [path] = local.folder.glob("compact-*")
     machine("a").remote.upload(path, path.name)
@@ -203,15 +207,14 @@ def test_an_attempt_during_a_compaction_of_another_machine_stays(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = machine("a"), machine("b")
-    for number in range(3):
-        a.write(record(number, "failed", "first"))
+    write(a, range(3), "failed", "first")
     beside = iter(["an attempt"])
     unlink = Path.unlink
 
     def late(path: Path, missing_ok: bool = False) -> None:
         if path.parent == a.folder and next(beside, None):
             time.sleep(1.1)  # the server's clock ticks in seconds
-            b.write(record(1, "failed", "second"))
+            b.write(record(1, status="failed", reason="second"))
         unlink(path, missing_ok)
 
     with monkeypatch.context() as patch:
@@ -274,6 +277,7 @@ def put_as_it_is(server: int, place: str, data: bytes) -> None:
 
 @pytest.mark.parametrize("fault", ["drop", "busy", "half"])
 def test_a_request_that_fails_once_is_repeated(machine: Machine, proxy: Proxy, fault: str) -> None:
+    """And a record that arrives damaged is fetched again."""
     a, b = machine("a"), machine("b")
     for number in range(2):
         proxy.faults.extend(["pass", fault] * 2)
@@ -281,25 +285,20 @@ def test_a_request_that_fails_once_is_repeated(machine: Machine, proxy: Proxy, f
     proxy.faults.extend([fault, "pass"] * 2)
     assert not a.copy.waiting
     assert numbers(b) == [0, 1]
-
-
-def test_a_record_that_arrives_damaged_is_fetched_again(machine: Machine, proxy: Proxy) -> None:
-    a, b = machine("a"), machine("b")
-    a.write(record(1))
+    proxy.faults.clear()
     proxy.pattern = b"GET /" + f"{a.remote.path}/{record(1).key}".encode()
     proxy.faults.append("flip")
-    reading = b.read()
+    reading = machine("c").read()
+    assert not proxy.faults
     assert not reading.unreadable
-    assert reading.table.num_rows == 1
+    assert reading.table.num_rows == 2
 
 
 def test_an_upload_that_breaks_off_leaves_nothing_and_is_made_up_for(
     machine: Machine, proxy: Proxy, server: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     a = machine("a")
-    weights = a.weights(record(1).key)
-    weights.parent.mkdir(parents=True)
-    weights.write_bytes(os.urandom(LARGE))
+    weights = write_weights(a, 1)
     proxy.pattern, proxy.always = b"partNumber=2", "drop"
     with caplog.at_level(logging.WARNING):
         a.write(record(1))
@@ -397,32 +396,24 @@ def test_a_server_without_conditional_writes_is_refused(
     a.check_writable()
 
 
-def test_a_trial_that_another_machine_runs_waits(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.1)
+@pytest.mark.usefixtures("often")
+def test_a_trial_that_another_machine_runs_waits(machine: Machine) -> None:
     a, b = machine("a"), machine("b")
     key, note = record(1).key, b.running(record(1).key) / "prune"
     with a.claimed(key, "a trial"):
         with noted("a label", lambda _: None, a.running(key)):
             assert "process" in str(b.owner(key))
-            until = threading.Event()
-            for _ in range(100):
-                if running_trials(b) or until.wait(0.1):
-                    break
+            wait_for(lambda: running_trials(b))
             assert [trial.label for trial in running_trials(b)] == ["a label"]
         b.leave_note(note)
-        for _ in range(100):
-            if (a.running(key) / "prune").exists() or until.wait(0.1):
-                break
+        wait_for((a.running(key) / "prune").exists)
         assert (a.running(key) / "prune").exists()
     assert b.owner(key) is None
     assert not left_in(a.remote)
 
 
-def test_notes_reach_all_machines_and_one_attempt(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("often")
+def test_notes_reach_all_machines_and_one_attempt(machine: Machine) -> None:
     a, b = machine("a"), machine("b")
     note = [store.running_folder / "stop-a-sweep" for store in (a, b)]
     assert not b.has_note(note[1])
@@ -431,11 +422,9 @@ def test_notes_reach_all_machines_and_one_attempt(
     a.remove_note(note[0])
     assert not b.has_note(note[1])
     # That for an attempt is not for the next one.
-    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.1)
     key = record(1).key
     with a.claimed(key, "a trial"):
         first = owner_in(b.remote, key)
-    assert first is not None
     b.remote.put(f"{NOTES}/{first.token}.prune", b"")  # it comes after the end
     b.leave_note(b.running(key) / "prune")
     with a.claimed(key, "a trial"):
@@ -452,22 +441,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return found
 
 
+@pytest.mark.usefixtures("often")
 def test_one_sign_of_life_keeps_all_trials_of_a_process(
-    machine: Machine,
-    proxy: Proxy,
-    clock: SimpleNamespace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    machine: Machine, proxy: Proxy, clock: SimpleNamespace, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 0.1)
     remote = machine("a").remote
     claims = [claim_of(remote, number, "one machine", tmp_path) for number in range(30)]
     for claim in claims:
         assert claim.take() is None
     for _ in range(4):
-        before, until = len(beats(proxy)), time.monotonic() + 60
-        while len(beats(proxy)) < before + 2 and time.monotonic() < until:
-            time.sleep(0.05)
+        more = len(beats(proxy)) + 2
+        wait_for(lambda more=more: len(beats(proxy)) >= more)
         for claim in claims[::10]:
             assert claim_of(remote, int(claim.key, 16), "b", tmp_path).take() == claim.owner
         clock.now += 59
@@ -484,10 +468,7 @@ def beats(proxy: Proxy) -> list[bytes]:
 
 
 def test_of_many_that_take_over_one_has_the_claim(
-    machine: Machine,
-    clock: SimpleNamespace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    machine: Machine, clock: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_claims, "REMOTE_BEAT_SECONDS", 3600.0)
     remote = machine("a").remote

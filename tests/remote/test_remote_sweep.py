@@ -12,22 +12,10 @@ import pytest
 from harness import cli
 from tests.programs import run_module
 from tests.remote.buckets import Proxy
-from tests.sweeping import ONE_AT_A_TIME
+from tests.sweeping import ONE_AT_A_TIME, write_space
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
-SPACE = """\
-setting: unsup
-suite: graded
-select: {metric: graded-dev}
-search: {seeds: [42]}
-final: {seeds: [0]}
-encoders: [tiny-bert]
-set: {sentences: graded-sentences, max_steps: 2, batch_size: 8, precision: fp32}
-methods:
-  words:
-    grid:
-      learning_rate: [0.01, 0.1]
-"""
+METHODS = "  words: {grid: {learning_rate: [0.01, 0.1]}}"
 SECONDS = 15.0
 """Longest wait for the sentence about a bucket that cannot be used"""
 
@@ -66,16 +54,12 @@ def table_of(out: str) -> str:
 
 # More than 20 s: a sweep with a Ray over a connection that fails, and five verbs of two machines.
 def test_a_second_machine_has_nothing_to_run(
-    machines: tuple[Machine, Machine],
-    bucket: str,
-    tmp_path: Path,
+    machines: tuple[Machine, Machine], bucket: str, tmp_path: Path, proxy: Proxy,
     write_plugin: Callable[..., Path],
-    proxy: Proxy,
-) -> None:
+) -> None:  # fmt: skip
     a, b = machines
     plugin = write_plugin(tmp_path / "words.py", "trained")
-    space = tmp_path / "space.yaml"
-    space.write_text(SPACE, encoding="utf-8")
+    space = write_space(tmp_path, METHODS, "search: {seeds: [42]}", suite="graded", max_steps=2)
     place = f"s3://{bucket}/results/trials"
     proxy.faults.extend(["pass", "pass", "busy", "pass", "drop", "pass", "half"] * 4)
     first = a("sweep", "--no-local", plugin, space, "--store", place, *ONE_AT_A_TIME)
@@ -105,19 +89,12 @@ def test_a_second_machine_has_nothing_to_run(
     ],
 )
 def test_a_bucket_that_cannot_be_used_is_one_sentence(
-    place: str,
-    fault: str | None,
-    sentence: str,
-    bucket: str,
-    proxy: Proxy,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    place: str, fault: str | None, sentence: str, bucket: str, proxy: Proxy, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(
-        sys, "argv", ["harness", "run", "pooling", "--store", place.replace("BUCKET", bucket)]
-    )
+    words = ["harness", "run", "pooling", "--store", place.replace("BUCKET", bucket)]
+    monkeypatch.setattr(sys, "argv", words)
     proxy.always = fault
     began = time.monotonic()
     with pytest.raises(SystemExit) as ended:

@@ -39,8 +39,11 @@ def built() -> list[str]:
     return []
 
 
+Arrays = Callable[[str], SharedArrays]
+
+
 @pytest.fixture
-def arrays(go_to: GoTo, built: list[str]) -> Callable[[str], SharedArrays]:
+def arrays(go_to: GoTo, built: list[str]) -> Arrays:
     """arrays(name): the same arrays on the machine with this name."""
 
     def on(name: str) -> SharedArrays:
@@ -55,9 +58,19 @@ def arrays(go_to: GoTo, built: list[str]) -> Callable[[str], SharedArrays]:
     return on
 
 
-def test_one_machine_builds_and_the_others_fetch(
-    arrays: Callable[[str], SharedArrays], built: list[str]
-) -> None:
+@pytest.fixture
+def put(bucket: str, server: int) -> Callable[[str, bytes], None]:
+    """put(name, content): write a file of the arrays in the bucket."""
+
+    def write(name: str, content: bytes) -> None:
+        place = f"{bucket}/cache/tokens/a-corpus/{name}"
+        with straight(server).open_output_stream(place) as stream:
+            stream.write(content)
+
+    return write
+
+
+def test_one_machine_builds_and_the_others_fetch(arrays: Arrays, built: list[str]) -> None:
     assert arrays("a").missing
     arrays("a").read()
     assert not arrays("b").missing
@@ -69,15 +82,11 @@ def test_one_machine_builds_and_the_others_fetch(
 
 
 def test_what_arrives_damaged_is_built_here(
-    arrays: Callable[[str], SharedArrays],
-    built: list[str],
-    proxy: Proxy,
-    caplog: pytest.LogCaptureFixture,
+    arrays: Arrays, built: list[str], proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     arrays("a").read()
-    proxy.pattern, proxy.always = b"GET /bucket", "flip"
+    proxy.pattern, proxy.always = b"a-corpus/", "flip"
     with caplog.at_level(logging.WARNING):
-        proxy.pattern = b"a-corpus/"
         assert arrays("b").read()["ids"][7] == 7
     assert built == ["a", "b"]
     assert "is not fetched from the shared cache" in caplog.text
@@ -85,12 +94,10 @@ def test_what_arrives_damaged_is_built_here(
 
 
 def test_what_is_damaged_in_the_bucket_is_replaced(
-    arrays: Callable[[str], SharedArrays], built: list[str], bucket: str, server: int
+    arrays: Arrays, built: list[str], put: Callable[[str, bytes], None]
 ) -> None:
     arrays("a").read()
-    manifest = f"{bucket}/cache/tokens/a-corpus/manifest.json"
-    with straight(server).open_output_stream(manifest) as stream:
-        stream.write(b"{}")
+    put("manifest.json", b"{}")
     arrays("b").read()
     arrays("c").read()
     assert built == ["a", "b"]
@@ -107,18 +114,11 @@ def test_what_is_damaged_in_the_bucket_is_replaced(
     ],
 )
 def test_a_manifest_of_a_stranger_names_no_other_file(
-    named: object,
-    arrays: Callable[[str], SharedArrays],
-    built: list[str],
-    bucket: str,
-    server: int,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    for name, content in {"manifest.json": sealed_json(named).encode(), "0" * 64: b"x"}.items():
-        place = f"{bucket}/cache/tokens/a-corpus/{name}"
-        with straight(server).open_output_stream(place) as stream:
-            stream.write(content)
+    named: object, arrays: Arrays, built: list[str], put: Callable[[str, bytes], None],
+    tmp_path: Path, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    put("manifest.json", sealed_json(named).encode())
+    put("0" * 64, b"x")
     assert arrays("a").read()["ids"][7] == 7
     assert built == ["a"]
     assert "is not fetched from the shared cache" in caplog.text
@@ -126,7 +126,7 @@ def test_a_manifest_of_a_stranger_names_no_other_file(
 
 
 def test_without_the_bucket_a_machine_builds_and_offers_later(
-    arrays: Callable[[str], SharedArrays], built: list[str], proxy: Proxy
+    arrays: Arrays, built: list[str], proxy: Proxy
 ) -> None:
     proxy.always = "drop"
     arrays("a").read()
@@ -149,7 +149,6 @@ def test_the_states_of_a_shared_stage_travel(go_to: GoTo) -> None:
             else:
                 assert states.latest(0, 400)[0] == 0  # without the optimiser's, no step follows
                 step, found = states.latest(0, 500)
-                assert found is not None
                 assert (step, found.weights["weight"].tolist()) == (500, [0.0, 1.0, 2.0, 3.0])
 
 

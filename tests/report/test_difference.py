@@ -17,21 +17,17 @@ def seeds(values: list[float], first: int = 0, subset: int = 0) -> Scored:
     return Scored(tuple(values), draws, trained=True)
 
 
-def test_the_quantile_is_that_of_scipy() -> None:
-    freedom = np.array([1.0, 2.0, 2.7, 5.0, 30.0, 400.0])
-    assert quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-8)
-
-
 @pytest.mark.parametrize(("left", "right"), [(2, 3), (3, 5), (10, 2)])
 def test_other_seeds_are_compared_by_welch(left: int, right: int) -> None:
     one, two = RANDOM.normal(75, 1, left), RANDOM.normal(76, 3, right)
     found = over_seeds(seeds([*one]), seeds([*two], first=50))
     expected = stats.ttest_ind(one, two, equal_var=False)
     interval = expected.confidence_interval()
-    assert found is not None
     assert (found.value, found.p_value) == pytest.approx((one.mean() - two.mean(), expected.pvalue))
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
     assert found.basis == f"Welch's t-test, {left} and {right} seeds"
+    freedom = np.array([1.0, 2.0, 2.7, 5.0, 30.0, 400.0])
+    assert quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-8)
 
 
 def test_common_seeds_are_paired_in_any_order() -> None:
@@ -40,7 +36,6 @@ def test_common_seeds_are_paired_in_any_order() -> None:
     expected = stats.ttest_rel(one, two)
     for other in (seeds([*two]), shuffled):
         found = over_seeds(seeds([*one]), other)
-        assert found is not None
         assert found.p_value == pytest.approx(expected.pvalue)
         assert found.low == pytest.approx(expected.confidence_interval().low)
         assert found.basis == "paired t-test, 5 common seeds"
@@ -48,16 +43,12 @@ def test_common_seeds_are_paired_in_any_order() -> None:
 
 def test_one_seed_borrows_the_spread_of_the_other_and_a_constant_has_none() -> None:
     lone = over_seeds(seeds([70.0]), seeds([74.0, 75.0, 76.0], first=1))
-    assert lone is not None
     assert lone.p_value == pytest.approx(2 * stats.t.sf(5 / np.sqrt(4 / 3), 2))
     values = [74.0, 75.0, 76.5]
     found = over_seeds(CONSTANT, seeds(values))
-    assert found is not None
     assert found.p_value == pytest.approx(stats.ttest_1samp(values, 73.0).pvalue)
     assert found.basis == "t-test, 3 seeds against a constant"
-
-
-def test_without_a_spread_nothing_is_said_of_seeds() -> None:
+    # Without a spread nothing is said of seeds.
     assert over_seeds(seeds([70.0]), seeds([75.0])) is None
     assert over_seeds(seeds([70.0]), CONSTANT) is None
     assert over_seeds(CONSTANT, CONSTANT) is None
@@ -69,8 +60,6 @@ def test_over_pairs_the_interval_is_that_of_the_resampled_means() -> None:
     two = Scored((70.0, 70.0), ((0, 8), (0, 9)), True, resampled[1])
     found, back = over_pairs(one, two), over_pairs(two, one)
     drawn = [np.mean(resampled[0][:, at]) - np.mean(resampled[1][:, at]) for at in range(400)]
-    assert found is not None
-    assert back is not None
     assert (found.low, found.high) == pytest.approx((*np.percentile(drawn, [2.5, 97.5]),))
     as_far = sum(abs(each - 5.0) >= 5.0 for each in drawn)
     assert found.p_value == (as_far + 1) / 401
@@ -81,7 +70,6 @@ def test_over_pairs_the_interval_is_that_of_the_resampled_means() -> None:
 def test_a_system_does_not_differ_from_itself() -> None:
     one = Scored((75.0, 76.0), ((0, 0), (0, 1)), True, RANDOM.normal(75, 2, (2, 300)))
     for found in (over_seeds(one, one), over_pairs(one, one), over_both(one, one)):
-        assert found is not None
         assert (found.value, found.low, found.high, found.p_value) == (0, 0, 0, 1)
 
 
@@ -101,7 +89,6 @@ def test_over_both_is_the_sum_of_both_against_a_reference_in_float64() -> None:
         cumulative += stats.t.cdf((grid - z * shared.std()) / error, 2) * stats.norm.pdf(z) * 0.1
     low, high = (grid[np.searchsorted(cumulative, level)] for level in (0.025, 0.975))
     assert step < 0.01
-    assert found is not None
     assert (found.low - found.value, found.high - found.value) == pytest.approx(
         (low, high), rel=0.04
     )
@@ -114,8 +101,6 @@ def test_what_a_seed_scores_by_chance_on_the_pairs_counts_once() -> None:
     one = Scored(tuple(values), tuple((0, at) for at in range(6)), True, values[:, None] + own)
     two = Scored((70.0,), ((0, 0),), False, np.full((1, 2000), 70.0))
     alone, both = over_seeds(one, two), over_both(one, two)
-    assert alone is not None
-    assert both is not None
     assert both.reach == pytest.approx(alone.reach, rel=0.05)
 
 

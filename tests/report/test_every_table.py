@@ -3,7 +3,6 @@
 Each renders, and each row says which trials fill it.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,9 +19,7 @@ from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS, QUANTITIES, Special
 from harness.trials.record_files import no_rows
-from harness.trials.store import Store
-
-Add = Callable[..., str]
+from tests.report.conftest import MadeStore
 
 TABLES = [(paper, name) for paper in papers() for name in load_paper(paper).shown]
 NUMBERS = {"clsr": 4, "d2cse": 8, "dcpcse": 4 + 4, "diffaug": 8, "diffcse": 15}
@@ -56,7 +53,7 @@ def test_all_tables_are_here() -> None:
 
 @pytest.mark.slow
 @every_table
-def test_a_table_renders_in_every_format(paper: str, name: str, store: Store) -> None:
+def test_a_table_renders_in_every_format(paper: str, name: str, store: MadeStore) -> None:
     number = name.removeprefix("table")
     sheets = paper_tables(store.read(), paper, Commands(registry.names(), store.folder), number)
     for format in ("markdown", "latex", "csv"):
@@ -96,34 +93,27 @@ def test_what_is_run_is_a_configuration_of_a_method(paper: str, name: str) -> No
 def record_of(wanted: Wanted, value: float) -> dict[str, Any]:
     """The fields of a trial that has been run as `wanted`, and whose every quantity is `value`."""
     return {
-        "method": wanted.method,
-        "setting": wanted.setting,
-        "encoder": wanted.encoder,
-        "configuration": resolved(wanted),
-        "seed": int(value),
-        "dev": {"stsb-dev": value},
-        "training_seconds": 60 * value,
-        "peak_gpu_memory_mib": 1024 * value,
+        "method": wanted.method, "setting": wanted.setting, "encoder": wanted.encoder,
+        "configuration": resolved(wanted), "seed": int(value), "dev": {"stsb-dev": value},
+        "training_seconds": 60 * value, "peak_gpu_memory_mib": 1024 * value,
         "parameters_total": round(1e6 * value),
         "parameters_added": round(1e6 * value * value / (100 + value)),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.slow
 @every_table
-def test_a_trial_lands_in_the_cells_that_want_it(
-    paper: str, name: str, store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
+def test_a_trial_lands_in_the_cells_that_want_it(paper: str, name: str, store: MadeStore) -> None:
     table = empty(paper, name)
     values = {wanted: 10.0 + place for place, wanted in enumerate(runnable(table))}
     suites = {each.metric.suite for each in table.cells if each.metric} - {"sts"}
     for wanted, value in values.items():
         made = record_of(wanted, value)
-        of = add_trial(score=value, key=f"{int(value):032x}", **made)
+        of = store.trial(score=value, key=f"{int(value):032x}", **made)
         for suite in suites:
             card = CARDS[suite]
             dev = dict.fromkeys(card.dev_tasks, value)
-            add_evaluation(suite, dict.fromkeys(card.headings, value), of, **made | {"dev": dev})
+            store.evaluation(suite, dict.fromkeys(card.headings, value), of, **made | {"dev": dev})
     filled = Comparer(store.read(PAPER_COLUMNS).table).table(load_paper(paper), name)
     for each in filled.cells:
         wanted = None if each.published.measure in WITHOUT_TRIALS else each.wanted
@@ -135,8 +125,7 @@ def test_a_trial_lands_in_the_cells_that_want_it(
         else:
             assert each.ours, (each.published.row.label, each.published.column)
             assert each.ours.n == 1
-            if (
-                each.published.measure is not QUANTITIES["added-parameters"]
-            ):  # it follows from the configuration
+            # What a method adds follows from its configuration.
+            if each.published.measure is not QUANTITIES["added-parameters"]:
                 assert each.ours.mean == pytest.approx(values[wanted]), each.published.row.label
             assert each.unmeasured == []

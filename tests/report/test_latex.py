@@ -6,20 +6,16 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from harness.report.formats import csv_text, escape_latex, html_table, markdown_text, rendered
+from harness.report.formats import csv_text, html_table, markdown_text, rendered
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
-from harness.report.store_tables import store_tables
 from harness.report.tables import Section, Table
-from harness.trials.store import Store
-
-AddTrial = Callable[..., str]
+from tests.report.conftest import MadeStore, Tags
 
 DOCUMENT = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
@@ -57,32 +53,23 @@ def compiled(pdflatex: str, folder: Path, text: str) -> str:
 
 @pytest.mark.process
 def test_tables_of_a_store_and_of_a_paper_compile(
-    pdflatex: str, tmp_path: Path, store: Store, add_trial: AddTrial
+    pdflatex: str, tmp_path: Path, store: MadeStore
 ) -> None:
     for score in (74.2, 75.1, 76.9):
-        add_trial(score=score, device="NVIDIA H100 80GB_HBM3", commit="0123456789ab+")
-        add_trial({"prompt": "[MASK] means_&"}, score=score - 9)
+        store.trial(score=score, device="NVIDIA H100 80GB_HBM3", commit="0123456789ab+")
+        store.trial({"prompt": "[MASK] means_&"}, score=score - 9)
     for seed in (0, 1):
         for subset in (0, 1):
             fraction = {"label_fraction": 0.01, "subset": subset}
-            add_trial(fraction, 70.0 + seed + subset, seed=seed, setting="sup")
-    add_trial(score=70.0, protocol=1)
-    reading = store.read()
-    sheets = [
-        *store_tables(reading, store.folder),
-        *paper_tables(reading, "diffaug", Commands(["simcse"], store.folder)),
-    ]
-    text = rendered(sheets, "latex", 140).decode()
+            store.trial(fraction, 70.0 + seed + subset, seed=seed, setting="sup")
+    store.trial(score=70.0, protocol=1)
+    papers = paper_tables(store.read(), "diffaug", Commands(["simcse"], store.folder))
+    text = rendered([*store.sheets(), *papers], "latex", 140).decode()
     compiled(pdflatex, tmp_path, text)
     for part in (
-        r"\textbf{75.40$\pm$1.37}",
-        "over n seeds",
-        "selected on dev",
-        r"Hardware: NVIDIA H100 80GB\_HBM3; commit: 0123456789ab+.",
-        "Welch",
-        r"$\approx$",
-        r"\textdagger{}",
-    ):
+        r"\textbf{75.40$\pm$1.37}", "over n seeds", "selected on dev", "Welch", r"$\approx$",
+        r"\textdagger{}", r"Hardware: NVIDIA H100 80GB\_HBM3; commit: 0123456789ab+.",
+    ):  # fmt: skip
         assert part in text
 
 
@@ -97,13 +84,11 @@ def test_no_text_breaks_a_table_or_opens_a_file(pdflatex: str, tmp_path: Path) -
 # Texts of others in the formats of a table stay texts.
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1"])
-def test_no_cell_of_csv_is_a_formula(text: str) -> None:
-    lines = list(csv.reader(io.StringIO(csv_text(["name", "n"], [[text, -1.5]]), newline="")))
-    assert lines == [["name", "n"], [f"'{text}", "-1.5"]]
-
-
-def test_other_cells_of_csv_stay_as_they_are() -> None:
+def test_no_cell_of_csv_is_a_formula() -> None:
+    """Other cells stay as they are."""
+    for text in ("=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1"):
+        lines = list(csv.reader(io.StringIO(csv_text(["name", "n"], [[text, -1.5]]), newline="")))
+        assert lines == [["name", "n"], [f"'{text}", "-1.5"]]
     texts = ["-0.5", "+3", "plain", "a=b", "'quoted'"]
     assert [*csv.reader(io.StringIO(csv_text(["name"], [texts])))][1] == texts
     assert csv_text(["name"], [["\r=1"]]) == "name\n\\r=1\n", "a return ends no line"
@@ -123,14 +108,19 @@ def test_markdown_is_escaped(text: str) -> None:
     assert plain == text.replace("\n", " ")
 
 
-def test_orders_to_a_terminal_are_escaped_in_latex() -> None:
-    assert escape_latex("\x1b{}") == r"\textbackslash{}x1b\{\}"
-
-
-@pytest.mark.parametrize("text", ["a\x1b[2J", "a\x9b2J\x7f", "a\u202eb", "\ud800"])
-def test_json_and_html_have_no_orders_to_a_terminal(text: str) -> None:
-    sheet = Table(text, [], 0, [], "", [], lambda: pa.table({}))
-    json_text, html = rendered([sheet], "json", 80).decode(), html_table(sheet)
-    assert json.loads(json_text)[0]["title"] == text
-    for shown in (json_text, html):
+@pytest.mark.parametrize(
+    "text",
+    ["\x1b]0;y\a", "a\x1b[2J", "a\x9b2J\x7f", "a\u202eb", "\ud800",
+     '<script>alert("x")</script>&'],
+)  # fmt: skip
+def test_no_format_has_orders_to_a_terminal_or_to_a_browser(text: str) -> None:
+    lines = [Section(text, [[text]])]
+    sheet = Table(text, [text], 1, lines, text, [text], lambda: pa.table({}))
+    html = html_table(sheet)
+    found = Tags(html)
+    assert "script" not in [tag for tag, _ in found.tags]
+    assert "<" not in text or found.text.count(text) >= 5
+    said, terminal = (rendered([sheet], kind, 80).decode() for kind in ("json", "terminal"))
+    assert json.loads(said)[0]["title"] == text
+    for shown in (said, html, terminal):
         assert shown.replace("\n", "").isprintable()

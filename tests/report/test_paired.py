@@ -10,27 +10,22 @@ from harness.evaluation.correlation import correlation
 from harness.evaluation.kept import keep_pairs, kept_pairs
 from harness.evaluation.scores import Queries
 from harness.report.difference import paired_p_value
-from harness.report.store_tables import store_tables
-from harness.trials.store import Store
 from harness.trials.store_folders import pairs_file
+from tests.report.conftest import MadeStore
 
-AddTrial = Callable[..., str]
 Keep = Callable[..., float]
 
 BY_GRADED = {
-    "configuration": {"suite": "graded"},
-    "suite": "graded",
-    "selected_by": "graded-dev",
-    "dev": {"graded-dev": 60.0},
-    "steps": 100,
-}
+    "configuration": {"suite": "graded"}, "suite": "graded", "selected_by": "graded-dev",
+    "dev": {"graded-dev": 60.0}, "steps": 100,
+}  # fmt: skip
 
 HARD = np.random.default_rng(0).normal(size=200)
 """What makes a pair hard for every model"""
 
 
 @pytest.fixture
-def keep(store: Store) -> Keep:
+def keep(store: MadeStore) -> Keep:
     """keep(key, noise): the cosines of made-up pairs beside the store; their Spearman x100."""
     gold = np.linspace(0, 5, 200)
 
@@ -43,17 +38,15 @@ def keep(store: Store) -> Keep:
     return keep
 
 
-def best_methods(store: Store) -> set[str]:
-    (sheet,) = store_tables(store.read(), store.folder)
+def best_methods(store: MadeStore) -> set[str]:
+    (sheet,) = store.sheets()
     return {row.names[0] for row in sheet.rows if row.cells[-1].best}
 
 
-def test_what_is_not_significantly_worse_is_bold(
-    store: Store, add_trial: AddTrial, keep: Keep
-) -> None:
+def test_what_is_not_significantly_worse_is_bold(store: MadeStore, keep: Keep) -> None:
     for number, (method, noise) in enumerate((("simcse", 0.4), ("diffcse", 0.5), ("d2cse", 9.0))):
         key = f"{number:032x}"
-        add_trial(method=method, test={"graded": keep(key, noise)}, **BY_GRADED)
+        store.trial(method=method, test={"graded": keep(key, noise)}, **BY_GRADED)
         pairs_file(store.weights(key), "graded").rename(store.folder.parent / key)
     assert best_methods(store) == {"diffcse"}, "without cosines nothing is known"
     for number in range(3):
@@ -62,15 +55,13 @@ def test_what_is_not_significantly_worse_is_bold(
     assert best_methods(store) == {"simcse", "diffcse"}
 
 
-def test_two_seeds_are_compared_by_the_queries_of_a_retrieval(
-    store: Store, add_trial: AddTrial
-) -> None:
+def test_two_seeds_are_compared_by_the_queries_of_a_retrieval(store: MadeStore) -> None:
     """A folder of the user's own is no suite that harness knows by its name."""
     hard = np.random.default_rng(3).random(50)
     figures = {"simcse": hard, "diffcse": hard[::-1].copy(), "d2cse": hard * 0.5}
     for number, (method, values) in enumerate(figures.items()):
         key, score = f"{number:032x}", 100 * float(values.mean())
-        add_trial(
+        store.trial(
             {"suite": "faq"}, method=method, suite="faq", selected_by="faq-dev", steps=100,
             dev={"faq-dev": 60.0}, test={"ndcg@10": score},
         )  # fmt: skip
@@ -81,7 +72,7 @@ def test_two_seeds_are_compared_by_the_queries_of_a_retrieval(
 
 @pytest.mark.slow
 def test_the_p_value_counts_the_resamples_as_far_as_the_difference(
-    store: Store, keep: Keep
+    store: MadeStore, keep: Keep
 ) -> None:
     """Against a plain loop in which scipy ranks each resample; both are random."""
     first, second = "a" * 32, "b" * 32
@@ -99,7 +90,7 @@ def test_the_p_value_counts_the_resamples_as_far_as_the_difference(
     assert found == pytest.approx(float(expected), abs=0.08)
 
 
-def test_what_cannot_be_compared_has_no_p_value(store: Store, keep: Keep) -> None:
+def test_what_cannot_be_compared_has_no_p_value(store: MadeStore, keep: Keep) -> None:
     """Nothing kept, another suite, other gold scores, too few pairs, and a damaged file."""
     one, other = ("c" * 32, keep("c" * 32, 0.2)), ("d" * 32, 50.0)
 

@@ -1,6 +1,5 @@
 """The figures of the papers from a made-up store: lines, the paper's points, what is lacking."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,8 @@ from harness.report.paper import load_systems
 from harness.report.paper_cells import Comparer
 from harness.report.papers import load_paper
 from harness.targets.drawings import own_figure
-from harness.trials.store import Store
+from tests.report.conftest import MadeStore
 
-AddTrial = Callable[..., str]
 PREFIXES = {"method": "diffaug", "setting": "semisup"}
 DEEP = {"prompts": "deep", "mlm": False}
 
@@ -59,17 +57,17 @@ def test_the_values_are_those_of_the_search_space(name: str) -> None:
     assert method.get("set", {}).items() <= run.variants[row.variant].items()
 
 
-def test_a_line_of_means_beside_the_papers_point(store: Store, add_trial: AddTrial) -> None:
+def test_a_line_of_means_beside_the_papers_point(store: MadeStore) -> None:
     for length, scores in ((4, [84.0, 86.0]), (8, [85.0, 88.0, 86.0])):
         for seed, dev in enumerate(scores):
             values = {"auxiliary_weight": 0, "prompt_length": length, "label_fraction": 1}
-            add_trial(values, seed=seed, dev={"stsb-dev": dev}, **PREFIXES)
+            store.trial(values, seed=seed, dev={"stsb-dev": dev}, **PREFIXES)
     # Neither an ablation, nor another weight, nor a share of the labels belongs to the figure.
     adapters = {"auxiliary_weight": 0, "prompt_length": 8, "augmentation": "adapter"}
-    add_trial(adapters, dev={"stsb-dev": 99.0}, **PREFIXES)
-    add_trial({"auxiliary_weight": 0.1, "prompt_length": 16}, dev={"stsb-dev": 99.0}, **PREFIXES)
+    store.trial(adapters, dev={"stsb-dev": 99.0}, **PREFIXES)
+    store.trial({"auxiliary_weight": 0.1, "prompt_length": 16}, dev={"stsb-dev": 99.0}, **PREFIXES)
     share = {"auxiliary_weight": 0, "prompt_length": 16, "label_fraction": 0.1}
-    add_trial(share, dev={"stsb-dev": 99.0}, **PREFIXES)
+    store.trial(share, dev={"stsb-dev": 99.0}, **PREFIXES)
     [figure], notes = store_figure("diffaug-figure4", store, None)
     check_drawn(figure, "bert-base-uncased", "prompt length")
     rows = figure.rows
@@ -86,21 +84,15 @@ def test_a_line_of_means_beside_the_papers_point(store: Store, add_trial: AddTri
     ]
 
 
-def test_the_cross_entropy_is_that_of_the_end_of_stage_one(
-    store: Store, add_trial: AddTrial
-) -> None:
+def test_the_cross_entropy_is_that_of_the_end_of_stage_one(store: MadeStore) -> None:
     values = {"auxiliary_weight": 0, "prompt_length": 8, "stage1_steps": 500, "label_fraction": 1}
     for seed, ends in enumerate((0.5, 0.7)):
-        points = [
-            ("augmentation", 250, 0.9),
-            ("augmentation", 500, ends),
-            ("contrastive", 600, 9.0),
-        ]
+        points = [("augmentation", 250, 0.9), ("augmentation", 500, ends), ("contrastive", 600, 9)]
         history = [
-            {"step": step, "stage": stage, "metric": "loss", "value": value}
+            {"step": step, "stage": stage, "metric": "loss", "value": float(value)}
             for stage, step, value in points
         ]
-        add_trial(values, seed=seed, history=history, dev={"stsb-dev": 80.0}, **PREFIXES)
+        store.trial(values, seed=seed, history=history, dev={"stsb-dev": 80.0}, **PREFIXES)
     [figure], _ = store_figure("diffaug-figure5", store, None)
     check_drawn(figure, "STS-B dev", "cross entropy of stage 1")
     rows = [row for row in figure.rows if row["metric"] != "stsb-dev"]
@@ -109,9 +101,9 @@ def test_the_cross_entropy_is_that_of_the_end_of_stage_one(
     assert values_of(said, "at", "value") == (2000.0, None)
 
 
-def test_test_averages_against_the_prompt_length(store: Store, add_trial: AddTrial) -> None:
+def test_test_averages_against_the_prompt_length(store: MadeStore) -> None:
     for length in (1, 16):
-        add_trial(DEEP | {"prompt_length": length}, 70.0 + length, method="dcpcse")
+        store.trial(DEEP | {"prompt_length": length}, 70.0 + length, method="dcpcse")
     [figure], [note] = store_figure("dcpcse-figure2", store, None)
     check_drawn(figure, "Avg.", "prompt length")
     rows = [row for row in figure.rows if row["source"] == "ours"]
@@ -123,7 +115,7 @@ def test_test_averages_against_the_prompt_length(store: Store, add_trial: AddTri
     assert "prompt_length 2, 3, 4" in note
 
 
-def test_stage_one_by_seed(store: Store, add_trial: AddTrial) -> None:
+def test_stage_one_by_seed(store: MadeStore) -> None:
     names = ("divergence", "divergence-dropout", "convergence", "divergence-unit", "dev")
     for seed in (0, 1):
         history = [
@@ -131,7 +123,7 @@ def test_stage_one_by_seed(store: Store, add_trial: AddTrial) -> None:
             for step in (0, 250)
             for number, name in enumerate(names)
         ]
-        add_trial({"analysis": True, "label_fraction": 1}, seed=seed, history=history, **PREFIXES)
+        store.trial({"analysis": True, "label_fraction": 1}, seed=seed, history=history, **PREFIXES)
     [figure], notes = store_figure(STAGE_ONE_FIGURE, store, None)
     check_drawn(figure, "step")
     assert notes == []
@@ -147,20 +139,25 @@ def test_stage_one_by_seed(store: Store, add_trial: AddTrial) -> None:
     ]
 
 
-def test_another_encoder_and_nothing_to_draw(store: Store, add_trial: AddTrial) -> None:
-    figures, [note] = store_figure(STAGE_ONE_FIGURE, store, "mini-bert")
-    assert figures == []
-    assert note == (
-        "the store has no analysed trial of diffaug on mini-bert; run: harness sweep "
-        f"diffaug-figure3 --encoder mini-bert --store {store.place}"
-    )
-    add_trial(DEEP | {"prompt_length": 3}, method="dcpcse", encoder="mini-bert")
+def test_another_encoder(store: MadeStore) -> None:
+    store.trial(DEEP | {"prompt_length": 3}, method="dcpcse", encoder="mini-bert")
     [figure], _ = store_figure("dcpcse-figure2", store, "mini-bert")
     assert figure.name == "dcpcse-figure2-mini-bert"
     assert figure.rows[0]["at"] == 3.0
 
 
-def test_models_are_chosen_on_dev(store: Store, add_trial: AddTrial) -> None:
+@pytest.mark.parametrize("name", ["diffaug-figure3", "diffaug-figure4", "dcpcse-figure2"])
+def test_a_figure_without_a_trial_of_ours_is_a_sentence(name: str, store: MadeStore) -> None:
+    """An axis without a line says nothing."""
+    for options, words in ((None, name), ("mini-bert", f"{name} --encoder mini-bert")):
+        figures, [note] = store_figure(name, store, options)
+        assert figures == []
+        assert note.startswith("the store ")
+        assert note.endswith(f"run: harness sweep {words} --store {store.place}")
+        assert name != STAGE_ONE_FIGURE or "has no analysed trial of diffaug on" in note
+
+
+def test_models_are_chosen_on_dev(store: MadeStore) -> None:
     """The better configuration by its mean, and of it the better trial; test does not matter."""
     keys_by_dev = {}
     for rate, seed, dev, test in (
@@ -169,9 +166,9 @@ def test_models_are_chosen_on_dev(store: Store, add_trial: AddTrial) -> None:
         (3e-5, 0, 80.5, 99.0),
     ):
         given = {"seed": seed, "dev": {"stsb-dev": dev}, "test": {"stsb": test}}
-        keys_by_dev[dev] = add_trial({"learning_rate": rate, "label_fraction": 1}, **given)
+        keys_by_dev[dev] = store.trial({"learning_rate": rate, "label_fraction": 1}, **given)
     for ablation in ({"head": "batchnorm"}, {"masked_language_weight": 0.1}):
-        add_trial({**ablation, "label_fraction": 1}, dev={"stsb-dev": 99.0})
+        store.trial({**ablation, "label_fraction": 1}, dev={"stsb-dev": 99.0})
     commands = Commands(["simcse", "diffcse"], store.place)
     keys, notes = chosen_trials("diffcse-figure2", Comparer(store.read().table), commands)
     assert keys == {"simcse": keys_by_dev[82.0]}
@@ -180,29 +177,19 @@ def test_models_are_chosen_on_dev(store: Store, add_trial: AddTrial) -> None:
     assert "; run: harness sweep methods/diffcse search_spaces/unsup.yaml --encoder" in note
 
 
-def test_trials_of_another_protocol_are_named_and_fill_no_figure(
-    store: Store, add_trial: AddTrial
-) -> None:
-    add_trial({"label_fraction": 1}, protocol=1)
-    comparer = Comparer(store.read().table)
+def test_trials_of_another_protocol_are_named_and_fill_no_figure(store: MadeStore) -> None:
+    def share() -> str:
+        comparer = Comparer(store.read().table)
+        found = shares(load_paper("diffcse"), comparer, commands.methods)
+        return next(str(each) for each in found if each.name == "Figure 2")
+
+    store.trial({"label_fraction": 1}, protocol=1)
     commands = Commands(["simcse", "diffcse"], store.place)
-    _, notes = chosen_trials("diffcse-figure2", comparer, commands)
+    _, notes = chosen_trials("diffcse-figure2", Comparer(store.read().table), commands)
     assert notes[1:] == [f"shown although trained or measured by protocol 1, not {PROTOCOL}"]
-    found = {each.name: each for each in shares(load_paper("diffcse"), comparer, commands.methods)}
-    assert str(found["Figure 2"]) == "0 of 2 runs"
-    add_trial({"label_fraction": 1})
-    comparer = Comparer(store.read().table)
-    found = {each.name: each for each in shares(load_paper("diffcse"), comparer, commands.methods)}
-    assert str(found["Figure 2"]) == "1 of 2 runs"
-
-
-@pytest.mark.parametrize("name", ["diffaug-figure3", "diffaug-figure4", "dcpcse-figure2"])
-def test_a_figure_without_a_trial_of_ours_is_a_sentence(name: str, store: Store) -> None:
-    """An axis without a line says nothing."""
-    figures, [note] = store_figure(name, store, None)
-    assert figures == []
-    assert note.startswith("the store ")
-    assert f"run: harness sweep {name}" in note
+    assert share() == "0 of 2 runs"
+    store.trial({"label_fraction": 1})
+    assert share() == "1 of 2 runs"
 
 
 # The figure of a table of a paper of one's own: its numbers, and what is lacking.
@@ -249,12 +236,10 @@ def numbers(figure: Figure, label: str, source: str) -> list[tuple[float, float,
     return [(row["at"], row["value"], row["std"]) for row in rows]
 
 
-def test_each_row_is_a_curve_beside_its_published_points(
-    paper: str, store: Store, add_trial: Callable[..., str]
-) -> None:
+def test_each_row_is_a_curve_beside_its_published_points(paper: str, store: MadeStore) -> None:
     for temperature, scores in ((0.1, [80.0, 82.0]), (0.01, [78.0])):
         for seed, dev in enumerate(scores):
-            add_trial({"temperature": temperature}, seed=seed, dev={"stsb-dev": dev})
+            store.trial({"temperature": temperature}, seed=seed, dev={"stsb-dev": dev})
     [figure], notes = own_figure(load_paper(paper), "figure1", None, store)
     # In the order of the axis, which is not that of the columns.
     assert numbers(figure, "SimCSE", "ours") == [
@@ -275,17 +260,12 @@ def test_each_row_is_a_curve_beside_its_published_points(
     assert drawing.axes[0].get_ylabel() == "STS-B dev"
 
 
-def test_a_figure_without_a_trial_of_ours_is_not_drawn(paper: str, store: Store) -> None:
-    drawn, notes = own_figure(load_paper(paper), "figure1", None, store)
-    assert not drawn
-    assert len(notes) == 2
-
-
-def test_the_share_of_a_figure_is_that_of_its_table(
-    paper: str, store: Store, add_trial: Callable[..., str]
-) -> None:
-    add_trial({"temperature": 0.1})
+def test_the_share_of_a_figure_is_that_of_its_table(paper: str, store: MadeStore) -> None:
+    """Without a trial it is not drawn."""
     own = load_paper(paper)
+    drawn, notes = own_figure(own, "figure1", None, store)
+    assert (drawn, len(notes)) == ([], 2)
+    store.trial({"temperature": 0.1})
     table, figure = shares(own, Comparer(store.read().table), ["simcse"])
     # SimCSE has no published number at 0.1, so the trial there fills no cell.
     assert str(table) == "0 of 5 cells, 3 quoted only"

@@ -1,7 +1,5 @@
 """Published tables that are not of test scores: dev scores, cost, hyperparameters, examples."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,14 +7,8 @@ import pytest
 from harness.plugin import registry
 from harness.report.answers import Answers
 from harness.report.groups import Group
-from harness.report.matching import Commands
-from harness.report.paper_tables import paper_tables
 from harness.report.tables import Table
-from harness.trials.store import Store
-from tests.report.conftest import lines_of
-
-Add = Callable[..., str]
-Paper = Callable[..., Table]
+from tests.report.conftest import MadeStore, lines_of
 
 ABLATION = {
     "objective": "detection", "edit": "replace", "edited": "same", "contrastive": True,
@@ -27,32 +19,22 @@ TRANSFER_TUNED = ABLATION | {
 }  # fmt: skip
 
 
-@pytest.fixture
-def paper(store: Store) -> Paper:
-    """paper(name, number, encoder=..., answers=...): a published table with our numbers."""
-
-    def sheet(name: str, number: int, **options: Any) -> Table:
-        commands = Commands(registry.names(), Path("results/trials"))
-        (found,) = paper_tables(store.read(), name, commands, str(number), **options)
-        return found
-
-    return sheet
+def paper(store: MadeStore, name: str, number: int, **options: Any) -> Table:
+    return store.paper(name, number, methods=registry.names(), place="results/trials", **options)
 
 
 # Dev scores
 
 
-def test_the_columns_of_an_ablation_are_two_runs(
-    paper: Paper, add_trial: Add, add_evaluation: Add
-) -> None:
+def test_the_columns_of_an_ablation_are_two_runs(store: MadeStore) -> None:
     """DiffCSE's Table 3 has STS-B dev of one run, and transfer dev of another one."""
     for dev in (84.0, 85.0):
-        add_trial(ABLATION, method="diffcse", dev={"stsb-dev": dev})
+        store.trial(ABLATION, method="diffcse", dev={"stsb-dev": dev})
     tuned: dict[str, Any] = {"method": "diffcse", "configuration": TRANSFER_TUNED}
-    of = add_trial(**tuned, dev={"stsb-dev": 90.0})
+    of = store.trial(**tuned, dev={"stsb-dev": 90.0})
     dev = {"transfer-senteval-dev": 85.0}
-    add_evaluation("transfer-senteval", {}, of=of, **tuned | {"dev": dev})
-    found = lines_of(paper("diffcse", 3), "DiffCSE [")
+    store.evaluation("transfer-senteval", {}, of=of, **tuned | {"dev": dev})
+    found = lines_of(paper(store, "diffcse", 3), "DiffCSE [")
     assert [line[2:] for line in found] == [
         ["", "84.56", "85.95"],
         ["2, 1", "84.50±0.71", "85.00"],
@@ -60,54 +42,39 @@ def test_the_columns_of_an_ablation_are_two_runs(
     ]
 
 
-def test_another_protocol_is_marked_and_has_no_difference(paper: Paper, add_trial: Add) -> None:
+def test_another_protocol_is_marked_and_has_no_difference(store: MadeStore) -> None:
     for dev in (84.0, 85.0):
-        add_trial(ABLATION, method="diffcse", dev={"stsb-dev": dev}, protocol=1)
-    _, ours = lines_of(paper("diffcse", 3), "DiffCSE [")
+        store.trial(ABLATION, method="diffcse", dev={"stsb-dev": dev}, protocol=1)
+    _, ours = lines_of(paper(store, "diffcse", 3), "DiffCSE [")
     assert ours[3] == "84.50±0.71†"
-    add_trial(ABLATION, method="diffcse", dev={"stsb-dev": 80.0})
-    _, ours, delta = lines_of(paper("diffcse", 3), "DiffCSE [")
+    store.trial(ABLATION, method="diffcse", dev={"stsb-dev": 80.0})
+    _, ours, delta = lines_of(paper(store, "diffcse", 3), "DiffCSE [")
     assert (ours[3], delta[3]) == ("80.00", "-4.56")
 
 
-def test_another_encoder_has_no_difference(paper: Paper, add_trial: Add) -> None:
-    add_trial(ABLATION, method="diffcse", dev={"stsb-dev": 60.0}, encoder="mini-bert")
-    assert len(lines_of(paper("diffcse", 3), "DiffCSE [")) == 1
-    sheet = paper("diffcse", 3, encoder="mini-bert")
-    _, ours = lines_of(sheet, "DiffCSE [")
-    assert ours[3] == "60.00"
-    assert any("on mini-bert in the place of bert-base-uncased" in note for note in sheet.notes)
-    fill = "To fill: harness sweep --paper diffcse --table 3 --encoder mini-bert"
-    assert fill in sheet.notes
-
-
-def test_what_a_row_is_about_is_printed(paper: Paper) -> None:
-    assert lines_of(paper("diffaug", 8), "no auxiliary loss")[0][3:] == ["no", "", "86.2"]
-    assert lines_of(paper("diffaug", 8), "alpha 1e-2")[0][3:] == ["yes", "0.01", "84.8"]
+def test_what_a_row_is_about_is_printed(store: MadeStore) -> None:
+    assert lines_of(paper(store, "diffaug", 8), "no auxiliary loss")[0][3:] == ["no", "", "86.2"]
+    assert lines_of(paper(store, "diffaug", 8), "alpha 1e-2")[0][3:] == ["yes", "0.01", "84.8"]
 
 
 # Cost and size
 
 
-def test_cost_has_no_difference(paper: Paper, add_trial: Add) -> None:
+def test_cost_has_no_difference(store: MadeStore) -> None:
     """There is no GPU memory on a CPU, so a column of a group with such a trial is empty."""
     for minutes in (30, 32):
-        add_trial(
-            {"batch_size": 128},
-            setting="sup",
-            training_seconds=60.0 * minutes,
-            peak_gpu_memory_mib=9 * 1024.0,
-        )
-    published, ours = lines_of(paper("diffaug", 4), "SimCSE")
+        cost = {"training_seconds": 60.0 * minutes, "peak_gpu_memory_mib": 9 * 1024.0}
+        store.trial({"batch_size": 128}, setting="sup", **cost)
+    published, ours = lines_of(paper(store, "diffaug", 4), "SimCSE")
     assert published[3:] == ["36", "10"]
     assert ours[2:] == ["2", "31±1", "9±0"]
-    add_trial({"batch_size": 128}, setting="sup", training_seconds=60.0)
-    assert lines_of(paper("diffaug", 4), "SimCSE")[1][4] == ""
+    store.trial({"batch_size": 128}, setting="sup", training_seconds=60.0)
+    assert lines_of(paper(store, "diffaug", 4), "SimCSE")[1][4] == ""
 
 
-def test_parameters_are_compared(paper: Paper, add_trial: Add) -> None:
-    add_trial(parameters_total=111_000_000)
-    _, ours, delta = lines_of(paper("diffcse", 14), "SimCSE")
+def test_parameters_are_compared(store: MadeStore) -> None:
+    store.trial(parameters_total=111_000_000)
+    _, ours, delta = lines_of(paper(store, "diffcse", 14), "SimCSE")
     assert (ours[3], delta[3]) == ("111", "+1")
 
 
@@ -118,9 +85,9 @@ def test_parameters_are_compared(paper: Paper, add_trial: Add) -> None:
     ("name", "number"),
     [("d2cse", 7), ("dcpcse", 3), ("dcpcse", 4), ("diffaug", 5), ("diffcse", 12), ("diffcse", 13)],
 )
-def test_our_defaults_are_the_papers(name: str, number: int, paper: Paper) -> None:
+def test_our_defaults_are_the_papers(name: str, number: int, store: MadeStore) -> None:
     """The plugins say so of themselves; here the published tables are asked."""
-    sheet = paper(name, number)
+    sheet = paper(store, name, number)
     assert not [line for section in sheet.sections for line in section.lines if "≠" in str(line)]
 
 
@@ -143,29 +110,26 @@ class Spoken(Answers):
         return {"can you do it?": 0.5}.get(sentence, 0.25)
 
 
-def test_sentences_of_our_models_stand_beside_the_published(paper: Paper, add_trial: Add) -> None:
-    add_trial()
-    sheet = paper("diffcse", 9, answers=Spoken())
+def test_sentences_of_our_models_stand_beside_the_published(store: MadeStore) -> None:
+    store.trial()
+    sheet = paper(store, "diffcse", 9, answers=Spoken())
     assert sheet.sections[0].name == "SimCSE-BERT base, query: you can do it, too."
-    assert list(sheet.sections[0].lines[1]) == [
-        "2",
-        "can you do it?",
-        "simcse 2 to you can do it, too.",
-    ]
+    second = ["2", "can you do it?", "simcse 2 to you can do it, too."]
+    assert list(sheet.sections[0].lines[1]) == second
     assert [line[2] for line in sheet.sections[1].lines] == ["", "", ""]  # DiffCSE has no trial
     ours = [row["ours"] for row in sheet.records.to_pylist()]
     assert ours[:4] == [*(f"simcse {rank} to you can do it, too." for rank in (1, 2, 3)), None]
 
 
-def test_cosines_of_our_models_stand_beside_the_published(paper: Paper, add_trial: Add) -> None:
-    add_trial({"prompts": "deep"}, method="dcpcse", score=78.0)
-    _, ours, delta = lines_of(paper("d2cse", 2, answers=Spoken()), "DCPCSE-BERT base")
+def test_cosines_of_our_models_stand_beside_the_published(store: MadeStore) -> None:
+    store.trial({"prompts": "deep"}, method="dcpcse", score=78.0)
+    _, ours, delta = lines_of(paper(store, "d2cse", 2, answers=Spoken()), "DCPCSE-BERT base")
     assert ours[2:] == ["1", "0.2500", "0.2500", "0.5000", "78.00"]
     assert delta[5:] == ["-0.4274", "-0.49"]
 
 
-def test_a_model_without_weights_is_named(paper: Paper, store: Store, add_trial: Add) -> None:
-    key = add_trial(key="7" * 32)
-    sheet = paper("diffcse", 9, answers=Answers(store, lambda _: None))
+def test_a_model_without_weights_is_named(store: MadeStore) -> None:
+    key = store.trial(key="7" * 32)
+    sheet = paper(store, "diffcse", 9, answers=Answers(store, lambda _: None))
     [note] = [note for note in sheet.notes if "weights are not kept" in note][:1]
     assert f"harness retrieve {key[:10]} 'you can do it, too.' --count 3" in note

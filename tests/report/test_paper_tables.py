@@ -1,6 +1,5 @@
 """`harness table --paper`: published numbers with our numbers below them."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +7,12 @@ import pytest
 
 from harness.errors import UserError
 from harness.report.coverage import lacking
-from harness.report.matching import Commands, wanted_for
+from harness.report.matching import wanted_for
 from harness.report.paper import load_systems
-from harness.report.paper_cells import Comparer
-from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
 from harness.report.tables import Table
 from harness.targets.options import SweepOptions
-from harness.trials.store import Store
-from tests.report.conftest import lines_of
-
-AddTrial = Callable[..., str]
+from tests.report.conftest import MadeStore, lines_of
 
 TRANSFER_TUNED = {
     "objective": "detection", "edit": "replace", "edited": "same", "contrastive": True,
@@ -28,20 +22,8 @@ TRANSFER_TUNED = {
 METHODS = ("d2cse", "pooling", "simcse")
 
 
-def sheet_of(store: Store, paper: str, number: int = 0) -> Table:
-    """One of the tables of a paper; the first is Table 1."""
-    commands = Commands(METHODS, store.folder)
-    return paper_tables(store.read(), paper, commands, str(number + 1))[0]
-
-
-def test_delta_is_ours_minus_published(store: Store, add_trial: AddTrial) -> None:
-    add_trial(score=70.0)
-    add_trial(score=72.0)
-    published, ours, delta = lines_of(sheet_of(store, "diffaug"), "SimCSE")
-    assert published[3:] == ["68.40", "82.41", "74.38", "80.91", "78.56", "76.85", "72.23", "76.25"]
-    assert ours[1:] == ["ours", "2", *["71.00±1.41"] * 8]
-    differences = ["+2.60", "-11.41", "-3.38", "-9.91", "-7.56", "-5.85", "-1.23", "-5.25"]
-    assert delta[3:] == [f"{each}≈" for each in differences]  # with two seeds, ± 22 points agree
+def sheet_of(store: MadeStore, paper: str, number: int = 1, **options: Any) -> Table:
+    return store.paper(paper, number, methods=METHODS, **options)
 
 
 @pytest.mark.parametrize(
@@ -56,81 +38,64 @@ def test_delta_is_ours_minus_published(store: Store, add_trial: AddTrial) -> Non
     ],
 )
 def test_a_revision_of_the_encoder_is_the_encoder(
-    of_the_trial: str, asked: str | None, found: bool, store: Store, add_trial: AddTrial
+    of_the_trial: str, asked: str | None, found: bool, store: MadeStore
 ) -> None:
     """Who asks for a revision gets this one alone."""
-    add_trial(score=70.0, encoder=of_the_trial)
-    commands = Commands(METHODS, store.folder)
-    sheet = paper_tables(store.read(), "diffaug", commands, encoder=asked)[0]
-    lines = [line[1] for line in lines_of(sheet, "SimCSE")]
+    store.trial(score=70.0, encoder=of_the_trial)
+    lines = [line[1] for line in lines_of(sheet_of(store, "diffaug", encoder=asked), "SimCSE")]
     assert lines == (["published", "ours", "Δ"] if found else ["published"])
 
 
-def test_the_best_dev_group_is_chosen_though_its_test_is_worse(
-    store: Store, add_trial: AddTrial
-) -> None:
-    add_trial({"learning_rate": 1e-5}, dev={"stsb-dev": 81.0}, score=70.0)
-    add_trial({"learning_rate": 3e-5}, dev={"stsb-dev": 80.0}, score=90.0)
+def test_the_best_dev_group_is_chosen_though_its_test_is_worse(store: MadeStore) -> None:
+    store.trial({"learning_rate": 1e-5}, dev={"stsb-dev": 81.0}, score=70.0)
+    store.trial({"learning_rate": 3e-5}, dev={"stsb-dev": 80.0}, score=90.0)
     sheet = sheet_of(store, "diffaug")
     assert lines_of(sheet, "SimCSE")[1][3:] == ["70.00"] * 8
-    assert any(
-        note.startswith("simcse unsup bert-base-uncased: 2 groups of comparable")
-        for note in sheet.notes
-    )
+    groups = "simcse unsup bert-base-uncased: 2 groups of comparable"
+    assert any(note.startswith(groups) for note in sheet.notes)
 
 
-def test_columns_can_be_different_runs(store: Store, add_trial: AddTrial) -> None:
+def test_columns_can_be_different_runs(store: MadeStore) -> None:
     pooled = {"method": "pooling", "steps": 0, "configuration": {"pooling": "mean"}}
-    add_trial(dev={"stsb-dev": 59.0}, dev_before=59.0, **pooled)
+    store.trial(dev={"stsb-dev": 59.0}, dev_before=59.0, **pooled)
     _, ours, delta = lines_of(sheet_of(store, "clsr"), "BERT-base")
     assert ours == ["", "ours", "–", "59.00", "", ""]
     assert delta == ["", "Δ", "", "-0.32≠", "", ""]
 
 
-def test_a_row_is_whole_when_all_that_the_paper_prints_is_there(
-    store: Store, add_trial: AddTrial
-) -> None:
+def test_a_row_is_whole_when_all_that_the_paper_prints_is_there(store: MadeStore) -> None:
     """DiffAug's Table 2 prints nothing for supervised methods without labels."""
     for fraction in (0.01, 0.1, 1.0):
         for method, score in (("simcse", 50.0), ("promptbert", 80.0)):
             for seed in range(3):
                 values = {"label_fraction": fraction}
-                add_trial(values, score + seed, method=method, setting="sup")
-    rows = sheet_of(store, "diffaug", 1).sections[1].rows
-    assert [row.names[0].partition(" [")[0] for row in rows] == [
-        "SimCSE",
-        "PromptBERT",
-        "DiffAug (ours)",
-    ]
-    assert [[cell.best for cell in row.cells] for row in rows] == [
-        [False] * 4,
-        [False, True, True, True],
-        [False] * 4,
-    ]
+                store.trial(values, score + seed, method=method, setting="sup")
+    rows = sheet_of(store, "diffaug", 2).sections[1].rows
+    assert {row.names[0].partition(" [")[0]: [cell.best for cell in row.cells] for row in rows} == {
+        "SimCSE": [False] * 4, "PromptBERT": [False, True, True, True],
+        "DiffAug (ours)": [False] * 4,
+    }  # fmt: skip
 
 
-def test_dev_scores_of_an_ablation_are_ranked(
-    store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str]
-) -> None:
+def test_dev_scores_of_an_ablation_are_ranked(store: MadeStore) -> None:
     """DiffCSE's Table 3, whose two columns are two runs."""
     tuned = {**TRANSFER_TUNED, "masking_ratio": 0.3, "replaced_token_weight": 0.005}
     for contrastive, dev in ((True, 85.0), (False, 55.0)):
         for shift in (0.0, 0.5):
             values = {**tuned, "contrastive": contrastive, "learning_rate": 7e-6}
-            add_trial(values, method="diffcse", dev={"stsb-dev": dev + shift})
+            store.trial(values, method="diffcse", dev={"stsb-dev": dev + shift})
             values = {**TRANSFER_TUNED, "contrastive": contrastive}
-            key = add_trial(values, method="diffcse", dev={"stsb-dev": 20.0})
+            key = store.trial(values, method="diffcse", dev={"stsb-dev": 20.0})
             found = {"dev": {"transfer-senteval-dev": dev + shift}, "method": "diffcse"}
-            add_evaluation("transfer-senteval", {}, key, values, **found)
-    rows = [row for row in sheet_of(store, "diffcse", 2).rows if row.whose == "ours"]
+            store.evaluation("transfer-senteval", {}, key, values, **found)
+    rows = [row for row in sheet_of(store, "diffcse", 3).rows if row.whose == "ours"]
     best = {row.names[0].partition(" [")[0]: [cell.best for cell in row.cells] for row in rows}
     assert best.pop("DiffCSE") == [True, True]
     assert not any(mark for marks in best.values() for mark in marks)
 
 
-def test_one_line_says_how_a_table_is_filled(store: Store) -> None:
-    commands = Commands(METHODS, Path("results/trials"))
-    sheet = paper_tables(store.read(), "diffaug", commands, "1")[0]
+def test_one_line_says_how_a_table_is_filled(store: MadeStore) -> None:
+    sheet = sheet_of(store, "diffaug", place="results/trials")
     commands = [note for note in sheet.notes if "harness sweep" in note]
     assert commands == ["To fill: harness sweep --paper diffaug --table 1"]
     assert "Not run by the command: there is no method promptbert: PromptBERT" in sheet.notes
@@ -156,13 +121,10 @@ def test_a_row_needs_what_its_run_lists(
 
 # What a published table still lacks, by the trials of a store.
 
-Add = Callable[..., str]
 
-
-def missing(store: Store, paper: str, table: str, *, seeds: int = 3, subsets: int = 5) -> list[str]:
+def missing(store: MadeStore, paper: str, number: int, *, seeds: int = 3) -> list[str]:
     """What the table lacks, as text."""
-    found = lacking(Comparer(store.read().table).table(load_paper(paper), table), seeds, subsets)
-    return [str(wanted) for wanted in found]
+    return [str(wanted) for wanted in lacking(store.compared(paper, number), seeds, 5)]
 
 
 def joint(**values: Any) -> dict[str, Any]:
@@ -170,52 +132,50 @@ def joint(**values: Any) -> dict[str, Any]:
     return {"setting": "semisup", "configuration": {"schedule": "joint", **values}}
 
 
-def test_an_empty_store_lacks_every_run_once(store: Store) -> None:
-    found = missing(store, "diffaug", "table6")
+def test_an_empty_store_lacks_every_run_once(store: MadeStore) -> None:
+    found = missing(store, "diffaug", 6)
     assert len(found) == len(set(found)) == 9
     assert found[3] == "simcse semisup bert-base-uncased schedule=joint"
-    found = missing(store, "diffaug", "table2")
+    found = missing(store, "diffaug", 2)
     assert "simcse unsup bert-base-uncased" in found, "its column without labels"
     assert "diffaug unsup bert-base-uncased" not in found
     # DiffCSE's Table 1 has SimCSE twice, and systems that no method here makes.
-    found = missing(store, "diffcse", "table1")
+    found = missing(store, "diffcse", 1)
     assert found.count("simcse unsup bert-base-uncased") == 1
     assert not any("cmlm" in each for each in found)
 
 
-def test_a_cell_with_enough_seeds_is_filled(store: Store, add_trial: Add) -> None:
+def test_a_cell_with_enough_seeds_is_filled(store: MadeStore) -> None:
     for number in range(2):
-        add_trial(seed=number, **joint())
-    assert "simcse semisup bert-base-uncased schedule=joint" in missing(store, "diffaug", "table6")
-    add_trial(seed=2, **joint())
-    found = missing(store, "diffaug", "table6")
+        store.trial(seed=number, **joint())
+    assert "simcse semisup bert-base-uncased schedule=joint" in missing(store, "diffaug", 6)
+    store.trial(seed=2, **joint())
+    found = missing(store, "diffaug", 6)
     assert "simcse semisup bert-base-uncased schedule=joint" not in found
     assert len(found) == 8
-    assert len(missing(store, "diffaug", "table6", seeds=4)) == 9
+    assert len(missing(store, "diffaug", 6, seeds=4)) == 9
 
 
 @pytest.mark.slow
-def test_a_share_of_the_labels_needs_every_subset(store: Store, add_trial: Add) -> None:
+def test_a_share_of_the_labels_needs_every_subset(store: MadeStore) -> None:
     wanted = "simcse semisup bert-base-uncased label_fraction=0.01 schedule=joint"
     for subset in range(5):
         for seed in range(3):
-            assert wanted in missing(store, "diffaug", "table2")
+            assert wanted in missing(store, "diffaug", 2)
             share = {"label_fraction": 0.01, "subset": subset}
-            add_trial(key=f"{subset}{seed}" * 16, seed=seed, **joint(**share))
-    assert wanted not in missing(store, "diffaug", "table2")
+            store.trial(key=f"{subset}{seed}" * 16, seed=seed, **joint(**share))
+    assert wanted not in missing(store, "diffaug", 2)
 
 
-def test_one_trial_is_enough_where_nothing_trains(store: Store, add_trial: Add) -> None:
-    add_trial({"pooling": "cls"}, method="pooling", steps=0)
-    found = missing(store, "diffaug", "table1")
+def test_what_is_not_trained_again(store: MadeStore) -> None:
+    """One trial is enough where nothing trains, and a trial may only lack a suite."""
+    store.trial({"pooling": "cls"}, method="pooling", steps=0)
+    for seed in range(3):
+        store.trial(seed=seed)
+    found = missing(store, "diffaug", 1)
     assert "pooling unsup bert-base-uncased pooling=cls" not in found
     assert "pooling unsup bert-base-uncased pooling=mean" in found
-
-
-def test_a_trial_that_only_lacks_a_suite_is_not_trained_again(store: Store, add_trial: Add) -> None:
-    for seed in range(3):
-        add_trial(seed=seed)
-    assert "simcse unsup bert-base-uncased" not in missing(store, "diffcse", "table2")
+    assert "simcse unsup bert-base-uncased" not in missing(store, "diffcse", 2)
 
 
 # The numbers of DCPCSE's second version, PromCSE, as tables beside those of the paper.
@@ -227,19 +187,13 @@ def test_its_tables_are_no_tables_of_the_paper() -> None:
     assert paper.fillable == [1, 2]
     assert list(paper.numbers) == [str(number) for number in range(1, 9)]
     for number in range(5, 9):
-        origins = {row.origin for row in paper.tables[f"table{number}"].rows}
-        assert origins == {
-            "arXiv 2203.06875v2 (Findings of EMNLP 2022, PromCSE), which is not this paper"
-        }
-
-
-def configurations(**target: Any) -> list[dict[str, Any]]:
-    found = [search.config for search in SweepOptions(**target).searches(lambda _: None)]
-    return sorted((config.deciding() for config in found), key=repr)
+        [origin] = {row.origin for row in paper.tables[f"table{number}"].rows}
+        assert "2203.06875v2 (Findings of EMNLP 2022, PromCSE), which is not this paper" in origin
 
 
 def test_supervised_rows_have_the_values_of_the_second_version(tmp_path: Path) -> None:
-    found = configurations(paper="dcpcse", table=5, store=tmp_path)
+    searches = SweepOptions(paper="dcpcse", table=5, store=tmp_path).searches(lambda _: None)
+    found = [search.config.deciding() for search in searches]
     fields = ("encoder", "batch_size", "learning_rate", "prompt_length", "epochs", "hinge_weight")
     assert {tuple(each[name] for name in fields) for each in found if each["setting"] == "sup"} == {
         ("bert-base-uncased", 256, 0.01, 12, 10, 0.0),
@@ -248,12 +202,10 @@ def test_supervised_rows_have_the_values_of_the_second_version(tmp_path: Path) -
     }
 
 
-def test_trials_with_the_hinge_loss_fill_no_row_without_it(
-    store: Store, add_trial: Callable[..., str]
-) -> None:
+def test_trials_with_the_hinge_loss_fill_no_row_without_it(store: MadeStore) -> None:
     hinge = {"prompts": "deep", "hinge_weight": 10.0}
-    add_trial(hinge, 90.0, method="dcpcse", setting="sup", dev={"stsb-dev": 99.0})
-    add_trial({"prompts": "deep"}, 70.0, method="dcpcse", setting="sup")  # from before the field
-    compared = Comparer(store.read().table).table(load_paper("dcpcse"), "table1")
+    store.trial(hinge, 90.0, method="dcpcse", setting="sup", dev={"stsb-dev": 99.0})
+    store.trial({"prompts": "deep"}, 70.0, method="dcpcse", setting="sup")  # from before the field
+    compared = store.compared("dcpcse", 1)
     means = {cell.ours.mean for cell in compared.cells if cell.ours}
     assert means == {70.0}

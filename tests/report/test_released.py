@@ -8,42 +8,34 @@ import pytest
 
 from harness.report.cell_facts import cell_facts
 from harness.report.formats import rendered
-from harness.report.matching import Commands
 from harness.report.paper_cells import RELEASED as HEADING
-from harness.report.paper_cells import Comparer
-from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
 from harness.report.tables import Row, Table, failures
 from harness.targets.published import lacking_suites
-from harness.trials.store import Store
-from tests.report.conftest import METHODS, TASKS
+from tests.report.conftest import TASKS, MadeStore
 
 SIMCSE = "princeton-nlp/unsup-simcse-bert-base-uncased"
 SUPERVISED = "princeton-nlp/sup-simcse-bert-base-uncased"
 PROMPTBERT = "royokong/unsup-PromptBERT"
-DIFFCSE, TRANSFER = (
-    "voidism/diffcse-bert-base-uncased-sts",
-    "voidism/diffcse-bert-base-uncased-trans",
-)
+DIFFCSE = "voidism/diffcse-bert-base-uncased-sts"
+TUNED = "voidism/diffcse-bert-base-uncased-trans"
 Evaluate = Callable[..., str]
 
 
 @pytest.fixture
-def evaluate(add_evaluation: Callable[..., str]) -> Evaluate:
+def evaluate(store: MadeStore) -> Evaluate:
     """evaluate(checkpoint, suite, scores): what `harness eval` stores of a plain encoder."""
 
     def add(checkpoint: str, suite: str, scores: dict[str, float], **different: Any) -> str:
         own = {"method": "pooling", "encoder": checkpoint, "steps": None, "seed": 0, **different}
         pooling = {"pooling": own.pop("pooling", "cls")}
-        return add_evaluation(suite, scores, of="a" * 32, configuration=pooling, **own)
+        return store.evaluation(suite, scores, of="a" * 32, configuration=pooling, **own)
 
     return add
 
 
-def sheet_of(store: Store, paper: str, number: int, encoder: str | None = None) -> Table:
-    commands = Commands(METHODS, "results/trials")
-    (sheet,) = paper_tables(store.read(), paper, commands, str(number), encoder=encoder)
-    return sheet
+def sheet_of(store: MadeStore, paper: str, number: int, **options: Any) -> Table:
+    return store.paper(paper, number, place="results/trials", **options)
 
 
 def released(sheet: Table) -> dict[str, Row]:
@@ -61,12 +53,15 @@ def notes(sheet: Table) -> dict[str, str]:
 
 
 def test_an_evaluated_checkpoint_stands_beside_the_published_row(
-    store: Store, evaluate: Evaluate, add_trial: Callable[..., str]
+    store: MadeStore, evaluate: Evaluate
 ) -> None:
-    """It is neither ranked nor compared, although it has the highest score."""
+    """It is neither ranked nor compared, although it has the highest score.
+
+    An encoder in the place of the paper's leaves it as it is.
+    """
     for seed in range(3):
-        add_trial(score=70.0 + seed)
-        add_trial(score=50.0 + seed, method="consert")
+        store.trial(score=70.0 + seed)
+        store.trial(score=50.0 + seed, method="consert")
     evaluate(SIMCSE, "sts", dict.fromkeys(TASKS, 76.25))
     sheet = sheet_of(store, "diffaug", 1)
     assert released(sheet)["[7]"].lines == [["SimCSE [7]", "theirs", "–", *["76.25"] * 8]]
@@ -77,28 +72,28 @@ def test_an_evaluated_checkpoint_stands_beside_the_published_row(
         "--suite sts"
         for mark, (name, pooling) in lacking.items()
     }
+    elsewhere = released(sheet_of(store, "diffaug", 1, encoder="mini-bert"))["[7]"]
+    assert [cell.ours.mean for cell in elsewhere.cells if cell.ours] == [76.25] * 8
     ours = next(row for row in sheet.rows if row.names[0].startswith("SimCSE ["))
     assert [line[1] for line in ours.lines] == ["published", "ours", "Δ"]
     assert all(cell.best for cell in ours.cells)
 
 
-@pytest.mark.parametrize(
-    "different", [{"pooling": "mean"}, {"encoder": "bert-base-uncased"}, {"method": "simcse"}]
-)
 def test_another_evaluation_is_not_that_of_the_checkpoint(
-    different: dict[str, str], store: Store, evaluate: Evaluate
+    store: MadeStore, evaluate: Evaluate
 ) -> None:
-    evaluate(SIMCSE, "sts", dict.fromkeys(TASKS, 76.25), **different)
+    for different in ({"pooling": "mean"}, {"encoder": "bert-base-uncased"}, {"method": "simcse"}):
+        evaluate(SIMCSE, "sts", dict.fromkeys(TASKS, 76.25), **different)
     row = released(sheet_of(store, "diffaug", 1))["[7]"]
     assert not any(cell.ours for cell in row.cells)
 
 
 def test_a_checkpoint_fills_the_columns_that_it_was_released_for(
-    store: Store, evaluate: Evaluate
+    store: MadeStore, evaluate: Evaluate
 ) -> None:
     """DiffCSE's Table 3 has a column of STS-B dev and one of transfer dev."""
-    evaluate(TRANSFER, "transfer-senteval", {}, dev={"transfer-senteval-dev": 85.95})
-    evaluate(TRANSFER, "sts", {}, dev={"stsb-dev": 1.0})
+    evaluate(TUNED, "transfer-senteval", {}, dev={"transfer-senteval-dev": 85.95})
+    evaluate(TUNED, "sts", {}, dev={"stsb-dev": 1.0})
     evaluate(DIFFCSE, "sts", {}, dev={"stsb-dev": 84.56})
     sheet = sheet_of(store, "diffcse", 3)
     rows = released(sheet)
@@ -108,7 +103,7 @@ def test_a_checkpoint_fills_the_columns_that_it_was_released_for(
     assert notes(sheet)["[2]"].endswith(f"to evaluate it: {command}")
 
 
-def test_only_the_suites_that_lack_are_named(store: Store, evaluate: Evaluate) -> None:
+def test_only_the_suites_that_lack_are_named(store: MadeStore, evaluate: Evaluate) -> None:
     """D2CSE's Table 4 printed numbers of this very checkpoint."""
     evaluate(DIFFCSE, "retrieval", {"recall@1": 89.69, "recall@3": 97.42, "recall@5": 98.97})
     sheet = sheet_of(store, "d2cse", 4)
@@ -118,11 +113,10 @@ def test_only_the_suites_that_lack_are_named(store: Store, evaluate: Evaluate) -
 
 
 @pytest.mark.parametrize("paper", ["clsr", "d2cse", "dcpcse", "diffaug", "diffcse"])
-def test_a_table_has_the_checkpoints_of_its_own_systems_alone(paper: str, store: Store) -> None:
+def test_a_table_has_the_checkpoints_of_its_own_systems_alone(paper: str, store: MadeStore) -> None:
     """And none where a column is of other trials than those of the row."""
-    comparer, shown = Comparer(store.read().table), load_paper(paper)
-    for name in shown.shown:
-        compared = comparer.table(shown, name)
+    for name in load_paper(paper).shown:
+        compared = store.compared(paper, int(name.removeprefix("table")))
         systems = {(row.system, row.setting, str(row.encoder)) for row in compared.table.rows}
         published = (row.cells[0].published.row for row in compared.released)
         assert {(row.system, row.setting, row.encoder) for row in published} <= systems
@@ -130,8 +124,8 @@ def test_a_table_has_the_checkpoints_of_its_own_systems_alone(paper: str, store:
             assert not compared.released
 
 
-def test_neither_a_sweep_nor_strict_asks_for_a_checkpoint(store: Store) -> None:
-    compared = Comparer(store.read().table).table(load_paper("diffcse"), "table1")
+def test_neither_a_sweep_nor_strict_asks_for_a_checkpoint(store: MadeStore) -> None:
+    compared = store.compared("diffcse", 1)
     assert not lacking_suites([compared])
     theirs = {row.address for row in compared.released}
     assert len(theirs) == 4
@@ -140,15 +134,7 @@ def test_neither_a_sweep_nor_strict_asks_for_a_checkpoint(store: Store) -> None:
     assert not {text.rpartition(".")[0] for text in missing} & theirs
 
 
-def test_an_encoder_in_the_place_of_the_papers_leaves_them_as_they_are(
-    store: Store, evaluate: Evaluate
-) -> None:
-    evaluate(SIMCSE, "sts", dict.fromkeys(TASKS, 76.25))
-    row = released(sheet_of(store, "diffaug", 1, encoder="mini-bert"))["[7]"]
-    assert [cell.ours.mean for cell in row.cells if cell.ours] == [76.25] * 8
-
-
-def test_the_formats_have_the_checkpoints(store: Store, evaluate: Evaluate) -> None:
+def test_the_formats_have_the_checkpoints(store: MadeStore, evaluate: Evaluate) -> None:
     evaluate(SIMCSE, "sts", dict.fromkeys(TASKS, 76.25))
     sheets = [sheet_of(store, "diffaug", 1)]
     (made,) = json.loads(rendered(sheets, "json", 140))
@@ -162,7 +148,9 @@ def test_the_formats_have_the_checkpoints(store: Store, evaluate: Evaluate) -> N
         assert rendered(sheets, kind, 140).decode().count(HEADING) >= 1
 
 
-def test_a_cell_of_a_checkpoint_is_shown_with_its_command(store: Store, evaluate: Evaluate) -> None:
+def test_a_cell_of_a_checkpoint_is_shown_with_its_command(
+    store: MadeStore, evaluate: Evaluate
+) -> None:
     evaluate(SIMCSE, "sts", dict.fromkeys(TASKS, 76.25))
     sheet = sheet_of(store, "diffaug", 1)
     there, *_, missing = (row.address for row in released(sheet).values())

@@ -14,30 +14,27 @@ from harness.report.cell_facts import paper_cell, store_cell
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
-from harness.report.store_tables import store_tables
 from harness.report.tables import address_name
 from harness.report.terminal import address_note
-from harness.trials.store import Store
+from tests.report.conftest import TRANSFER, MadeStore
 
-AddTrial = Callable[..., str]
-TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc", "transfer-avg")
+Shown = Callable[..., list[str]]
 
 
 @pytest.fixture
-def shown(store: Store, capsys: pytest.CaptureFixture[str]) -> Callable[[str], list[str]]:
-    def lines(what: str) -> list[str]:
-        show(what, str(store.folder))
+def shown(store: MadeStore, capsys: pytest.CaptureFixture[str]) -> Shown:
+    """shown(what, encoder): the lines that `harness show` prints."""
+
+    def lines(what: str, *encoder: str) -> list[str]:
+        show(what, str(store.folder), *encoder)
         return capsys.readouterr().out.splitlines()
 
     return lines
 
 
-Shown = Callable[[str], list[str]]
-
-
-def test_a_cell_leads_to_its_trials_and_their_command(add_trial: AddTrial, shown: Shown) -> None:
-    add_trial({"learning_rate": 1e-5}, 60.0)
-    keys = [add_trial(score=score) for score in (74.0, 75.0, 76.0)]
+def test_a_cell_leads_to_its_trials_and_their_command(store: MadeStore, shown: Shown) -> None:
+    store.trial({"learning_rate": 1e-5}, 60.0)
+    keys = [store.trial(score=score) for score in (74.0, 75.0, 76.0)]
     lines = shown("2.avg")
     assert lines[:5] == [
         "avg of simcse unsup bert-base-uncased",
@@ -53,33 +50,44 @@ def test_a_cell_leads_to_its_trials_and_their_command(add_trial: AddTrial, shown
 
 
 @pytest.mark.slow
-def test_every_cell_of_a_table_has_its_address(
-    store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str], shown: Shown
-) -> None:
-    add_trial(method="d2cse", score=70.0)
-    key = add_trial(score=75.0)
-    add_evaluation("transfer-senteval", {"mr": 81.0, "transfer-avg": 82.0}, of=key)
-    for sheet in store_tables(store.read(), store.folder):
+def test_every_cell_of_a_table_has_its_address(store: MadeStore, shown: Shown) -> None:
+    """SimCSE was measured by two suites with the same metrics, and D2CSE by one of them."""
+    for seed in (0, 1):
+        key = store.trial(score=75.0, seed=seed)
+        store.evaluation("transfer", dict.fromkeys(TRANSFER, 90.5), key, seed=seed)
+        store.evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), key, seed=seed)
+        other = {"seed": seed, "method": "d2cse"}
+        of = store.trial(score=70.0, **other)
+        store.evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), of, **other)
+    tables = store.sheets()
+    for sheet in tables:
         for row in sheet.rows:
             for metric, cell in zip(sheet.metrics, row.cells, strict=True):
                 if cell.ours:
-                    found = shown(f"{row.address}.{address_name(metric)}")
-                    assert found[1].startswith(f"ours: {cell.ours.mean:.2f} (1 trial)")
+                    name = address_name(metric)
+                    assert store_cell(tables, int(row.address), name)[1].ours == cell.ours
+                    ours = shown(f"{row.address}.{name}")[1]
+                    assert ours.startswith(f"ours: {cell.ours.mean:.2f}±0.00 (mean")
+    assert store_cell(tables, 1, "mr")[1].ours.mean == 80.5, "d2cse has it of one suite"
+    with pytest.raises(UserError, match='row 2 has no score "mr"; several suites have it'):
+        store_cell(tables, 2, "mr")
 
 
-@pytest.mark.parametrize("name", ["stsb", "STS-B", "sts-b"])
-def test_a_column_is_named_as_it_is_printed_or_stored(
-    add_trial: AddTrial, shown: Shown, name: str
-) -> None:
-    add_trial()
-    assert shown(f"1.{name}")[0] == "stsb of simcse unsup bert-base-uncased"
+def test_a_column_is_named_as_it_is_printed_or_stored(store: MadeStore, shown: Shown) -> None:
+    """And the line under a table names a cell that is there."""
+    store.trial()
+    for name in ("stsb", "STS-B", "sts-b"):
+        assert shown(f"1.{name}")[0] == "stsb of simcse unsup bert-base-uncased"
+    note = address_note(store.sheets(), 300)
+    assert note.endswith(f": harness show 1.avg --store {store.folder}\n")
+    assert shown("1.avg")
 
 
-def test_label_subsets_are_named(add_trial: AddTrial, shown: Shown) -> None:
+def test_label_subsets_are_named(store: MadeStore, shown: Shown) -> None:
     for subset in (0, 1):
         for seed in (0, 1):
             values = {"label_fraction": 0.01, "subset": subset}
-            add_trial(values, 70.0 + subset, seed=seed, setting="sup")
+            store.trial(values, 70.0 + subset, seed=seed, setting="sup")
     lines = shown("1.avg")
     assert [line.split()[1:5] for line in lines[2:6]] == [
         ["subset", subset, "seed", seed] for subset in "01" for seed in "01"
@@ -87,13 +95,11 @@ def test_label_subsets_are_named(add_trial: AddTrial, shown: Shown) -> None:
     assert lines[6].startswith("again (the first; the others differ in the seed and the subset)")
 
 
-def test_a_score_of_another_suite_is_measured_again(
-    store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str], shown: Shown
-) -> None:
+def test_a_score_of_another_suite_is_measured_again(store: MadeStore, shown: Shown) -> None:
     """The trial alone would not give it; and small numbers keep the digits of their table."""
-    key = add_trial(suite="sts")
-    add_evaluation("transfer-senteval", {"mr": 81.0}, of=key)
-    add_evaluation("geometry", {"alignment": 0.0838, "uniformity": -1.5}, of=key)
+    key = store.trial(suite="sts")
+    store.evaluation("transfer-senteval", {"mr": 81.0}, of=key)
+    store.evaluation("geometry", {"alignment": 0.0838, "uniformity": -1.5}, of=key)
     lines = shown("1.alignment")
     assert lines[1] == "ours: 0.0838 (1 trial)"
     run, measure = lines[-1].split(" && ")
@@ -103,20 +109,20 @@ def test_a_score_of_another_suite_is_measured_again(
 
 
 def test_of_a_model_that_was_never_a_trial_the_right_suite_is_named(
-    add_evaluation: Callable[..., str], shown: Shown
+    store: MadeStore, shown: Shown
 ) -> None:
     pooled = {"method": "pooling", "configuration": {"pooling": "mean"}, "steps": None, "seed": 0}
     for suite, metric in (("retrieval", "recall@1"), ("transfer-senteval", "mr")):
-        add_evaluation(suite, {metric: 80.0}, of="f" * 32, **pooled)
+        store.evaluation(suite, {metric: 80.0}, of="f" * 32, **pooled)
     assert "--suite transfer-senteval " in shown("1.mr")[-1]
     assert "--suite retrieval " in shown("1.r@1")[-1]
 
 
 def test_a_cosine_of_a_paper_is_asked_of_the_model(
-    add_trial: AddTrial, shown: Shown, monkeypatch: pytest.MonkeyPatch
+    store: MadeStore, shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Answers, "cosine", lambda *_: 0.25)
-    add_trial({"prompts": "deep"}, method="dcpcse", score=78.0)
+    store.trial({"prompts": "deep"}, method="dcpcse", score=78.0)
     candidate = load_paper("d2cse").tables["table2"].columns[0]
     lines = shown(f"d2cse.2.1.{candidate}")
     assert lines[-2:] == [
@@ -132,9 +138,9 @@ def test_a_table_without_scores_is_named(address: str, shown: Shown) -> None:
         shown(address)
 
 
-def test_a_cell_of_a_paper(add_trial: AddTrial, shown: Shown) -> None:
+def test_a_cell_of_a_paper(store: MadeStore, shown: Shown) -> None:
     for score in (75.0, 76.0, 77.0):
-        add_trial(score=score)
+        store.trial(score=score)
     lines = shown("diffaug.1.5.avg")
     assert "Table 1" in lines[0]
     assert lines[1].startswith("SimCSE [")
@@ -146,32 +152,23 @@ def test_a_cell_of_a_paper(add_trial: AddTrial, shown: Shown) -> None:
     assert "to fill it: harness sweep --paper diffaug --table 1" in empty[-1]
 
 
-def test_a_cell_on_another_encoder(
-    store: Store, add_trial: AddTrial, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cell_on_another_encoder(store: MadeStore, shown: Shown) -> None:
     """The line under such a table leads to its cell."""
-    add_trial(encoder="tiny-bert", score=61.0)
-    commands = Commands(registry.names(), store.place)
-    sheets = paper_tables(store.read(), "diffaug", commands, "1", encoder="tiny-bert")
-    words = shlex.split(address_note(sheets, 300).partition(": ")[2])
-    assert words == [
-        *("harness", "show", "diffaug.1.5.avg"),
-        *("--encoder", "tiny-bert", "--store", str(store.folder)),
-    ]
-    show(words[2], str(store.folder), "tiny-bert")
-    assert "ours: 61.00 (1 trial)" in capsys.readouterr().out
-    show("diffaug.1.13.avg", str(store.folder), "tiny-bert")
-    assert "--table 1 --encoder tiny-bert" in capsys.readouterr().out
+    store.trial(encoder="tiny-bert", score=61.0)
+    sheet = store.paper("diffaug", 1, encoder="tiny-bert")
+    words = shlex.split(address_note([sheet], 300).partition(": ")[2])
+    options = ["--encoder", "tiny-bert", "--store", str(store.folder)]
+    assert words == ["harness", "show", "diffaug.1.5.avg", *options]
+    assert "ours: 61.00 (1 trial)" in "\n".join(shown(words[2], "tiny-bert"))
+    assert "--table 1 --encoder tiny-bert" in shown("diffaug.1.13.avg", "tiny-bert")[-1]
     with pytest.raises(UserError, match="--encoder belongs to a cell of a paper"):
-        show("1.avg", str(store.folder), "tiny-bert")
+        shown("1.avg", "tiny-bert")
 
 
 @pytest.mark.parametrize("paper", ["diffcse", "d2cse"])
-def test_every_column_of_a_paper_has_an_address(
-    store: Store, add_trial: AddTrial, paper: str
-) -> None:
+def test_every_column_of_a_paper_has_an_address(store: MadeStore, paper: str) -> None:
     """Headings have points and blanks, such as `Avg. transfer` and 0.0001."""
-    add_trial()
+    store.trial()
     sheets = paper_tables(store.read(), paper, Commands(registry.names(), store.place))
     for sheet in sheets:
         for row in sheet.rows:
@@ -194,23 +191,12 @@ def test_every_column_of_a_paper_has_an_address(
         ("simcs", 'did you mean "simcse"?'),
     ],
 )
-def test_what_names_nothing_is_one_sentence(
-    store: Store, add_trial: AddTrial, what: str, sentence: str
-) -> None:
-    add_trial()
+def test_what_names_nothing_is_one_sentence(store: MadeStore, what: str, sentence: str) -> None:
+    store.trial()
     with pytest.raises(UserError) as raised:
         show(what, str(store.folder))
     assert sentence in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_the_line_under_a_table_names_a_cell_that_is_there(
-    store: Store, add_trial: AddTrial, shown: Shown
-) -> None:
-    add_trial()
-    note = address_note(store_tables(store.read(), store.folder), 300)
-    assert note.endswith(f": harness show 1.avg --store {store.folder}\n")
-    assert shown("1.avg")
 
 
 def test_a_method_has_every_hyperparameter_with_its_meaning(shown: Shown) -> None:
@@ -231,12 +217,12 @@ def test_a_method_has_every_hyperparameter_with_its_meaning(shown: Shown) -> Non
 
 @pytest.mark.parametrize("method", registry.names())
 def test_accidents_of_released_code_stand_apart(method: str, shown: Shown) -> None:
-    config = registry.load(method).config_type
+    config, heading = registry.load(method).config_type, f"{RELEASED} (--set NAME=VALUE):"
     assert config.released <= config.model_fields.keys()
     lines = shown(method)
-    assert (f"{RELEASED} (--set NAME=VALUE):" in lines) == bool(config.released)
+    assert (heading in lines) == bool(config.released)
     if config.released:
-        apart = lines[lines.index(f"{RELEASED} (--set NAME=VALUE):") + 1 :]
+        apart = lines[lines.index(heading) + 1 :]
         apart = apart[: apart.index("")]
         names = {line.split()[0] for line in apart if line.startswith("  ") and line[2] != " "}
         assert names == config.released
@@ -262,29 +248,3 @@ def test_a_default_that_depends_on_another_field_is_shown(
     text = " ".join(" ".join(shown(method)).split())
     own = text[text.index(f" {field} (") :]
     assert words in own[: own.index(" (", len(field) + 5) + 400]
-
-
-@pytest.fixture
-def two_suites(store: Store, add_trial: AddTrial, add_evaluation: Callable[..., str]) -> Store:
-    """SimCSE as measured by two suites with the same metrics, and D2CSE by one of them."""
-    for seed in (0, 1):
-        key = add_trial(score=75.0, seed=seed)
-        add_evaluation("transfer", dict.fromkeys(TRANSFER, 90.5), of=key, seed=seed)
-        add_evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), of=key, seed=seed)
-        other = add_trial(score=70.0, seed=seed, method="d2cse")
-        given = {"of": other, "seed": seed, "method": "d2cse"}
-        add_evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), **given)
-    return store
-
-
-def test_an_address_leads_to_the_suite_of_its_table(two_suites: Store) -> None:
-    tables = store_tables(two_suites.read(), two_suites.folder)
-    for sheet in tables:
-        for row in sheet.rows:
-            for metric, shown in zip(sheet.metrics, row.cells, strict=True):
-                if shown.ours:
-                    _, cell = store_cell(tables, int(row.address), address_name(metric))
-                    assert cell.ours == shown.ours
-    assert store_cell(tables, 1, "mr")[1].ours.mean == 80.5, "d2cse has it of one suite"
-    with pytest.raises(UserError, match='row 2 has no score "mr"; several suites have it'):
-        store_cell(tables, 2, "mr")

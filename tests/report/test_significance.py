@@ -42,39 +42,26 @@ def test_seeds_are_compared_by_welch(left: int, right: int) -> None:
         expected = stats.ttest_ind(one, two, equal_var=False).pvalue
         assert p_of(samples(one), samples(two)) == pytest.approx(expected, rel=1e-9)
         assert p_of(samples(two), samples(one)) == pytest.approx(expected, rel=1e-9)
+        three = RANDOM.normal(75, 1, left)
+        broadcast = p_values(samples(one, two, three), samples(two))
+        found = stats.ttest_ind(three, two, equal_var=False).pvalue
+        assert broadcast == pytest.approx([expected, 1, found])
 
 
-def test_one_seed_borrows_the_spread_of_the_other() -> None:
+def test_single_values_and_constants() -> None:
     """Student's statistic with one value: (70 - 75) / (1 * sqrt(1 + 1/3)), two degrees."""
+    seed, seeds = samples([70.0]), samples([74.0, 75.0, 76.0])
     expected = 2 * stats.t.sf(5 / np.sqrt(4 / 3), 2)
-    assert p_of(samples([70.0]), samples([74.0, 75.0, 76.0])) == pytest.approx(expected)
-    assert p_of(samples([74.0, 75.0, 76.0]), samples([70.0])) == pytest.approx(expected)
-
-
-def test_two_single_seeds_cannot_be_compared() -> None:
-    assert np.isnan(p_of(samples([70.0]), samples([75.0])))
-
-
-def test_a_single_seed_and_a_constant_have_no_spread() -> None:
-    seed, constant = samples([70.0]), samples([60.0], trained=False)
-    assert np.isnan(p_of(seed, constant))
-    assert np.isnan(p_of(constant, seed))
-    assert p_of(seed, samples([60.0, 60.0, 60.0])) == 0.0
-
-
-def test_a_constant_is_compared_by_a_test_of_one_sample() -> None:
-    seeds = [74.0, 75.0, 76.5]
-    expected = stats.ttest_1samp(seeds, 73.0).pvalue
-    assert p_of(samples([73.0], trained=False), samples(seeds)) == pytest.approx(expected)
-    assert p_of(samples([73.0], trained=False), samples([73.0], trained=False)) == 1
-    assert p_of(samples([73.0], trained=False), samples([73.1], trained=False)) == 0
-
-
-def test_p_values_of_shapes_that_are_broadcast() -> None:
-    rows = [RANDOM.normal(75, 1, 4) for _ in range(5)]
-    found = p_values(samples(*rows), samples(rows[2]))
-    expected = [stats.ttest_ind(row, rows[2], equal_var=False).pvalue for row in rows]
-    assert found == pytest.approx(expected)
+    assert (p_of(seed, seeds), p_of(seeds, seed)) == pytest.approx((expected, expected))
+    constant = samples([73.0], trained=False)
+    for other in (samples([75.0]), constant):  # two single seeds, and one beside a constant
+        assert np.isnan([p_of(seed, other), p_of(other, seed)]).all()
+    assert p_of(seed, samples([60.0, 60.0, 60.0])) == 0
+    values = [74.0, 75.0, 76.5]
+    expected = stats.ttest_1samp(values, 73.0).pvalue
+    assert p_of(constant, samples(values)) == pytest.approx(expected)
+    assert p_of(constant, constant) == 1
+    assert p_of(constant, samples([73.1], trained=False)) == 0
 
 
 @pytest.mark.slow
@@ -82,14 +69,10 @@ def test_holm_is_that_of_statsmodels() -> None:
     from statsmodels.stats.multitest import multipletests  # for a second
 
     table = RANDOM.uniform(0, 0.1, (3, 8))  # statsmodels collects garbage for each row
-    expected = [multipletests(row, method="holm")[1] for row in table]
-    assert holm(table) == pytest.approx(np.array(expected))
-    turned = holm(table.T, axis=0).T
-    assert turned == pytest.approx(np.array(expected))
-
-
-def test_holm_counts_no_missing_tests() -> None:
-    found = holm(np.array([0.02, np.nan, 0.01]))
+    expected = np.array([multipletests(row, method="holm")[1] for row in table])
+    assert holm(table) == pytest.approx(expected)
+    assert pytest.approx(expected) == holm(table.T, axis=0).T
+    found = holm(np.array([0.02, np.nan, 0.01]))  # a missing test does not count
     assert found[[0, 2]] == pytest.approx([0.02, 0.02])
     assert np.isnan(found[1])
 
@@ -98,17 +81,13 @@ def test_the_best_cells_by_hand() -> None:
     """Row 1 is the best of both columns; row 0 is close to it in column 1 alone."""
     first = samples([70.0, 70.1, 69.9], [75.0, 75.1, 74.9], [60.0, 60.1, 59.9])
     second = samples([74.0, 75.0, 76.0], [75.0, 76.0, 77.0], [60.0, 60.1, 59.9])
-    assert best_cells([first, second], [1, 1]).tolist() == [
-        [False, True],
-        [True, True],
-        [False, False],
-    ]
-
-
-def test_where_lower_is_better_the_lowest_is_best() -> None:
-    column = samples([0.1, 0.11], [0.5, 0.51])
-    assert best_cells([column], [-1]).tolist() == [[True], [False]]
-    assert best_cells([column], [0]).tolist() == [[False], [False]]
+    best = best_cells([first, second], [1, 1]).tolist()
+    assert best == [[False, True], [True, True], [False, False]]
+    lower = samples([0.1, 0.11], [0.5, 0.51])
+    assert best_cells([lower], [-1]).tolist() == [[True], [False]]
+    assert best_cells([lower], [0]).tolist() == [[False], [False]]
+    alone = Samples(np.array([75.0, np.nan]), np.array([1.0, np.nan]), np.array([3.0, 0.0]))
+    assert not best_cells([alone], [1]).any()
 
 
 def test_holm_over_the_columns_keeps_more_cells() -> None:
@@ -119,11 +98,6 @@ def test_holm_over_the_columns_keeps_more_cells() -> None:
     assert p_values(column[[0]], column[[1]]) == pytest.approx([0.04])
     assert best_cells([column], [1]).tolist() == [[True], [False]]
     assert best_cells([column] * 10, [1] * 10)[1].all()
-
-
-def test_a_row_alone_is_not_the_best() -> None:
-    column = Samples(np.array([75.0, np.nan]), np.array([1.0, np.nan]), np.array([3.0, 0.0]))
-    assert not best_cells([column], [1]).any()
 
 
 # Student's t against scipy.
@@ -147,9 +121,7 @@ def test_the_ends() -> None:
 
 
 def predicted(values: Sequence[float]) -> Prediction:
-    found = prediction(Score(float(np.mean(values)), float(np.std(values, ddof=1)), len(values)))
-    assert found is not None
-    return found
+    return prediction(Score(float(np.mean(values)), float(np.std(values, ddof=1)), len(values)))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Callable
 from pathlib import Path
 
 from harness.evaluation.catalogue import SuiteCard
@@ -10,65 +9,73 @@ from harness.report.formats import rendered
 from harness.report.store_tables import store_tables
 from harness.report.tables import Table
 from harness.trials.record_files import Reading
-from harness.trials.store import Store
-
-Add = Callable[..., str]
+from tests.report.conftest import TRANSFER, MadeStore
 
 SUITE, TRANSFER_DEV = "transfer-senteval", "transfer-senteval-dev"
-TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc", "transfer-avg")
 RETRIEVAL = {"recall@10": 90.0, "recall@1": 80.0, "recall@5": 88.0, "recall@3": 85.0}
 GEOMETRY = {
-    "alignment": 0.0838,
-    "uniformity": -1.45934,
-    "mean-cosine": 0.5,
-    "first-component": 0.061,
-}
-NEVER_RUN = "f" * 32
+    "alignment": 0.0838, "uniformity": -1.45934, "mean-cosine": 0.5, "first-component": 0.061,
+}  # fmt: skip
 
 
-def sheets(store: Store) -> dict[str, Table]:
+def sheets(store: MadeStore) -> dict[str, Table]:
     """Title -> sheet."""
-    return {sheet.title: sheet for sheet in store_tables(store.read(), Path("somewhere"))}
+    return {sheet.title: sheet for sheet in store.sheets()}
 
 
 def lines(sheet: Table) -> list[list[str]]:
     return [line for section in sheet.sections for line in section.lines]
 
 
-def test_naming_the_trials_suite_changes_nothing(store: Store, add_trial: Add) -> None:
-    add_trial()
-    add_trial(suite="sts")
-    add_trial({"suite": "graded"}, dev={"graded-dev": 60.0}, test={"graded": 55.0})
-    add_trial({"suite": "graded"}, dev={"graded-dev": 60.0}, test={"graded": 55.0}, suite="graded")
-    graded, sts = store_tables(store.read(), store.folder)
+def test_naming_the_trials_suite_changes_nothing(store: MadeStore) -> None:
+    store.trial()
+    store.trial(suite="sts")
+    by_graded = {"dev": {"graded-dev": 60.0}, "test": {"graded": 55.0}}
+    store.trial({"suite": "graded"}, **by_graded)
+    store.trial({"suite": "graded"}, **by_graded, suite="graded")
+    graded, sts = store.sheets()
     assert [lines(graded)[0][3], lines(sts)[0][3]] == ["2", "2"]
     assert {sheet.caption[:13] for sheet in (graded, sts)} == {"Spearman x100"}
 
 
-def test_each_suite_has_its_columns_in_the_papers_order(
-    store: Store, add_trial: Add, add_evaluation: Add
+def test_each_suite_has_its_columns_in_the_papers_order_and_says_what_is_measured(
+    store: MadeStore,
 ) -> None:
-    key = add_trial()
-    add_evaluation(SUITE, dict.fromkeys(TRANSFER, 80.0), of=key)
-    add_evaluation("retrieval", RETRIEVAL, of=key)
-    add_evaluation("geometry", GEOMETRY, of=key)
+    key = store.trial()
+    store.evaluation(SUITE, dict.fromkeys(TRANSFER, 80.0), of=key)
+    store.evaluation("retrieval", RETRIEVAL, of=key)
+    store.evaluation("geometry", GEOMETRY, of=key)
+    store.evaluation("mine", {"f1": 0.5}, of=key)
     found = sheets(store)
     assert {title: " ".join(sheet.columns[4:]) for title, sheet in found.items()} == {
         "": "dev before dev STS12 STS13 STS14 STS15 STS16 STS-B SICK-R Avg.",
         f"suite {SUITE}": "dev MR CR SUBJ MPQA SST TREC MRPC Avg.",
         "suite retrieval": "dev R@1 R@3 R@5 R@10",
         "suite geometry": "dev Alignment Uniformity mean cosine first component",
+        "suite mine": "dev f1",
     }
     retrieval, geometry = (lines(found[f"suite {name}"])[0] for name in ("retrieval", "geometry"))
     assert retrieval[4:] == ["80.00", "80.00", "85.00", "88.00", "90.00"]
     assert geometry[4:] == ["80.00", "0.0838", "-1.4593", "0.5000", "0.0610"]
+    assert found.pop("").caption.startswith("Spearman x100")
+    for suite, words in {
+        SUITE: ["Accuracy x100", "SentEval's own classifier", "10-fold"],
+        "retrieval": ["percent", "distinct sentences of STS-B test", "removed",
+                      "both sentences of the 97 pairs"],
+        "geometry": ["not x100", "gold score above 4", "lower is better"],
+        "mine": ['suite "mine"', "own units"],
+    }.items():  # fmt: skip
+        caption = found[f"suite {suite}"].caption
+        assert "Spearman" not in caption
+        assert "selected on dev (STS-B dev), test never selects" in caption
+        assert [word for word in words if word not in caption] == []
 
 
-def test_each_suite_has_its_own_n(store: Store, add_trial: Add, add_evaluation: Add) -> None:
-    keys = [add_trial(score=score) for score in (74.0, 75.0, 76.0)]
-    add_evaluation(SUITE, dict.fromkeys(TRANSFER, 80.0), of=keys[2], dev={TRANSFER_DEV: 83.0})
+def test_each_suite_has_its_own_n(store: MadeStore) -> None:
+    keys = [store.trial(score=score) for score in (74.0, 75.0, 76.0)]
+    store.evaluation(SUITE, dict.fromkeys(TRANSFER, 80.0), of=keys[2], dev={TRANSFER_DEV: 83.0})
     for key, recall in zip(keys[:2], (80.0, 82.0), strict=True):
-        add_evaluation("retrieval", RETRIEVAL | {"recall@1": recall}, of=key)
+        store.evaluation("retrieval", RETRIEVAL | {"recall@1": recall}, of=key)
     found = sheets(store)
     assert [lines(sheet)[0][3] for sheet in found.values()] == ["3", "1", "2"]
     assert lines(found[""])[0][-1] == "75.00±1.00"
@@ -77,38 +84,10 @@ def test_each_suite_has_its_own_n(store: Store, add_trial: Add, add_evaluation: 
     assert lines(found["suite retrieval"])[0][5] == "81.00±1.41"
 
 
-def test_captions_say_what_is_measured(store: Store, add_trial: Add, add_evaluation: Add) -> None:
-    key = add_trial()
-    add_evaluation(SUITE, {"mr": 80.0}, of=key)
-    add_evaluation("retrieval", RETRIEVAL, of=key)
-    add_evaluation("geometry", GEOMETRY, of=key)
-    add_evaluation("mine", {"f1": 0.5}, of=key)
-    captions = {title: sheet.caption for title, sheet in sheets(store).items()}
-    assert captions.pop("").startswith("Spearman x100")
-    for title, words in {
-        f"suite {SUITE}": ["Accuracy x100", "SentEval's own classifier", "10-fold"],
-        "suite retrieval": [
-            "percent",
-            "distinct sentences of STS-B test",
-            "both sentences of the 97 pairs",
-            "removed",
-        ],
-        "suite geometry": ["not x100", "gold score above 4", "lower is better"],
-        "suite mine": ['suite "mine"', "own units"],
-    }.items():
-        caption = captions.pop(title)
-        assert "Spearman" not in caption
-        assert "selected on dev (STS-B dev), test never selects" in caption
-        assert [word for word in words if word not in caption] == []
-    assert captions == {}
-
-
-def test_a_partial_evaluation_is_shown_and_named(
-    store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
+def test_a_partial_evaluation_is_shown_and_named(store: MadeStore) -> None:
     partial = {"status": "partial", "reason": "mrpc: no such file", "seed": 0}
     found = dict.fromkeys(TRANSFER[:6], 80.0) | {"transfer-avg": 80.0}
-    add_evaluation(SUITE, found, of=add_trial(seed=0), **partial)
+    store.evaluation(SUITE, found, of=store.trial(seed=0), **partial)
     sheet = sheets(store)[f"suite {SUITE}"]
     assert lines(sheet)[0][5:] == [*["80.00"] * 6, "", ""]
     assert list(sheet.notes) == [
@@ -116,25 +95,23 @@ def test_a_partial_evaluation_is_shown_and_named(
     ]
 
 
-def test_what_was_made_again_is_not_named(
-    store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
-    keys = [add_trial(seed=seed) for seed in (0, 1)]
+def test_what_was_made_again_is_not_named(store: MadeStore) -> None:
+    keys = [store.trial(seed=seed) for seed in (0, 1)]
     for seed, key in enumerate(keys):
-        add_evaluation("retrieval", {}, of=key, seed=seed, status="failed", reason="no data")
-    add_evaluation("retrieval", RETRIEVAL, of=keys[0], seed=0)
+        store.evaluation("retrieval", {}, of=key, seed=seed, status="failed", reason="no data")
+    store.evaluation("retrieval", RETRIEVAL, of=keys[0], seed=0)
     assert list(sheets(store)["suite retrieval"].notes) == [
         "1 failed evaluation: simcse unsup bert-base-uncased seed 1, retrieval (no data)"
     ]
 
 
-def test_a_users_suite_has_any_names(store: Store, add_trial: Add, add_evaluation: Add) -> None:
+def test_a_users_suite_has_any_names(store: MadeStore) -> None:
     card = SuiteCard("mine", {"mine-avg": "Mean"}, unit="Apples", average="mine-avg")
     measured = {"zeta": 0.8123, "count": 1234.5, "mine-avg": 0.5}
-    key = add_trial()
-    add_evaluation("mine", measured, of=key, suite_card=card.dumped())
+    key = store.trial()
+    store.evaluation("mine", measured, of=key, suite_card=card.dumped())
     for suite in ("alpha", "geometry"):
-        add_evaluation(suite, {"x": 1.0}, of=key)
+        store.evaluation(suite, {"x": 1.0}, of=key)
     assert list(sheets(store)) == ["", "suite geometry", "suite mine", "suite alpha"]
     sheet = sheets(store)["suite mine"]
     assert sheet.columns[4:] == ["dev", "count", "zeta", "Mean"], "an average stands last"
@@ -142,36 +119,29 @@ def test_a_users_suite_has_any_names(store: Store, add_trial: Add, add_evaluatio
     assert sheet.caption.startswith("Apples, mean±sample std")
 
 
-def test_trials_that_other_dev_scores_selected_stay_apart(
-    store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
-    add_evaluation("retrieval", RETRIEVAL, of=add_trial())
+def test_trials_that_other_dev_scores_selected_stay_apart(store: MadeStore) -> None:
+    store.evaluation("retrieval", RETRIEVAL, of=store.trial())
     by_graded = {"suite": "graded"}
-    key = add_trial(by_graded, dev={"graded-dev": 60.0}, test={"graded": 55.0}, suite="graded")
-    add_evaluation("retrieval", RETRIEVAL, of=key, configuration=by_graded)
-    add_evaluation("sts", {"stsb": 70.0}, of=key, configuration=by_graded, dev={"stsb-dev": 66.0})
-    found = store_tables(store.read(), store.folder)
+    key = store.trial(by_graded, dev={"graded-dev": 60.0}, test={"graded": 55.0}, suite="graded")
+    store.evaluation("retrieval", RETRIEVAL, of=key, configuration=by_graded)
+    store.evaluation("sts", {"stsb": 70.0}, of=key, configuration=by_graded, dev={"stsb-dev": 66.0})
+    found = store.sheets()
     assert [(sheet.title, "graded-dev" in sheet.caption) for sheet in found] == [
-        ("suite sts", True),
-        ("", True),
-        ("suite retrieval", True),
-        ("", False),
+        ("suite sts", True), ("", True), ("suite retrieval", True), ("", False),
         ("suite retrieval", False),
-    ]
+    ]  # fmt: skip
     assert found[0].columns[4:6] == ["dev", "STS-B dev"]
     assert lines(found[0])[0][4:6] == ["60.00", "66.00"]
 
 
-def test_records_have_the_uncertainty_of_one_model(
-    store: Store, add_trial: Add, add_evaluation: Add
-) -> None:
-    keys = [add_trial(), add_trial()]
+def test_records_have_the_uncertainty_of_one_model(store: MadeStore) -> None:
+    keys = [store.trial(), store.trial()]
     interval = {"standard_error": 0.5, "low": 79.0, "high": 81.0}
     spread = {"uncertainty": {"mr": interval, "recall@1": interval, TRANSFER_DEV: interval}}
     dev = {TRANSFER_DEV: 80.0}
-    add_evaluation(SUITE, {"mr": 80.0, "cr": 70.0}, of=keys[0], dev=dev, **spread)
+    store.evaluation(SUITE, {"mr": 80.0, "cr": 70.0}, of=keys[0], dev=dev, **spread)
     for key in keys:
-        add_evaluation("retrieval", {"recall@1": 80.0}, of=key, **spread)
+        store.evaluation("retrieval", {"recall@1": 80.0}, of=key, **spread)
     tables = [*sheets(store).values()]
     rows = [row for sheet in tables for row in sheet.records.to_pylist()]
     known = [row for row in rows if row["standard_error"] is not None]
@@ -197,13 +167,13 @@ def printed(reading: Reading, width: int = 140) -> str:
     return rendered(store_tables(reading, Path("somewhere")), "terminal", width).decode()
 
 
-def test_only_what_differs_is_shown(store: Store, add_trial: Add) -> None:
-    add_trial({"learning_rate": 1e-5})
-    add_trial({"learning_rate": 3e-5})
-    add_trial({"learning_rate": 3e-5}, source_digest="source-2-of-the-plugin")
-    add_trial(method="d2cse")
-    add_trial(method="mixcse", searched="learning_rate")  # of one value
-    (sheet,) = store_tables(store.read(), store.folder)
+def test_only_what_differs_is_shown(store: MadeStore) -> None:
+    store.trial({"learning_rate": 1e-5})
+    store.trial({"learning_rate": 3e-5})
+    store.trial({"learning_rate": 3e-5}, source_digest="source-2-of-the-plugin")
+    store.trial(method="d2cse")
+    store.trial(method="mixcse", searched="learning_rate")  # of one value
+    (sheet,) = store.sheets()
     assert [(line[0], line[3]) for line in sheet.sections[0].lines] == [
         ("d2cse", ""),
         ("mixcse", "learning_rate=3e-05"),
@@ -213,12 +183,10 @@ def test_only_what_differs_is_shown(store: Store, add_trial: Add) -> None:
     ]
 
 
-def test_failures_and_damaged_files_are_named_and_the_rest_is_read(
-    store: Store, add_trial: Add
-) -> None:
-    add_trial()
+def test_failures_and_damaged_files_are_named_and_the_rest_is_read(store: MadeStore) -> None:
+    store.trial()
     for seed in range(8):
-        add_trial(status="failed", seed=seed, reason="loss is\nnan", dev={}, test={})
+        store.trial(status="failed", seed=seed, reason="loss is\nnan", dev={}, test={})
     (store.folder / "damaged.parquet").write_bytes(b"PAR1 and nothing more")
     text = " ".join(printed(store.read()).split())
     assert "8 failed trials: simcse unsup bert-base-uncased seed 0 (loss is nan); " in text
@@ -227,22 +195,22 @@ def test_failures_and_damaged_files_are_named_and_the_rest_is_read(
     assert "75.00" in text
 
 
-def test_an_empty_store_says_what_to_run(store: Store, add_trial: Add) -> None:
+def test_an_empty_store_says_what_to_run(store: MadeStore) -> None:
     assert printed(store.read()) == (
         "nothing to show in somewhere yet; run: harness sweep quickstart --store somewhere\n"
     )
-    add_trial(role="search", test={})
+    store.trial(role="search", test={})
     assert "(of 1 trial none is final and finished)" in printed(store.read())
 
 
-def test_a_users_file_stands_in_a_table_by_its_name(store: Store, add_trial: Add) -> None:
+def test_a_users_file_stands_in_a_table_by_its_name(store: MadeStore) -> None:
     """The digest of the data is left out; where two files share a name, all is shown."""
     for folder, name, data in (("a", "news", "1"), ("a", "web", "2")):
-        add_trial({"sentences": f"/{folder}/{name}.txt"}, data_digest=data)
-    (table,) = store_tables(store.read(), store.folder)
+        store.trial({"sentences": f"/{folder}/{name}.txt"}, data_digest=data)
+    (table,) = store.sheets()
     assert [row.names[-1] for row in table.rows] == ["sentences=news.txt", "sentences=web.txt"]
-    add_trial({"sentences": "/b/news.txt"}, data_digest="3")
-    (table,) = store_tables(store.read(), store.folder)
+    store.trial({"sentences": "/b/news.txt"}, data_digest="3")
+    (table,) = store.sheets()
     assert sorted(row.names[-1] for row in table.rows) == [
         "data_digest=1, sentences=/a/news.txt",
         "data_digest=3, sentences=/b/news.txt",

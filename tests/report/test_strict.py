@@ -19,17 +19,16 @@ from harness.report.quantities import PAPER_COLUMNS
 from harness.report.reproduction import SETUP_COLUMNS, VERDICT_COLUMNS, verdict_table
 from harness.report.tables import Table, failures
 from harness.trials.record_files import no_rows
-from harness.trials.store import Store
+from tests.report.conftest import TASKS, MadeStore
 
 AddTrial = Callable[..., str]
 Row = dict[str, str]
 
 TUNED = {"head": "batchnorm", "masking_ratio": 0.3, "replaced_token_weight": 0.005}
-TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg")
 
 
 @pytest.fixture
-def reproduce(add_trial: AddTrial) -> Callable[..., None]:
+def reproduce(store: MadeStore) -> Callable[..., None]:
     """reproduce(shifts): a trial of every row of DiffAug's Table 1 for each shift of its scores."""
     compared = Comparer(no_rows(PAPER_COLUMNS)).table(load_paper("diffaug"), "table1")
 
@@ -39,85 +38,85 @@ def reproduce(add_trial: AddTrial) -> Callable[..., None]:
             wanted = row.cells[0].wanted
             for shift in shifts if wanted.method != "pooling" else (0.0,):
                 numbers = [each.number + shift for each in row.cells]
-                add_trial(
-                    {**dict(wanted.defaults), **dict(wanted.configuration)},
-                    method=wanted.method,
-                    setting=wanted.setting,
-                    encoder=wanted.encoder,
+                store.trial(
+                    {**dict(wanted.defaults), **dict(wanted.configuration)}, method=wanted.method,
+                    setting=wanted.setting, encoder=wanted.encoder,
                     test=dict(zip(TASKS, numbers, strict=True)),
                     steps=0 if wanted.method == "pooling" else 100,
-                )
+                )  # fmt: skip
 
     return add
 
 
-def strict(store: Store, **options: object) -> int:
-    """The exit code of `harness table --paper diffaug --table 1 --strict`."""
-    try:
-        table(paper="diffaug", number=1, store=str(store.folder), strict=True, **options)
-    except typer.Exit as ended:
-        return ended.exit_code
-    return 0
+Strict = Callable[..., str]
+
+
+@pytest.fixture
+def strict(store: MadeStore, capsys: pytest.CaptureFixture[str]) -> Strict:
+    """strict(option=value, ...): what `harness table --strict` says when it fails; "": it does not.
+
+    Without options it is that of DiffAug's Table 1.
+    """
+
+    def run(**options: object) -> str:
+        options = {"paper": "diffaug", "number": 1} | options
+        try:
+            table(store=str(store.folder), strict=True, **options)
+        except typer.Exit as ended:
+            code = ended.exit_code
+        else:
+            return ""
+        printed = capsys.readouterr()
+        assert code == 1
+        assert "Table 1" in printed.out or options["number"] != 1, "it is printed all the same"
+        return printed.err
+
+    return run
 
 
 @pytest.mark.slow
-def test_a_reproduction_succeeds(store: Store, reproduce: Callable[..., None]) -> None:
+def test_a_reproduction_succeeds(strict: Strict, reproduce: Callable[..., None]) -> None:
     reproduce([-0.5, 0.0, 0.4])
-    assert strict(store) == 0
-    assert strict(store, tolerance=0.04) == 0
+    assert not strict()
+    assert not strict(tolerance=0.04)
 
 
 @pytest.mark.slow
 def test_a_difference_fails_and_one_seed_has_no_spread_to_judge_by(
-    store: Store, reproduce: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    strict: Strict, reproduce: Callable[..., None]
 ) -> None:
     reproduce([2.0])
-    assert strict(store) == 1
-    assert "has one seed and so no spread" in capsys.readouterr().err
+    assert "has one seed and so no spread" in strict()
     reproduce([2.1, 2.2])
-    assert strict(store) == 1
-    assert "differs by +2.10, more than the spread of its seeds" in capsys.readouterr().err
-    assert strict(store, tolerance=2.0) == 1
-    assert "differs by +2.10, more than 2" in capsys.readouterr().err
-    assert strict(store, tolerance=2.1) == 0
+    assert "differs by +2.10, more than the spread of its seeds" in strict()
+    assert "differs by +2.10, more than 2" in strict(tolerance=2.0)
+    assert not strict(tolerance=2.1)
 
 
-def test_a_missing_row_fails(
-    store: Store, reproduce: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_row_fails(strict: Strict, reproduce: Callable[..., None]) -> None:
     reproduce([0.0], leave_out=1)
-    assert strict(store, tolerance=1.0) == 1
-    printed = capsys.readouterr()
-    assert "--strict: 8 failures: diffaug.1." in printed.err
-    assert ".sts12 is missing;" in printed.err
-    assert printed.err.endswith("; and 3 more\n")
-    assert "Table 1" in printed.out, "the table is printed all the same"
+    said = strict(tolerance=1.0)
+    assert "--strict: 8 failures: diffaug.1." in said
+    assert ".sts12 is missing;" in said
+    assert said.endswith("; and 3 more\n")
 
 
-def test_another_protocol_fails(
-    store: Store, add_trial: AddTrial, capsys: pytest.CaptureFixture[str]
-) -> None:
-    add_trial(protocol=1)
-    with pytest.raises(typer.Exit):
-        table(paper="diffaug", number=1, store=str(store.folder), strict=True)
-    assert "missing" in capsys.readouterr().err
-    with pytest.raises(typer.Exit):
-        table(store=str(store.folder), strict=True)
-    assert "1.dev was measured by another protocol" in capsys.readouterr().err
+def test_another_protocol_fails(store: MadeStore, strict: Strict) -> None:
+    store.trial(protocol=1)
+    assert "missing" in strict()
+    assert "1.dev was measured by another protocol" in strict(paper=None, number=None)
 
 
-def test_a_table_of_a_store(store: Store, add_trial: AddTrial) -> None:
-    with pytest.raises(typer.Exit):
-        table(store=str(store.folder), strict=True)
-    add_trial()
-    table(store=str(store.folder), strict=True)
-    add_trial({"learning_rate": 1e-4}, test={"stsb": 70.0})
-    with pytest.raises(typer.Exit):
-        table(store=str(store.folder), strict=True)
+def test_a_table_of_a_store(store: MadeStore, strict: Strict) -> None:
+    assert strict(paper=None, number=None)
+    store.trial()
+    assert not strict(paper=None, number=None)
+    store.trial({"learning_rate": 1e-4}, test={"stsb": 70.0})
+    assert strict(paper=None, number=None)
 
 
 def test_defaults_must_be_the_published(
-    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: MadeStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """DCPCSE's Table 3; such a table needs no trial."""
     options = {"paper": "dcpcse", "number": 3, "store": str(store.folder), "strict": True}
@@ -136,24 +135,22 @@ def test_defaults_must_be_the_published(
     assert line.split() == ["ours", "64", "≠", "64", "≠", "64", "64"]
 
 
-def test_a_sentence_that_is_missing_fails(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit):
-        table(paper="diffcse", number=9, store=str(store.folder), strict=True)
-    said = capsys.readouterr().err
+def test_a_sentence_that_is_missing_fails(strict: Strict) -> None:
+    said = strict(paper="diffcse", number=9)
     assert "18 failures: diffcse.9 SimCSE-BERT base, query: you can do it, too., rank 1 is" in said
 
 
-def test_a_row_that_needs_input_counts_when_it_is_filled(store: Store, add_trial: AddTrial) -> None:
+def test_a_row_that_needs_input_counts_when_it_is_filled(store: MadeStore) -> None:
     """DiffCSE's Table 3 on running text, which nothing here can run by a command."""
     values = {"objective": "detection", "edit": "replace", "edited": "next", "contrastive": True}
     for _ in range(2):
-        add_trial({**values, **TUNED}, method="diffcse", dev={"stsb-dev": 20.0})
+        store.trial({**values, **TUNED}, method="diffcse", dev={"stsb-dev": 20.0})
     commands = Commands(["simcse", "diffcse"], store.folder)
     found = failures(paper_tables(store.read(), "diffcse", commands, "3"), tolerance=None)
     assert [each for each in found if "differs by -" in each]
 
 
-def test_a_tolerance_needs_published_numbers_on_their_encoder(store: Store) -> None:
+def test_a_tolerance_needs_published_numbers_on_their_encoder(store: MadeStore) -> None:
     for options in ({"strict": True}, {"paper": "diffaug"}):
         with pytest.raises(UserError, match="--tolerance needs --strict and --paper"):
             table(store=str(store.folder), tolerance=1.0, **options)
@@ -166,7 +163,7 @@ def test_a_tolerance_needs_published_numbers_on_their_encoder(store: Store) -> N
 
 
 @pytest.fixture
-def add_joint(add_trial: AddTrial) -> Callable[..., str]:
+def add_joint(store: MadeStore) -> Callable[..., str]:
     """add_joint(score, changed): a trial of SimCSE joint, a row of DiffAug's Table 6."""
 
     def add(score: float, changed: dict[str, Any] | None = None, **different: Any) -> str:
@@ -174,12 +171,12 @@ def add_joint(add_trial: AddTrial) -> Callable[..., str]:
         values = {"setting": "semisup", "schedule": "joint", "encoder": encoder} | (changed or {})
         config = registry.load("simcse").config_type(**values)
         made = {"setting": "semisup", "configuration": config.deciding(), "device": "a GPU"}
-        return add_trial(score=score, **made | different)
+        return store.trial(score=score, **made | different)
 
     return add
 
 
-def verdict(store: Store, encoder: str | None = None) -> Table:
+def verdict(store: MadeStore, encoder: str | None = None) -> Table:
     trials = store.read(SETUP_COLUMNS).table
     table = Comparer(trials, encoder).table(load_paper("diffaug"), "table6")
     return verdict_table(table, trials)
@@ -191,30 +188,22 @@ def row(sheet: Table, label: str) -> Row:
     return dict(zip(VERDICT_COLUMNS, map(str, found), strict=True))
 
 
-def test_a_number_within_the_spread_agrees(store: Store, add_joint: AddTrial) -> None:
+def test_a_number_within_the_spread_agrees(store: MadeStore, add_joint: AddTrial) -> None:
     for seed, score in enumerate([77.0, 77.5, 78.0]):
         add_joint(score, seed=seed)
     records = verdict(store).records
     assert (records.column_names, records.num_rows) == ([*VERDICT_COLUMNS], 9)
-    found = row(verdict(store), "SimCSE joint")
     # t(2) = 4.3027; 4.3027 * 0.5 * sqrt(4/3) = 2.484; the published average is 77.73.
     # t = 0.23 / (0.5 * sqrt(4/3)) = 0.3984, and p of t(2) is 1 - t / sqrt(2 + t**2).
-    assert found == {
-        "row": "SimCSE joint (semisup)",
-        "column": "Avg.",
-        "n": "3",
-        "ours": "77.50±0.50",
-        "lowest": "77.00",
-        "highest": "78.00",
-        "95 % of runs": "75.02 to 79.98",
-        "published": "77.73",
-        "p": "0.729",
-        "verdict": "agrees",
-    }
+    assert row(verdict(store), "SimCSE joint") == {
+        "row": "SimCSE joint (semisup)", "column": "Avg.", "n": "3", "ours": "77.50±0.50",
+        "lowest": "77.00", "highest": "78.00", "95 % of runs": "75.02 to 79.98",
+        "published": "77.73", "p": "0.729", "verdict": "agrees",
+    }  # fmt: skip
 
 
 def test_a_number_far_away_differs_and_one_run_has_no_interval(
-    store: Store, add_joint: AddTrial
+    store: MadeStore, add_joint: AddTrial
 ) -> None:
     add_joint(70.0)
     found = row(verdict(store), "SimCSE joint")
@@ -227,7 +216,7 @@ def test_a_number_far_away_differs_and_one_run_has_no_interval(
     assert float(found["p"]) < 0.05
 
 
-def test_rows_that_cannot_be_compared(store: Store, add_joint: AddTrial) -> None:
+def test_rows_that_cannot_be_compared(store: MadeStore, add_joint: AddTrial) -> None:
     add_joint(77.0, seed=0, protocol=1)
     add_joint(77.2, seed=1, protocol=1)
     sheet = verdict(store)
@@ -237,7 +226,7 @@ def test_rows_that_cannot_be_compared(store: Store, add_joint: AddTrial) -> None
     assert "Of 9 published numbers: another protocol: 1, not run: 8." in sheet.notes
 
 
-def test_another_encoder_gives_no_verdict(store: Store, add_joint: AddTrial) -> None:
+def test_another_encoder_gives_no_verdict(store: MadeStore, add_joint: AddTrial) -> None:
     for seed, score in enumerate([60.0, 61.0]):
         add_joint(score, seed=seed, encoder="tiny-bert")
     assert row(verdict(store), "SimCSE joint")["verdict"] == "not run"
@@ -247,7 +236,7 @@ def test_another_encoder_gives_no_verdict(store: Store, add_joint: AddTrial) -> 
     assert any("encoder tiny-bert (paper: bert-base-uncased)" in note for note in sheet.notes)
 
 
-def test_the_set_up_and_what_differs_are_named(store: Store, add_joint: AddTrial) -> None:
+def test_the_set_up_and_what_differs_are_named(store: MadeStore, add_joint: AddTrial) -> None:
     add_joint(77.0, steps=None)
     assert "Set-up of every row: as published" in verdict(store).notes
     made = {"versions": {"harness": "0.1.0", "torch": "2.9.0"}, "precision": "bf16", "commit": "a"}
@@ -257,11 +246,9 @@ def test_the_set_up_and_what_differs_are_named(store: Store, add_joint: AddTrial
         add_joint(77.0 + seed, changed, seed=seed, **made, **dev)
     notes = verdict(store).notes
     for note in (
-        "Device: a GPU (2 trials); cpu (x86_64) (1 trial)",
+        "Device: a GPU (2 trials); cpu (x86_64) (1 trial)", "Precision: bf16", "Commit: a",
         "Versions: harness 0.1.0, torch 2.9.0",
-        "Precision: bf16",
-        "Commit: a",
         "Set-up of every row: max_steps 100 (paper: none); temperature 0.1 (paper: 0.05); "
         "100 steps",
-    ):
+    ):  # fmt: skip
         assert note in notes

@@ -1,94 +1,67 @@
 """Trials over label subsets are one group."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import pytest
+from harness.report.groups import design
+from tests.report.conftest import MadeStore
 
-from harness.report.groups import Draw, comparable_groups, design
-from harness.report.matching import Commands
-from harness.report.paper_tables import paper_tables
-from harness.report.store_tables import store_tables
-from harness.trials.store import Store
-
-AddTrial = Callable[..., str]
 FRACTION = {"label_fraction": 0.01}
 
 
-def add_design(add_trial: AddTrial, scores: Sequence[Sequence[float]], **different: Any) -> None:
+def add_design(
+    store: MadeStore, scores: Sequence[Sequence[float]], configuration: dict[str, Any] = FRACTION
+) -> None:
     """One trial for each score: rows are subsets, and columns are seeds."""
-    configuration = FRACTION | different.pop("configuration", {})
     for subset, row in enumerate(scores):
         for seed, score in enumerate(row):
-            add_trial(
-                configuration | {"subset": subset}, score, seed=seed, setting="sup", **different
-            )
+            store.trial(configuration | {"subset": subset}, score, seed=seed, setting="sup")
 
 
-def draws_of(sizes: Sequence[int]) -> list[Draw]:
-    """The draws of subsets with these numbers of seeds."""
-    return [(subset, seed) for subset, seeds in enumerate(sizes) for seed in range(seeds)]
-
-
-@pytest.mark.parametrize(
-    ("draws", "n"),
-    [
-        (draws_of([3] * 5), "5x3"),
-        (draws_of([1] * 5), "5x1"),
-        (draws_of([3]), "3"),
-        (draws_of([3, 2]), "5"),
-        ([(0, 0), (0, 1), (1, 2), (1, 3)], "4"),
-    ],
-)
-def test_n_says_the_design_where_it_is_full(draws: list[Draw], n: str) -> None:
-    assert design(draws) == n
+def test_n_says_the_design_where_it_is_full() -> None:
+    for sizes, n in (([3] * 5, "5x3"), ([1] * 5, "5x1"), ([3], "3"), ([3, 2], "5")):
+        assert design([(at, seed) for at, seeds in enumerate(sizes) for seed in range(seeds)]) == n
+    assert design([(0, 0), (0, 1), (1, 2), (1, 3)]) == "4"
 
 
 # From a store
 
 
-def test_the_fraction_separates_groups(store: Store, add_trial: AddTrial) -> None:
-    add_design(add_trial, [[70, 72], [76, 80]])
-    add_design(add_trial, [[75, 76], [77, 78]], configuration={"label_fraction": 0.1})
-    assert sorted(group.n for group in comparable_groups(store.read().table)) == ["2x2", "2x2"]
+def test_the_fraction_separates_groups(store: MadeStore) -> None:
+    add_design(store, [[70, 72], [76, 80]])
+    add_design(store, [[75, 76], [77, 78]], configuration={"label_fraction": 0.1})
+    assert sorted(group.n for group in store.groups()) == ["2x2", "2x2"]
 
 
-def test_the_same_run_with_all_labels_is_not_counted_twice(
-    store: Store, add_trial: AddTrial
-) -> None:
+def test_the_same_run_with_all_labels_is_not_counted_twice(store: MadeStore) -> None:
     """With all labels the subset changes nothing, so its trials are copies."""
     for subset in (0, 3):
-        add_trial({"label_fraction": 1.0, "subset": subset}, seed=0)
-    assert [group.n for group in comparable_groups(store.read().table)] == ["1", "1"]
+        store.trial({"label_fraction": 1.0, "subset": subset}, seed=0)
+    assert [group.n for group in store.groups()] == ["1", "1"]
 
 
-def test_one_subset_is_no_design(store: Store, add_trial: AddTrial) -> None:
-    add_design(add_trial, [[70, 72]])
-    (sheet,) = store_tables(store.read(), store.folder)
+def test_one_subset_is_no_design(store: MadeStore) -> None:
+    add_design(store, [[70, 72]])
+    (sheet,) = store.sheets()
     assert [line[3:5] for line in sheet.sections[0].lines] == [["1 %", "2"]]
     assert "subsets" not in sheet.caption
 
 
-def test_a_failed_trial_is_listed_with_its_subset(store: Store, add_trial: AddTrial) -> None:
-    add_trial(
+def test_a_failed_trial_is_listed_with_its_subset(store: MadeStore) -> None:
+    store.trial(
         FRACTION | {"subset": 3}, status="failed", seed=1, reason="loss is nan", dev={}, test={}
     )
-    (sheet,) = store_tables(store.read(), store.folder)
+    (sheet,) = store.sheets()
     assert "simcse unsup bert-base-uncased seed 1 subset 3 of 1 % (loss is nan)" in sheet.notes[-1]
 
 
 # Beside a paper
 
 
-def paper(store: Store) -> list[Any]:
-    """DiffAug's tables."""
-    return paper_tables(store.read(), "diffaug", Commands(("simcse",), store.folder))
-
-
-def test_a_share_of_the_labels_answers_its_own_column(store: Store, add_trial: AddTrial) -> None:
-    add_design(add_trial, [[70, 72], [76, 80]])
-    add_trial({"label_fraction": 1.0, "subset": 0}, 81.0, setting="sup")
-    *sections, _ = paper(store)[1].sections  # the last one has the released checkpoints
+def test_a_share_of_the_labels_answers_its_own_column(store: MadeStore) -> None:
+    add_design(store, [[70, 72], [76, 80]])
+    store.trial({"label_fraction": 1.0, "subset": 0}, 81.0, setting="sup")
+    *sections, _ = store.paper("diffaug", 2).sections  # the last one has the released checkpoints
     lines = [line for section in sections for line in section.lines]
     start = max(index for index, line in enumerate(lines) if line[0].startswith("SimCSE ["))
     assert [line[1:] for line in lines[start : start + 3]] == [
@@ -98,17 +71,19 @@ def test_a_share_of_the_labels_answers_its_own_column(store: Store, add_trial: A
     ]
 
 
-def test_no_labels_are_the_unsupervised_method(store: Store, add_trial: AddTrial) -> None:
-    add_trial(score=76.0)
+def test_no_labels_are_the_unsupervised_method(store: MadeStore) -> None:
+    store.trial(score=76.0)
     (row,) = (
-        row for row in paper(store)[1].records.to_pylist() if row["column"] == "0%" and row["n"]
+        row
+        for row in store.paper("diffaug", 2).records.to_pylist()
+        if row["column"] == "0%" and row["n"]
     )
     assert (row["setting"], row["published"], row["mean"]) == ("unsup", 76.25, 76.0)
     assert row["origin"] == "quoted:Gao et al. 2021 (unsupervised SimCSE)"
 
 
-def test_the_command_for_a_share_names_the_subsets(store: Store) -> None:
-    rows = [row for row in paper(store)[1].records.to_pylist() if row["column"] == "1%"]
+def test_the_command_for_a_share_names_the_subsets(store: MadeStore) -> None:
+    rows = [row for row in store.paper("diffaug", 2).records.to_pylist() if row["column"] == "1%"]
     for row in rows:
         assert f"search_spaces/{row['setting']}.yaml" in row["command"]
         assert "--set label_fraction=0.01 --subsets 0,1,2,3,4" in row["command"]

@@ -1,6 +1,5 @@
 """The data of a sweep's figures, compared with what was put into a made-up store."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,9 +21,7 @@ from harness.report.figures.sweeps import (
     configurations,
     sweep_searches,
 )
-from harness.trials.store import Store
-
-AddTrial = Callable[..., str]
+from tests.report.conftest import MadeStore
 
 
 def point(step: int, metric: str, value: float) -> dict[str, Any]:
@@ -32,7 +29,7 @@ def point(step: int, metric: str, value: float) -> dict[str, Any]:
 
 
 @pytest.fixture
-def searches(store: Store, add_trial: AddTrial) -> list[SweepSearch]:
+def searches(store: MadeStore) -> list[SweepSearch]:
     """Two searches: SimCSE with two rates, the better one with two seeds and finals; DiffCSE.
 
     A failed trial, a pruned one and an evaluation are there as well.
@@ -41,7 +38,7 @@ def searches(store: Store, add_trial: AddTrial) -> list[SweepSearch]:
 
     def add(rate: float, dev: float, seed: int = 42, **more: Any) -> None:
         given = {"seed": seed, "dev": {"stsb-dev": dev}, **search, **more}
-        add_trial({"learning_rate": rate}, **given)
+        store.trial({"learning_rate": rate}, **given)
 
     add(1e-5, 70.0, training_seconds=10.0)
     add(3e-5, 80.0, 42, training_seconds=30.0, history=[
@@ -54,11 +51,11 @@ def searches(store: Store, add_trial: AddTrial) -> list[SweepSearch]:
     for seed, dev, test in ((0, 81.0, 75.0), (1, 83.0, 77.0), (2, 82.0, 77.5)):
         final = {"role": "final", "test": {"stsb": 1.0, "avg": test}}
         add(3e-5, dev, seed, **final)
-    add_trial(
+    store.trial(
         method="diffcse", role="search", search="bbbb", dev={"stsb-dev": 79.0}, test={},
         training_seconds=20.0,
     )  # fmt: skip
-    add_trial(role="evaluation", search="", evaluates="0" * 32, suite="geometry")
+    store.trial(role="evaluation", search="", evaluates="0" * 32, suite="geometry")
     return sweep_searches(store.read(FIGURE_COLUMNS).table)
 
 
@@ -89,9 +86,11 @@ def test_curves_have_dev_terms_rates_and_norms(searches: list[SweepSearch]) -> N
         ("dev", 0, 50.0), ("dev", 2, 80.0), ("loss/contrastive", 1, 0.5),
         ("gradient_norm", 2, 3.0), ("divergence", 2, 9.0),
     ]  # fmt: skip
-    assert {(row["trial"], row["place"]) for row in rows} == {
-        ("learning_rate=3e-05 seed 42 (search)", 4)
-    }
+    [of] = {(row["trial"], row["place"]) for row in rows}
+    assert of == ("learning_rate=3e-05 seed 42 (search)", 4)
+    panels = {panel.title: panel for panel in curves_figure(searches[1]).panels}
+    assert list(panels) == ["dev", "loss contrastive", "gradient norm", "divergence"]
+    assert (panels["dev"].marks[0].x, panels["dev"].marks[0].y) == ([0, 2], [50.0, 80.0])
 
 
 def test_costs_and_their_front(searches: list[SweepSearch]) -> None:
@@ -102,10 +101,10 @@ def test_costs_and_their_front(searches: list[SweepSearch]) -> None:
     assert [row["search"].split()[0] for row in rows] == ["simcse", "diffcse", "simcse"]
 
 
-def test_parallel_lines_have_a_label_for_each_value(store: Store, add_trial: AddTrial) -> None:
+def test_parallel_lines_have_a_label_for_each_value(store: MadeStore) -> None:
     for rate in (1e-5, 2e-5, 5e-5, 1e-4):
         for pooling in ("cls", "mean"):
-            add_trial(
+            store.trial(
                 {"learning_rate": rate, "pooling": pooling}, role="search", search="aaaa",
                 dev={"stsb-dev": 70 + 1e5 * rate}, test={},
             )  # fmt: skip
@@ -132,24 +131,28 @@ def test_what_cannot_be_drawn_is_said(searches: list[SweepSearch]) -> None:
     assert all(len(line) <= 80 for figure in figures for line in figure.caption_lines)
 
 
-def test_a_search_of_which_only_pruned_trials_are_there(store: Store, add_trial: AddTrial) -> None:
-    """As at the beginning of a sweep with a pruner, while the better trials still run."""
+def test_what_a_sweep_cannot_draw_at_its_beginning(store: MadeStore) -> None:
+    """The first trials have ended without a dev score; then a pruner has ended some of them."""
+
+    def drawn() -> tuple[list[str], list[str]]:
+        figures, notes = sweep_figures(sweep_searches(store.read(FIGURE_COLUMNS).table), "mine")
+        for figure in figures:
+            draw(figure)
+        return [figure.name.rpartition("-")[2] for figure in figures], notes
+
     for rate in (1e-5, 3e-5):
-        add_trial(
-            {"learning_rate": rate}, role="search", search="aaaa", status="pruned",
-            dev={"stsb-dev": 40.0}, test={},
-        )  # fmt: skip
-    made, notes = sweep_figures(sweep_searches(store.read(FIGURE_COLUMNS).table), "mine")
-    for figure in made:
-        draw(figure)
-    assert [figure.name for figure in made if "parallel" in figure.name] == []
+        store.trial({"learning_rate": rate}, role="search", search="aaaa", dev={}, test={})
+    figures, notes = drawn()
+    assert figures == []
+    assert [note.rpartition("-")[2] for note in notes] == [
+        f"{name} is not drawn" for name in ("curves", "hyperparameters", "parallel", "cost")
+    ]
+    for rate in (2e-5, 4e-5):
+        pruned = {"status": "pruned", "dev": {"stsb-dev": 40.0}, "test": {}}
+        store.trial({"learning_rate": rate}, role="search", search="aaaa", **pruned)
+    figures, notes = drawn()
+    assert "parallel" not in figures
     assert any("no configuration has finished, so" in note for note in notes)
-
-
-def test_a_curve_is_drawn_from_its_score_before_training(searches: list[SweepSearch]) -> None:
-    panels = {panel.title: panel for panel in curves_figure(searches[1]).panels}
-    assert list(panels) == ["dev", "loss contrastive", "gradient norm", "divergence"]
-    assert (panels["dev"].marks[0].x, panels["dev"].marks[0].y) == ([0, 2], [50.0, 80.0])
 
 
 def test_an_axis_ends_where_the_score_ends() -> None:
@@ -160,17 +163,6 @@ def test_an_axis_ends_where_the_score_ends() -> None:
     ):
         axis = score_axis("dev", values)
         assert (axis.low, axis.high) == pytest.approx(ends, abs=0.01)
-
-
-def test_a_store_that_has_nothing_to_draw_has_sentences(store: Store, add_trial: AddTrial) -> None:
-    """As when the first trials of a sweep have ended without a dev score."""
-    for rate in (1e-5, 3e-5):
-        add_trial({"learning_rate": rate}, role="search", search="aaaa", dev={}, test={})
-    made, notes = sweep_figures(sweep_searches(store.read(FIGURE_COLUMNS).table), "mine")
-    assert made == []
-    assert [note.rpartition("-")[2] for note in notes] == [
-        f"{name} is not drawn" for name in ("curves", "hyperparameters", "parallel", "cost")
-    ]
 
 
 def test_long_curves_are_means() -> None:

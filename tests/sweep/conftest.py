@@ -1,6 +1,7 @@
 """Searches whose trials are played and not run: no Ray, no training, real studies and stores."""
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -56,7 +57,7 @@ class PlayedPool:
 
     slots = 1
 
-    def __init__(self, store: Store, curve: Curve, kill_after: int | None = None) -> None:
+    def __init__(self, store: Store, curve: Curve, kill_after: int) -> None:
         self.store, self.curve, self.kill_after = store, curve, kill_after
         self.played = Played()
 
@@ -130,35 +131,66 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def play(source: Configurations, curve: Curve, *, kill_after: int | None = None) -> Played:
-    """Run configurations one after the other, each with the dev curve that `curve` gives.
+@dataclass
+class Playing:
+    """Searches with SimCSE in one store, whose trials are played."""
 
-    An empty curve is a failure. `kill_after`: the number of trials after which the driver is
-    killed, in the middle of the next one, after its first evaluation.
-    """
-    pool: Any = PlayedPool(source.store, curve, kill_after)
+    store: Store
+    searches_of: Callable[..., list[Search]]
 
-    async def run() -> None:
-        lanes = Lanes(lambda held: held < pool.slots)
-        runs = TrialRuns(source.store, lanes, lambda: pool, TrialWatcher())
-        await source.run(runs, lambda: pool.slots)
+    def search(self, part: str, *lines: str, **values: Any) -> Search:
+        """The search of a part of the method and of lines of the space.
 
-    asyncio.run(run())
-    assert over(source)
-    played: Played = pool.played
-    return played
+        `values`: those that the command line sets.
+        """
+        head = HEAD
+        if any(line.startswith("select") for line in lines):
+            head = head.replace("select: {metric: graded-dev}\n", "")
+        text = head + "".join(f"{line}\n" for line in lines) + f"methods:\n  simcse:\n{part}"
+        [search] = self.searches_of(text, values=values)
+        return search
 
+    def source(self, search: Search) -> Configurations:
+        """Its configurations with the study on disk, as a new process finds them there."""
+        listed = search.configurations(0, []) if search.rounds else None
+        return Configurations(search, self.study(search), self.store, listed)
 
-def over(source: Configurations) -> bool:
-    """Whether nothing is left to run."""
-    return to_run(source) == 0
+    def study(self, search: Search) -> Study:
+        return Study(search, self.store)
+
+    def states(self, search: Search) -> list[str]:
+        """The states of the trials of its study."""
+        return [trial.state.name for trial in self.study(search).trials()]
+
+    def forget_studies(self) -> None:
+        shutil.rmtree(self.store.studies_folder)
+
+    def play(self, search: Search | Configurations, curve: Curve, kill_after: int = -1) -> Played:
+        """Run configurations one after the other, each with the dev curve that `curve` gives.
+
+        An empty curve is a failure. `kill_after`: the number of trials after which the driver is
+        killed, in the middle of the next one, after its first evaluation.
+        """
+        source = search if isinstance(search, Configurations) else self.source(search)
+        pool: Any = PlayedPool(source.store, curve, kill_after)
+
+        async def run() -> None:
+            lanes = Lanes(lambda held: held < pool.slots)
+            runs = TrialRuns(source.store, lanes, lambda: pool, TrialWatcher())
+            await source.run(runs, lambda: pool.slots)
+
+        asyncio.run(run())
+        assert to_run(source) == 0
+        return pool.played
+
+    def over(self, search: Search) -> bool:
+        """Whether a new process finds nothing to run."""
+        return to_run(self.source(search)) == 0
 
 
 def to_run(source: Configurations) -> int:
     """The number of trials that are left."""
-    more = source.more()
-    assert more is not None
-    return len(source.left) + more
+    return len(source.left) + source.more()
 
 
 def _record(trial: Trial, points: list[float], *, pruned: bool) -> Record:
@@ -169,13 +201,10 @@ def _record(trial: Trial, points: list[float], *, pruned: bool) -> Record:
         for number, value in enumerate(points, 1)
     ]
     return replace(
-        describe(trial),
-        status="pruned" if pruned else "finished" if points else "failed",
-        dev={} if dev is None else {"graded-dev": dev},
-        history=history,
-        training_seconds=float(trial.configuration.get("max_steps", 8)),
-        wall_seconds=3600.0,
-    )
+        describe(trial), status="pruned" if pruned else "finished" if points else "failed",
+        dev={} if dev is None else {"graded-dev": dev}, history=history,
+        training_seconds=float(trial.configuration.get("max_steps", 8)), wall_seconds=3600.0,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -197,38 +226,11 @@ def searches_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 
 
 @pytest.fixture
-def search_of(searches_of: Callable[..., list[Search]]) -> Callable[..., Search]:
-    """search_of(part of the method, line of the space, ..., field=value): a search with SimCSE.
-
-    The values are those that the command line sets.
-    """
-
-    def make(part: str, *lines: str, **values: Any) -> Search:
-        text = HEAD + "".join(f"{line}\n" for line in lines) + f"methods:\n  simcse:\n{part}"
-        for line in lines:
-            if line.startswith("select"):
-                text = text.replace("select: {metric: graded-dev}\n", "")
-        [search] = searches_of(text, values=values)
-        return search
-
-    return make
+def playing(store: Store, searches_of: Callable[..., list[Search]]) -> Playing:
+    return Playing(store, searches_of)
 
 
 @pytest.fixture
 def no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """No trial needs a part."""
     monkeypatch.setattr("harness.trials.shared_parts.missing_parts", lambda _: [])
-
-
-@pytest.fixture
-def source_of(store: Store) -> Callable[..., Configurations]:
-    """source_of(search): its configurations with the study on disk.
-
-    Every call is what a new process finds there.
-    """
-
-    def make(search: Search) -> Configurations:
-        listed = search.configurations(0, []) if search.rounds else None
-        return Configurations(search, Study(search, store), store, listed)
-
-    return make

@@ -15,18 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.sweeping import write_space
+
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-SPACE = """\
-setting: unsup
-suite: graded
-select: {metric: graded-dev}
-encoders: [tiny-bert]
-set: {sentences: graded-sentences, epochs: 1, batch_size: 8, precision: fp32}
-methods:
-  slow:
-    grid:
-      learning_rate: [0.01, 0.02]
-"""
+METHODS = "  slow: {grid: {learning_rate: [0.01, 0.02]}}"
 LABEL = "slow unsup tiny-bert learning_rate=0.01 seed 42"
 PATIENCE_SECONDS = 300.0
 
@@ -36,7 +28,6 @@ class Sweep:
 
     def __init__(self, process: "subprocess.Popen[str]", store: Path) -> None:
         self.process, self.store = process, store
-        assert process.stdout
         line = next(line for line in process.stdout if line.startswith("Ray dashboard: "))
         self.url, token = re.findall(r"(http://\S+|/\S+/dashboard-token)", line)
         self.token_file = Path(token)
@@ -69,15 +60,11 @@ def sweep(
 ) -> Iterator[Sweep]:
     """A sweep whose trials last until the tests have seen them."""
     folder = tmp_path_factory.mktemp("dashboard")
-    plugin, space = write_plugin(folder / "slow.py", "trained", 0.2), folder / "space.yaml"
-    space.write_text(SPACE, encoding="utf-8")
+    plugin = write_plugin(folder / "slow.py", "trained", 0.2)
+    space = write_space(folder, METHODS, suite="graded", epochs=1)
     command = ["sweep", plugin, space, "--store", folder / "store", "--dashboard"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "harness", *map(str, command)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    program = [sys.executable, "-m", "harness", *map(str, command)]
+    with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True) as process:
         running = Sweep(process, folder / "store")
         yield running
         process.send_signal(signal.SIGTERM)  # a job in the background ignores Ctrl-C

@@ -16,7 +16,6 @@ from harness.sweeps.machines import Gpu, Limits, Resources, listed_gpus
 from harness.sweeps.pool import Job
 from harness.sweeps.run import Sweep
 from harness.sweeps.screen.watcher import SweepWatcher
-from harness.sweeps.spaces.search import Search
 from harness.sweeps.workers.gpu_share import (
     CONTEXT_MIB,
     HEADROOM,
@@ -32,6 +31,7 @@ from harness.trials.run import attempt
 from harness.trials.shared_parts import Part
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe, facts_of, failed, key, pruned
+from tests.sweep.conftest import Playing
 
 H100, A10 = Gpu("NVIDIA H100 80GB HBM3", 81559), Gpu("NVIDIA A10", 23028)
 PEAK = (H100.memory_mib / 4 - CONTEXT_MIB) / HEADROOM
@@ -62,30 +62,35 @@ def shares_of(tmp_path: Path) -> SharesOf:
 # The decision in numbers
 
 
-@pytest.mark.parametrize(
-    ("peak", "together"), [(60_000, 1), (PEAK, 4), (PEAK + 1, 3), (10_000, 6), (1, MOST_TOGETHER)]
-)
-def test_as_many_trials_share_a_gpu_as_fit_with_headroom(peak: float, together: int) -> None:
-    share = share_of(peak, H100.memory_mib)
-    assert share == pytest.approx(1 / together, abs=1e-4)
-    # Ray counts in units of 0.0001 and rounds up: seven times 0.142857 would be more than one GPU.
-    assert round(share * 10_000) == share * 10_000
-    assert share * together <= 1
-
-
-def test_caps_and_sizes_in_numbers() -> None:
+def test_as_many_trials_share_a_gpu_as_fit_with_headroom() -> None:
     """All caps and contexts fit together, and a measured trial fits under its cap."""
+    for peak, together in {60_000: 1, PEAK: 4, PEAK + 1: 3, 10_000: 6, 1: MOST_TOGETHER}.items():
+        share = share_of(peak, H100.memory_mib)
+        assert share == pytest.approx(1 / together, abs=1e-4)
+        # Ray counts in units of 0.0001 and rounds up: 7 times 0.142857 would be more than a GPU.
+        assert round(share * 10_000) == share * 10_000
+        assert share * together <= 1
     for share in (0.5, 0.25, 0.125):
         each = allowed_fraction(share, A10.memory_mib) * A10.memory_mib + CONTEXT_MIB
         assert each / share == pytest.approx(A10.memory_mib)
     share = share_of(PEAK, H100.memory_mib)
     assert allowed_fraction(share, H100.memory_mib) * H100.memory_mib > 1.2 * PEAK
     assert allowed_fraction(0.01, A10.memory_mib) == 0
+
+
+def test_sizes_and_gpus_as_they_are_said() -> None:
     sizes = {"batch_size": 256, "auxiliary_batch_size": 128, "max_length": 32, "epochs": 9}
     assert batch_tokens(sizes) == 384 * 32
     assert batch_tokens({"pooling": "cls"}) == 0
     printed = f"{H100.name}, 81559\nNVIDIA, odd, 23028\nNVIDIA A10, [N/A]\n"
     assert listed_gpus(printed) == (H100, Gpu("NVIDIA, odd", 23028))
+    for text, gpus in {None: None, "auto": "auto", "0": 0, "0.25": 0.25, "2": 2}.items():
+        assert gpus_of(text) == gpus
+    for text in ("", "all", "-1", "1.5", "nan", "inf", "1e400", "0,5"):
+        with pytest.raises(
+            UserError, match=r"such as 0\.5, a whole number of GPUs, 0 for none, or"
+        ):
+            gpus_of(text)
 
 
 # A sweep with auto
@@ -120,9 +125,7 @@ def test_every_gpu_may_measure_a_trial(shares_of: SharesOf) -> None:
     assert shares.begun(job("next")) == share_of(PEAK, A10.memory_mib) == 1
 
 
-def test_a_trial_that_needed_more_gets_a_whole_gpu_with_all_of_its_kind(
-    shares_of: SharesOf,
-) -> None:
+def test_a_trial_that_needed_more_gets_a_whole_gpu_with_its_kind(shares_of: SharesOf) -> None:
     for wanted in ("auto", 0.25):
         shares = shares_of(wanted, H100)
         shares.ended("first", job("first").trial, ran(PEAK))
@@ -244,30 +247,13 @@ def test_default_and_auto_are_0_without_gpus_and_more_than_there_is_is_refused(
         affordable(Resources(2, gpus + 0.5), Capacity(), print)
 
 
-@pytest.mark.parametrize(
-    ("text", "gpus"), [(None, None), ("auto", "auto"), ("0", 0), ("0.25", 0.25), ("2", 2)]
-)
-def test_gpus_of_a_trial(text: str | None, gpus: Any) -> None:
-    assert gpus_of(text) == gpus
-
-
-@pytest.mark.parametrize("text", ["", "all", "-1", "1.5", "nan", "inf", "1e400", "0,5"])
-def test_other_gpus_are_refused(text: str) -> None:
-    with pytest.raises(UserError, match=r"such as 0\.5, a whole number of GPUs, 0 for none, or"):
-        gpus_of(text)
-
-
-def test_trials_are_checked_before_the_first_one_and_only_those_to_run(
-    search_of: Callable[..., Search], tmp_path: Path
-) -> None:
-    search = search_of("    grid: {batch_size: [8, 16], learning_rate: [1e-3]}\n")
-    store = Store(tmp_path / "store")
+def test_trials_are_checked_before_the_first_one_and_only_those_to_run(playing: Playing) -> None:
+    search = playing.search("    grid: {batch_size: [8, 16], learning_rate: [1e-3]}\n")
     asked: list[list[Trial]] = []
-    engine = SimpleNamespace(check_fits=lambda trials: asked.append(list(trials)))
-    pool: Any = engine
+    pool: Any = SimpleNamespace(check_fits=lambda trials: asked.append(list(trials)))
+    store, watcher = playing.store, SweepWatcher()
     small, large = search.known_trials()
     store.write(describe(small))
-    watcher = SweepWatcher()
     Sweep([search], store, lambda: pool, watcher, watcher).check()
     assert asked == [[large]]
     store.write(describe(large))

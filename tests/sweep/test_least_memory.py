@@ -6,15 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    AutoModel,
-    BertConfig,
-    LlamaConfig,
-    MistralConfig,
-    PretrainedConfig,
-    Qwen2Config,
-    RobertaConfig,
-)
+from transformers import AutoModel, BertConfig, LlamaConfig, MistralConfig, PretrainedConfig
+from transformers import Qwen2Config as Qwen2
+from transformers import RobertaConfig as Roberta
 
 from harness.errors import NotHere, UserError
 from harness.plugin.kit import Kit
@@ -66,14 +60,11 @@ def test_least_memory_of_a_trained_encoder() -> None:
     assert least == LeastMemory(4 * WEIGHTS, WEIGHTS + 2 * 4 * 64**2, 64)
     [least] = least_memory(simcse(batch_size=10**6).declared)
     assert least.items == SENTENCES, "a batch is not larger than its corpus"
-
-
-def test_frozen_weights_have_no_gradient() -> None:
-    """The encoder and the generator; a generator that has written before is not loaded."""
+    # Frozen weights have no gradient: the encoder and the generator of D2CSE, which is not loaded
+    # when it has written before.
     for static, models in ((False, 2), (True, 1)):
         values = {"generator": "tiny-bert", "static_corruption": static}
-        given = trial("d2cse", sentences="graded-sentences", **values)
-        [least] = least_memory(given.declared)
+        [least] = least_memory(trial("d2cse", sentences="graded-sentences", **values).declared)
         assert least.weights == models * WEIGHTS
 
 
@@ -161,11 +152,11 @@ def test_model_states_beside_the_estimators_of_deepspeed(monkeypatch: pytest.Mon
     [
         ("bert-base-uncased", BertConfig()),
         ("bert-large-uncased", BertConfig(**LARGE)),
-        ("roberta-base", RobertaConfig(**ROBERTA)),
-        ("roberta-large", RobertaConfig(**ROBERTA, **LARGE)),
+        ("roberta-base", Roberta(**ROBERTA)),
+        ("roberta-large", Roberta(**ROBERTA, **LARGE)),
         ("mistralai/Mistral-7B-v0.1", MistralConfig()),
         ("huggyllama/llama-7b", LlamaConfig()),
-        ("Qwen/Qwen2.5-0.5B", Qwen2Config(**QWEN)),
+        ("Qwen/Qwen2.5-0.5B", Qwen2(**QWEN)),
     ],
 )
 def test_published_sizes_are_those_of_transformers(encoder: str, config: PretrainedConfig) -> None:
@@ -224,6 +215,10 @@ def test_a_trial_that_cannot_fit_is_told_the_first_stage_that_would(
     share: float, remedy: str
 ) -> None:
     """With four workers, zero 1, 2 and 3 need 2.75, 2 and 1 times the bytes of the weights."""
+    check_fits(simcse(), None)  # not known
+    check_fits(simcse(), Room("the largest machine has", 4 * WEIGHTS))
+    sharded = simcse(engine="deepspeed", zero=3, workers=4)
+    check_fits(sharded, Room("the largest machine has", WEIGHTS))
     said = refused(simcse(engine="ddp", workers=4, precision="fp32"), share)
     assert said.startswith("simcse unsup tiny-bert seed 0 cannot run: the weights of its models")
     assert " in each of its 4 workers, and the largest GPU (A) has " in said
@@ -235,13 +230,6 @@ def test_a_trial_that_cannot_fit_is_told_the_first_stage_that_would(
     assert "zero=3" not in refused(moved, 1.1), "zero 3 would shard the momentum encoder"
     pooling = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, 0)
     assert refused(pooling, 0.9).endswith("; choose a smaller encoder")
-
-
-def test_what_fits_is_not_refused() -> None:
-    check_fits(simcse(), None)  # not known
-    check_fits(simcse(), Room("the largest machine has", 4 * WEIGHTS))
-    sharded = simcse(engine="deepspeed", zero=3, workers=4)
-    check_fits(sharded, Room("the largest machine has", WEIGHTS))
 
 
 def test_what_is_offloaded_has_to_fit_the_machines() -> None:

@@ -1,13 +1,12 @@
 """Short names of corpora in a search space."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from harness.errors import UserError
-from harness.sweeps.spaces.overrides import Overrides
-from harness.sweeps.spaces.searches import searches
-from harness.sweeps.spaces.space import load_space
+from harness.sweeps.spaces.search import Search
 
 SPACE = """\
 suite: graded
@@ -28,27 +27,27 @@ methods:
 """
 
 
+Found = Callable[..., list[Search]]
+
+
 @pytest.fixture
-def space(tmp_path: Path) -> Path:
-    """A space with a corpus of its own."""
+def found(searches_of: Found, tmp_path: Path) -> Found:
+    """found(old, new, option=value, ...): the searches of the space, with one text replaced."""
     rows = "".join(f'{{"text a": "row {n}", "year": {2012 + n}}}\n' for n in range(4))
     (tmp_path / "rows.jsonl").write_text(rows)
-    path = tmp_path / "space.yaml"
-    path.write_text(SPACE.replace("FILE", str(tmp_path / "rows.jsonl")))
-    return path
+    text = SPACE.replace("FILE", str(tmp_path / "rows.jsonl"))
+    return lambda old="", new="", **options: searches_of(text.replace(old, new or old), **options)
 
 
-def test_a_name_stands_for_the_same_corpus_in_all_trials(space: Path, tmp_path: Path) -> None:
+def test_a_name_stands_for_the_same_corpus_in_all_trials(found: Found, tmp_path: Path) -> None:
+    """The command line knows it, too."""
     whole = f"{tmp_path}/rows.jsonl?sentence=text%20a&where.year=2012&where.year=2013&limit=2"
-    one, two, grid = searches(*load_space(space), Overrides())
+    one, two, grid = found()
     assert one.fixed["sentences"] == two.fixed["sentences"] == whole
     assert grid.rounds[0]["sentences"] == ["graded-sentences", whole]
     assert one.declared.items("contrastive") == 2
-
-
-def test_the_command_line_knows_the_name(space: Path) -> None:
-    (found,) = searches(*load_space(space), Overrides(("esimcse",), values={"sentences": "mine"}))
-    assert found.fixed["sentences"].endswith("&limit=2")
+    (alone,) = found(methods=("esimcse",), values={"sentences": "mine"})
+    assert alone.fixed["sentences"] == whole
 
 
 @pytest.mark.parametrize(
@@ -61,8 +60,9 @@ def test_the_command_line_knows_the_name(space: Path) -> None:
         ("sentences: mine}", "sentences: mien}", 'unknown corpus "mien"'),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(space: Path, old: str, new: str, message: str) -> None:
-    space.write_text(space.read_text().replace(old, new))
+def test_what_is_wrong_is_said_with_its_line(
+    found: Found, old: str, new: str, message: str
+) -> None:
     with pytest.raises(UserError) as error:
-        searches(*load_space(space), Overrides())
+        found(old, new)
     assert message in str(error.value)

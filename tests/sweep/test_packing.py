@@ -68,12 +68,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     program.write_text(f"#!/bin/sh\necho '{DEVICE}, {MEMORY}'\n")
     program.chmod(0o755)
     return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | {
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2,
-        "HARNESS_TEST_MARK": uuid.uuid4().hex,
-        **SECRETS,
-    }
+        "PATH": f"{programs}:{os.environ['PATH']}", "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2, "HARNESS_TEST_MARK": uuid.uuid4().hex, **SECRETS,
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ from harness.sweeps.plan import Plan
 from harness.trials.trial import Trial
 
 HEAD = """
-setting: {setting}
 suite: graded
-select: {{metric: graded-dev}}
-search: {{seeds: [1]}}
-final: {{seeds: [0, 1]}}
+select: {metric: graded-dev}
+search: {seeds: [1]}
+final: {seeds: [0, 1]}
 encoders: [tiny-bert]
 methods:
 """
+SIMCSE = "  simcse:\n    set: {sentences: graded-sentences}\n"
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def plan(tmp_path: Path) -> Any:
 
     def make(methods: str, setting: str = "unsup", **options: Any) -> Plan:
         path = tmp_path / "space.yaml"
-        path.write_text(HEAD.format(setting=setting) + methods, encoding="utf-8")
+        path.write_text(f"setting: {setting}{HEAD}{methods}", encoding="utf-8")
         return harness.plan(path, store=tmp_path / "store", **options)
 
     return make
@@ -40,10 +40,7 @@ SENTENCES = 6000
 
 
 def test_steps_are_those_of_every_configuration(plan: Any) -> None:
-    made = plan(
-        "  simcse:\n    set: {sentences: graded-sentences}\n"
-        "    rounds:\n      - batch_size: [16, 64]\n        epochs: [1, 2]\n"
-    )
+    made = plan(SIMCSE + "    rounds:\n      - batch_size: [16, 64]\n        epochs: [1, 2]\n")
     steps = [-(-SENTENCES // size) * epochs for size in (16, 64) for epochs in (1, 2)]
     searched, final = made.lines
     assert searched.whole.steps == devices.Bounds(sum(steps), sum(steps))
@@ -68,8 +65,8 @@ def test_what_lies_between_the_best_two_has_a_range_of_trials(plan: Any) -> None
 
 def test_a_sampler_spans_its_ranges(plan: Any) -> None:
     made = plan(
-        "  simcse:\n    set: {sentences: graded-sentences}\n"
-        "    ranges: {batch_size: {low: 10, high: 100}, temperature: {low: 0.01, high: 0.1}}\n"
+        SIMCSE
+        + "    ranges: {batch_size: {low: 10, high: 100}, temperature: {low: 0.01, high: 0.1}}\n"
         "    sampler: {name: random, configurations: 5}\n"
     )
     steps = made.lines[0].each.steps
@@ -104,16 +101,14 @@ def test_a_frozen_encoder_reads_dev_once() -> None:
 def test_any_device_is_priced_and_the_load_does_not_matter(
     plan: Any,
 ) -> None:
-    methods = "  simcse:\n    set: {sentences: graded-sentences}\n"
     base = {"encoders": ["bert-base-uncased"]}
     seconds = {
-        name: plan(methods, device=name, **base).whole.seconds for name in ("h100", "t4", "cpu")
+        name: plan(SIMCSE, device=name, **base).whole.seconds for name in ("h100", "t4", "cpu")
     }
     assert seconds["h100"].middle < seconds["t4"].middle < seconds["cpu"].middle
-    assert plan(methods, device="cpu", **base).whole.seconds == seconds["cpu"]
-    eight = plan(methods, device="h100", gpus=8, **base)
+    assert plan(SIMCSE, device="cpu", **base).whole.seconds == seconds["cpu"]
+    eight = plan(SIMCSE, device="h100", gpus=8, **base)
     assert (eight.slots, eight.whole.seconds) == (8, seconds["h100"])
-    assert eight.other is not None
     assert eight.other.name == "cpu", "this machine stands beside it"
 
 
@@ -165,9 +160,6 @@ def test_a_cpu_has_the_peak_of_its_kind(
     facts = f"vendor_id\t: {vendor}\ncpu family\t: {family}\ncpu MHz\t\t: 2000.000\nflags\t\t: "
     device = devices.cpu_of(facts + flags + "\n")
     assert (device.exact, device.rounded) == (exact, rounded)
-
-
-def test_the_rated_clock_of_a_cpu_comes_first() -> None:
-    facts = "model name\t: Some CPU @ 3.00GHz\ncpu MHz\t\t: 1200.000\nflags\t\t: avx2\n"
-    assert devices.cpu_of(facts).exact == 96e9
+    rated = "model name\t: Some CPU @ 3.00GHz\ncpu MHz\t\t: 1200.000\nflags\t\t: avx2\n"
+    assert devices.cpu_of(rated).exact == 96e9, "the rated clock comes first"
     assert devices.cpu_of("").exact == 8 * devices.CLOCK

@@ -77,12 +77,12 @@ def test_the_command_line_names_it_by_its_name_or_by_another_path(
 ) -> None:
     [by_name] = found("../plugins/mine.py", "mine")
     assert by_name.method == str(folder / "plugins" / "mine.py")
-    (folder / "elsewhere" / "mine.py").write_text((folder / "elsewhere" / "here.py").read_text())
+    plugin = (folder / "elsewhere" / "here.py").read_text()
+    for place in ("elsewhere/mine.py", "spaces/here.py", "plugins/simcse.py"):
+        (folder / place).write_text(plugin)
     [by_path] = found("../plugins/mine.py", "./mine.py")
     assert by_path.method == "./mine.py"
-    (folder / "spaces" / "here.py").write_text((folder / "elsewhere" / "here.py").read_text())
     assert found("./here.py")[0].method == str(folder / "spaces" / "here.py"), "its folder is first"
-    (folder / "plugins" / "simcse.py").write_text((folder / "elsewhere" / "here.py").read_text())
     with pytest.raises(UserError, match=r'line 8: .*two methods .* called "simcse"'):
         found("../plugins/simcse.py")
 

@@ -18,21 +18,12 @@ from harness.trials.store import Store
 from tests.planted import PLANTED, SECRETS, leaks
 from tests.remote.buckets import straight
 from tests.remote.conftest import bucket, proxy, server
-from tests.sweeping import write_few_pairs
+from tests.sweeping import write_space
 
 __all__ = ["bucket", "proxy", "server"]  # fixtures
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 SHADOWS = ("types", "typing", "random", "torch", "datasets", "harness", "ray")
-SPACE = """\
-setting: unsup
-suite: SUITE
-select: {metric: few-dev}
-final: {seeds: [0]}
-encoders: [tiny-bert]
-methods:
-  known: {grid: {noise: [0.1]}}
-"""
 SPIED = """\
 import json, shutil, sys, threading, time
 from pathlib import Path
@@ -83,17 +74,13 @@ def working(tmp_path: Path) -> Path:
 
 # More than 20 s: a real start of everything that could give something away, with a dashboard.
 def test_a_sweep_gives_nothing_away_and_imports_nothing_of_the_folder(
-    working: Path,
-    tmp_path: Path,
-    write_plugin: Callable[..., Path],
-    environment: dict[str, str],
-    bucket: str,
-    server: int,
-) -> None:
+    working: Path, tmp_path: Path, write_plugin: Callable[..., Path],
+    environment: dict[str, str], bucket: str, server: int,
+) -> None:  # fmt: skip
     # What the user names in his folder is imported all the same.
     write_plugin(working / "known.py", "known")
-    suite = write_few_pairs(working)
-    (working / "space.yaml").write_text(SPACE.replace("SUITE", str(suite)), "utf-8")
+    nothing = {"sentences": None, "batch_size": None, "precision": None}
+    write_space(working, "  known: {grid: {noise: [0.1]}}", **nothing)
     cache = tmp_path / "cache"
     aws = {"AWS_ENDPOINT_URL": os.environ["AWS_ENDPOINT_URL"]}
     done = subprocess.run(
@@ -136,24 +123,17 @@ def test_a_sweep_gives_nothing_away_and_imports_nothing_of_the_folder(
     ("command", "given", "answer"),
     [
         (python_command("harness.trials.follower"), "{}\n", "KeyError: 'trial'"),
-        (
-            python_command(
-                "harness.sweeps.workers.watchdog", str(os.getpid()), "0", options=("-S",)
-            ),
-            "",
-            "",
-        ),
+        (python_command("harness.sweeps.workers.watchdog", str(os.getpid()), "0", options=("-S",)),
+         "", ""),
         (python_command("harness", "--version"), "", ""),
     ],
     ids=["rank", "watchdog", "command"],
-)
+)  # fmt: skip
 def test_our_processes_import_nothing_of_the_working_folder(
     working: Path, command: list[str], given: str, answer: str
 ) -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, cwd=working, text=True, **pipes) as process:
-        assert process.stdin
-        assert process.stdout
         process.stdin.write(given)
         process.stdin.flush()
         if not given:

@@ -1,7 +1,6 @@
 """A sweep with a pruner on Ray: it is killed, and the same command goes on with its study."""
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,47 +11,30 @@ from optuna.storages.journal import JournalFileBackend
 
 from harness.trials.store import Store
 from tests.programs import started
-from tests.sweeping import ONE_AT_A_TIME, write_few_pairs
+from tests.sweeping import ONE_AT_A_TIME, wait_for, write_space
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 STEPS = 12
-SPACE = f"""\
-suite: FEW
-select: {{metric: few-dev}}
-final: {{seeds: [0]}}
-encoders: [tiny-bert]
-set:
-  sentences: graded-sentences
-  max_steps: {STEPS}
-  evaluation_interval: 1
-  batch_size: 8
-  precision: fp32
-pruner: {{name: asha, reduction_factor: 2}}
-methods:
-  pruned:
-    grid:
-      learning_rate: [1.0e-9, 3.0e-2, 4.0e-2, 5.0e-2, 6.0e-2]  # the first one loses nothing
-"""
+RATES = "[1.0e-9, 3.0e-2, 4.0e-2, 5.0e-2, 6.0e-2]"  # the first one loses nothing
 
 
 # More than 20 s: a sweep with a Ray that is killed, and another one that goes on.
 def test_a_killed_sweep_with_a_pruner_is_finished_by_the_same_command(
-    tmp_path: Path,
-    write_plugin: Callable[..., Path],
-    environment: dict[str, str],
+    tmp_path: Path, write_plugin: Callable[..., Path], environment: dict[str, str],
     process: Callable[..., Any],
-) -> None:
+) -> None:  # fmt: skip
     """It is killed after its first trial, given again, and once more."""
     plugin = write_plugin(tmp_path / "pruned.py", "trained", pause=0.2)
-    space, store = tmp_path / "space.yaml", Store(tmp_path / "store")
-    space.write_text(SPACE.replace("FEW", str(write_few_pairs(tmp_path))), encoding="utf-8")
+    store = Store(tmp_path / "store")
+    space = write_space(
+        tmp_path, f"  pruned: {{grid: {{learning_rate: {RATES}}}}}",
+        "pruner: {name: asha, reduction_factor: 2}", max_steps=STEPS, evaluation_interval=1,
+    )  # fmt: skip
     command = ["sweep", "--no-local", plugin, space, "--store", store.folder, *ONE_AT_A_TIME]
     null = Path(os.devnull)
     with started("harness", *map(str, command), environment=environment, out=null, err=null):
-        until = time.monotonic() + 600
-        while not list(store.folder.glob("*.parquet")) and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_for(lambda: list(store.folder.glob("*.parquet")), 600)
     assert 1 <= len(list(store.folder.glob("*.parquet"))) < 5
     resumed, again = process(*command), process(*command)
     assert resumed.code == 0, resumed.out + resumed.err

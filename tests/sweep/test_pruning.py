@@ -1,23 +1,16 @@
 """Pruners decide as they would by hand, and what they end is in the store as pruned."""
 
 import random
-import shutil
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from harness.sweeps.configurations import Configurations
 from harness.sweeps.scored import sampled_of, scored_of, tried_of
-from harness.sweeps.spaces.search import Search
 from harness.sweeps.study import Study
-from harness.trials.store import Store
 from harness.trials.trial import Trial, key
-from tests.sweep.conftest import Killed, over, play
-
-SearchOf = Callable[..., Search]
-SourceOf = Callable[..., Configurations]
+from tests.sweep.conftest import Killed, Playing
 
 RATES = [1e-5, 2e-5, 3e-5, 4e-5, 5e-5, 6e-5]
 GRID = f"    grid: {{learning_rate: {RATES}}}\n"
@@ -68,19 +61,19 @@ PERCENTILE = {5e-5: 2, 6e-5: 2}
     ids=["asha", "median", "later", "percentile"],
 )
 def test_a_pruner_decides_as_by_hand(
-    pruner: str, ended: dict[float, int], search_of: SearchOf, source_of: SourceOf, store: Store
+    pruner: str, ended: dict[float, int], playing: Playing
 ) -> None:
-    search = search_of(GRID, f"pruner: {pruner}")
-    played = play(source_of(search), curve)
+    search = playing.search(GRID, f"pruner: {pruner}")
+    played = playing.play(search, curve)
     assert played.rates == RATES
     assert played.stopped == ended
     for trial in played.ran:
-        record = store.get(key(trial))
+        record = playing.store.get(key(trial))
         rate = trial.configuration["learning_rate"]
         assert record.status == ("pruned" if rate in ended else "finished")
         assert record.dev_score == CURVES[rate][ended.get(rate, 4) - 1]
-    assert over(source_of(search))  # the same command runs nothing
-    scored = scored_of(search, search.configurations(0, []), store)
+    assert playing.over(search)  # the same command runs nothing
+    scored = scored_of(search, search.configurations(0, []), playing.store)
     assert [(values["learning_rate"], dev) for values, dev in scored] == [
         (rate, CURVES[rate][-1]) for rate in RATES if rate not in ended
     ]
@@ -89,13 +82,13 @@ def test_a_pruner_decides_as_by_hand(
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 3, 5])
 def test_a_grid_that_was_killed_is_pruned_as_if_it_had_not_been(
-    killed: int, search_of: SearchOf, source_of: SourceOf
+    killed: int, playing: Playing
 ) -> None:
     """The driver dies after the first evaluation of a trial, also where it has just decided."""
-    search = search_of(GRID, "pruner: {name: asha, reduction_factor: 2}")
+    search = playing.search(GRID, "pruner: {name: asha, reduction_factor: 2}")
     with pytest.raises(Killed):
-        play(source_of(search), curve, kill_after=killed)
-    resumed = play(source_of(search), curve)
+        playing.play(search, curve, kill_after=killed)
+    resumed = playing.play(search, curve)
     assert resumed.rates == RATES[killed:]
     assert resumed.stopped == {rate: at for rate, at in ASHA.items() if rate in RATES[killed:]}
 
@@ -134,13 +127,11 @@ def hyperband(name: str) -> dict[float, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [None, 9])
-def test_hyperband_decides_as_a_plain_loop(
-    killed: int | None, search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
-    search = search_of(
+def test_hyperband_decides_as_a_plain_loop(killed: int | None, playing: Playing) -> None:
+    search = playing.search(
         MANY_GRID, "pruner: {name: hyperband, last_evaluation: 4, reduction_factor: 2}"
     )
-    expected = hyperband(Study(search, store).name)
+    expected = hyperband(Study(search, playing.store).name)
     assert {*expected.values()} == {1, 2}
 
     def shown(trial: Trial) -> list[float]:
@@ -149,63 +140,57 @@ def test_hyperband_decides_as_a_plain_loop(
     before = {}
     if killed is not None:
         with pytest.raises(Killed):
-            play(source_of(search), shown, kill_after=killed)
+            playing.play(search, shown, kill_after=killed)
         before = {rate: at for rate, at in expected.items() if rate in MANY[:killed]}
-    played = play(source_of(search), shown)
+    played = playing.play(search, shown)
     assert played.stopped | before == expected
 
 
 @pytest.mark.slow
-def test_another_search_runs_what_this_one_has_pruned(
-    search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
+def test_another_search_runs_what_this_one_has_pruned(playing: Playing) -> None:
     """Without the pruner, or with another one, a pruned trial is one that is missing."""
-    play(source_of(search_of(GRID, "pruner: {name: asha, reduction_factor: 2}")), curve)
-    other = search_of(GRID, "pruner: {name: percentile, keep_percent: 99}")
-    assert play(source_of(other), curve).rates == sorted(ASHA)
-    assert len(store.finished_keys()) == len(RATES)
+    playing.play(playing.search(GRID, "pruner: {name: asha, reduction_factor: 2}"), curve)
+    other = playing.search(GRID, "pruner: {name: percentile, keep_percent: 99}")
+    assert playing.play(other, curve).rates == sorted(ASHA)
+    assert len(playing.store.finished_keys()) == len(RATES)
 
 
 @pytest.mark.slow
-def test_a_pruned_record_gives_way_to_a_finished_one_only(
-    search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
-    search = search_of(GRID, "pruner: {name: asha, reduction_factor: 2}")
-    played = play(source_of(search), curve)
-    record = store.get(key(played.ran[3]))
-    store.write(replace(record, status="failed", reason="a planted fault", dev={}))
-    assert store.get(record.key) == record
-    assert store.finished_or_run(record.key, "", pytest.fail, search.id) == record
+def test_a_pruned_record_gives_way_to_a_finished_one_only(playing: Playing) -> None:
+    search = playing.search(GRID, "pruner: {name: asha, reduction_factor: 2}")
+    played = playing.play(search, curve)
+    record = playing.store.get(key(played.ran[3]))
+    playing.store.write(replace(record, status="failed", reason="a planted fault", dev={}))
+    assert playing.store.get(record.key) == record
+    assert playing.store.finished_or_run(record.key, "", pytest.fail, search.id) == record
     again = replace(record, status="finished")
-    assert store.finished_or_run(record.key, "", lambda: again, "another") == again
-    store.write(record)
-    assert store.get(record.key) == again
+    assert playing.store.finished_or_run(record.key, "", lambda: again, "another") == again
+    playing.store.write(record)
+    assert playing.store.get(record.key) == again
 
 
-def test_a_trial_that_has_done_its_last_step_has_finished(
-    search_of: SearchOf, source_of: SourceOf
-) -> None:
+def test_a_trial_that_has_done_its_last_step_has_finished(playing: Playing) -> None:
     """It is judged for the last time at its last evaluation, where there is a rung of ASHA."""
-    search = search_of(GRID, "pruner: {name: asha, first_evaluation: 4, reduction_factor: 2}")
-    played = play(source_of(search), lambda trial: [1, 2, 3, -trial.configuration["learning_rate"]])
+    search = playing.search(GRID, "pruner: {name: asha, first_evaluation: 4, reduction_factor: 2}")
+    played = playing.play(search, lambda trial: [1, 2, 3, -trial.configuration["learning_rate"]])
     assert played.stopped == {}
 
 
-def test_each_round_has_a_study_of_its_own(search_of: SearchOf, store: Store) -> None:
+def test_each_round_has_a_study_of_its_own(playing: Playing) -> None:
     """The second round varies what the first one does not have."""
     part = """\
     rounds:
       - learning_rate: [1.0e-5, 2.0e-5]
       - temperature: [0.05, 0.1]
 """
-    search = search_of(part, "pruner: asha")
+    search = playing.search(part, "pruner: asha")
     for number in (0, 1):
         best = {**search.fixed, "learning_rate": 1e-5}
         configurations = search.configurations(number, [(best, 1.0)] if number else [])
-        study = Study(search, store, f"round {number + 1}")
-        play(Configurations(search, study, store, configurations), lambda _: [1.0])
+        study = Study(search, playing.store, f"round {number + 1}")
+        playing.play(Configurations(search, study, playing.store, configurations), lambda _: [1.0])
         assert [len(trial.params) for trial in study.trials()] == [1 + number] * 2
-    assert len(list(store.studies_folder.glob("*.journal"))) == 2
+    assert len(list(playing.store.studies_folder.glob("*.journal"))) == 2
 
 
 SAMPLED = """\
@@ -220,50 +205,44 @@ def rising(trial: Trial) -> list[float]:
 
 
 @pytest.mark.slow
-def test_a_sampler_hears_of_pruned_configurations(
-    search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
+def test_a_sampler_hears_of_pruned_configurations(playing: Playing) -> None:
     """They count towards the budget, and reach Optuna as pruned, with the score at their end."""
-    search = search_of(SAMPLED, "pruner: {name: asha, reduction_factor: 2}")
-    played = play(source_of(search), rising)
+    search = playing.search(SAMPLED, "pruner: {name: asha, reduction_factor: 2}")
+    played = playing.play(search, rising)
     assert len(played.ran) == 12
-    trials = {trial.params["learning_rate"]: trial for trial in Study(search, store).trials()}
+    trials = {trial.params["learning_rate"]: trial for trial in playing.study(search).trials()}
     assert played.stopped
     for rate, trial in trials.items():
         assert trial.state.name == ("PRUNED" if rate in played.stopped else "COMPLETE")
-        record = store.get(trial.user_attrs["trials"][0])
+        record = playing.store.get(trial.user_attrs["trials"][0])
         assert record.dev_score == trial.value == trial.intermediate_values[trial.last_step]
-    assert len(sampled_of(search, store)) == 12 - len(played.stopped)
-    assert sum(each.is_complete for each in tried_of(search, store)) == 12
-    shutil.rmtree(store.studies_folder)
-    assert over(source_of(search))
-    again = Study(search, store).trials()
+    assert len(sampled_of(search, playing.store)) == 12 - len(played.stopped)
+    assert sum(each.is_complete for each in tried_of(search, playing.store)) == 12
+    playing.forget_studies()
+    assert playing.over(search)
+    again = playing.study(search).trials()
     assert sorted(t.state.name for t in again) == sorted(t.state.name for t in trials.values())
 
 
 @pytest.mark.slow
-def test_the_other_seeds_of_a_pruned_configuration_do_not_run(
-    search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
+def test_the_other_seeds_of_a_pruned_configuration_do_not_run(playing: Playing) -> None:
     """The pruner sees the first seed alone; the others are recorded without a score."""
     lines = ("pruner: {name: asha, reduction_factor: 2}", "search: {seeds: [1, 2]}")
-    search = search_of(GRID, *lines)
-    played = play(source_of(search), curve)
+    search = playing.search(GRID, *lines)
+    played = playing.play(search, curve)
     assert [(t.configuration["learning_rate"], t.seed) for t in played.ran] == [
         (1e-5, 1), (1e-5, 2), (2e-5, 1), (2e-5, 2), (3e-5, 1), (3e-5, 2),
         (4e-5, 1), (5e-5, 1), (6e-5, 1),
     ]  # fmt: skip
-    unrun = [each for each in store.read().records() if not each.dev]
+    unrun = [each for each in playing.store.read().records() if not each.dev]
     assert {(each.status, each.seed, each.configuration["learning_rate"]) for each in unrun} == {
         ("pruned", 2, rate) for rate in ASHA
     }
-    assert over(source_of(search))
+    assert playing.over(search)
 
 
 @pytest.mark.slow
-def test_wilcoxon_stops_the_seeds_of_a_worse_configuration(
-    search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
+def test_wilcoxon_stops_the_seeds_of_a_worse_configuration(playing: Playing) -> None:
     """One of n pairs that are all worse has p = 1 / 2**n: below 0.1 at the fourth seed.
 
     The first configuration is the best, the second is worse on every seed. The third one is better
@@ -276,9 +255,9 @@ def test_wilcoxon_stops_the_seeds_of_a_worse_configuration(
     }
     seeds = [1, 2, 3, 4, 5, 6]
     grid = f"    grid: {{learning_rate: {list(scores)}}}\n"
-    search = search_of(grid, "pruner: wilcoxon", f"search: {{seeds: {seeds}}}")
-    played = play(
-        source_of(search),
+    search = playing.search(grid, "pruner: wilcoxon", f"search: {{seeds: {seeds}}}")
+    played = playing.play(
+        search,
         lambda trial: [scores[trial.configuration["learning_rate"]][trial.seed - 1]],
     )
     ran = [(trial.configuration["learning_rate"], trial.seed) for trial in played.ran]
@@ -287,8 +266,8 @@ def test_wilcoxon_stops_the_seeds_of_a_worse_configuration(
         *((2e-5, seed) for seed in seeds[:4]),
         *((3e-5, seed) for seed in seeds[:5]),
     ]
-    assert [each.state.name for each in Study(search, store, "round 1").trials()] == []
-    assert [each.state.name for each in Study(search, store).trials()] == [
+    assert [each.state.name for each in Study(search, playing.store, "round 1").trials()] == []
+    assert [each.state.name for each in playing.study(search).trials()] == [
         "COMPLETE", "PRUNED", "PRUNED",
     ]  # fmt: skip
-    assert over(source_of(search))
+    assert playing.over(search)

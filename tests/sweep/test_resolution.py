@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from statistics import variance
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from harness import PROTOCOL
 from harness.sweeps.scored import TYPICAL, resolution, smallest_difference
 from harness.sweeps.spaces.search import Search
-from harness.trials.record import Record
 from harness.trials.store import Store
+from tests.trials.test_store import record
 
 SPACE = """\
 setting: unsup
@@ -42,26 +42,17 @@ def plan(searches_of: Callable[..., list[Search]]) -> Callable[..., list[Search]
     return lambda old="", new="": searches_of(SPACE.replace(old, new) if old else SPACE)
 
 
-def record(key: int, **values: Any) -> Record:
-    made = Record(
-        key=f"{key:032x}",
-        status="finished",
-        role="final",
-        method="simcse",
-        setting="unsup",
-        encoder="tiny-bert",
-        seed=key,
-        suite="graded",
-        configuration={"learning_rate": 1e-4, "label_fraction": 1.0, "subset": 0},
-    )
-    return replace(made, **values)
+def write(store: Store, key: int, score: float, **values: Any) -> None:
+    """Write a final trial of SimCSE with this test score."""
+    usual = {"configuration": {"learning_rate": 1e-4, "label_fraction": 1.0, "subset": 0}}
+    test = {"suite": "graded", "test": {"graded": score}, "protocol": PROTOCOL}
+    store.write(record(key, **usual | test | values))
 
 
 def test_without_a_store_the_deviation_is_a_typical_one(
     plan: Callable[..., list[Search]], tmp_path: Path
 ) -> None:
     found = resolution(plan(), Store(tmp_path / "store"))
-    assert found is not None
     assert (found.std, found.groups, found.repeats) == (TYPICAL, 0, 3)
     assert found.metric == "graded"
     assert found.difference == smallest_difference(TYPICAL, 3)
@@ -73,13 +64,12 @@ def test_the_deviation_is_pooled_over_the_groups_of_the_store(
     store = Store(tmp_path / "store")
     one, other = [40.0, 42.0, 41.5], [50.0, 53.0]
     for seed, score in enumerate(one):
-        store.write(record(seed, test={"graded": score}))
+        write(store, seed, score)
     for seed, score in enumerate(other, start=10):
-        store.write(record(seed, test={"graded": score}, configuration={"learning_rate": 1e-5}))
-    store.write(record(20, test={"graded": 10.0}, method="esimcse"))  # another method
-    store.write(record(21, dev={"graded-dev": 1.0}, role="search"))
+        write(store, seed, score, configuration={"learning_rate": 1e-5})
+    write(store, 20, 10.0, method="esimcse")
+    write(store, 21, 10.0, role="search")
     found = resolution(plan(), store)
-    assert found is not None
     assert found.groups == 2
     assert found.std == pytest.approx(math.sqrt((2 * variance(one) + variance(other)) / 3))
     # Of several label subsets, the means over seeds count.
@@ -87,9 +77,8 @@ def test_the_deviation_is_pooled_over_the_groups_of_the_store(
     scores = [(0, 40.0), (0, 44.0), (1, 45.0), (1, 47.0), (2, 41.0), (2, 41.0)]
     for key, (subset, score) in enumerate(scores):
         configuration = {"label_fraction": 0.1, "subset": subset}
-        store.write(record(key, test={"graded": score}, configuration=configuration))
+        write(store, key, score, configuration=configuration)
     found = resolution(plan(), store)
-    assert found is not None
     assert found.std == pytest.approx(math.sqrt(variance([42.0, 46.0, 41.0])))
 
 

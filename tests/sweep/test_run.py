@@ -101,13 +101,6 @@ def test_a_round_begins_when_all_trials_of_the_one_before_have_ended(sweep_of: S
     assert [each.get("temperature") for each in values] == [None, None, 0.1, 0.2, 0.2]
 
 
-def test_without_a_trial_to_run_nothing_is_started(sweep_of: SweepOf) -> None:
-    sweep_of(GRID).play()
-    again = sweep_of(GRID)
-    asyncio.run(again.sweep.run())
-    assert (again.starts, again.pool.begun) == (0, [])
-
-
 def test_no_search_waits_for_another_one(sweep_of: SweepOf) -> None:
     """The first search chooses while a trial of the second one runs, and begins its finals."""
     played = sweep_of(GRID, GRID.replace("simcse", "esimcse"), slots=4)
@@ -121,15 +114,6 @@ def test_no_search_waits_for_another_one(sweep_of: SweepOf) -> None:
         assert played.heard.phases[-1] == (["search, round 1", "final seeds"], 3)
 
     assert played.play(scenario)[5:] == ["esimcse final"]
-
-
-@pytest.mark.slow
-def test_finals_of_a_decided_search_start_while_another_one_samples(sweep_of: SweepOf) -> None:
-    short, long = SAMPLER.format(count=2), SAMPLER.format(count=6).replace("simcse", "esimcse")
-    order = sweep_of(short, long, slots=2).play()
-    assert order.index("simcse final") < order.index("esimcse search") + 8
-    assert [order.count(f"{name} search") for name in ("simcse", "esimcse")] == [2, 6]
-    assert order[-1] == "esimcse final"
 
 
 @pytest.mark.slow
@@ -173,8 +157,8 @@ def test_no_worker_is_idle_while_a_search_may_suggest(
 @pytest.mark.slow
 def test_nothing_is_suggested_before_a_worker_is_free(sweep_of: SweepOf, store: Store) -> None:
     """What is suggested later knows more."""
-    played = sweep_of(SAMPLER.format(count=5), SAMPLER.format(count=5).replace("simcse", "esimcse"),
-                      slots=2)  # fmt: skip
+    part = SAMPLER.format(count=5)
+    played = sweep_of(part, part.replace("simcse", "esimcse"), slots=2)
 
     async def scenario(_: Played) -> None:
         journals = list(store.studies_folder.glob("*.journal"))
@@ -188,6 +172,12 @@ def test_a_trial_for_which_two_searches_ask_runs_once(sweep_of: SweepOf) -> None
     other = GRID.replace("[1e-5, 2e-5]", "[2e-5, 3e-5]")
     order = sweep_of(GRID, other, slots=2).play()
     assert order.count("simcse search") == 3
+    again = sweep_of(GRID, other)
+    asyncio.run(again.sweep.run())
+    assert (again.starts, again.pool.begun) == (0, []), "there is nothing to run"
+    # A method that cannot run is a sentence before any trial begins.
+    with pytest.raises(UserError, match="no-such-corpus"):
+        sweep_of("  simcse: {set: {sentences: no-such-corpus.txt}}\n").sweep.check()
 
 
 def test_a_search_starts_from_the_encoder_that_another_one_trains(sweep_of: SweepOf) -> None:
@@ -294,9 +284,3 @@ def test_the_next_slot_goes_to_the_lane_that_holds_the_fewest() -> None:
             task.cancel()
 
     asyncio.run(scenario())
-
-
-def test_a_trial_has_no_slot_while_its_search_is_checked(sweep_of: SweepOf) -> None:
-    """A method that cannot run is a sentence before any trial begins."""
-    with pytest.raises(UserError, match="no-such-corpus"):
-        sweep_of("  simcse: {set: {sentences: no-such-corpus.txt}}\n").sweep.check()

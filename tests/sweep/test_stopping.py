@@ -33,6 +33,12 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
+def lose_ray(asked: bool) -> None:
+    if asked:
+        signal.raise_signal(signal.SIGTERM)
+    raise SweepStopped("Ray has stopped answering")
+
+
 def of(store: Store, running: set[str], said: list[int]) -> Stopping:
     return Stopping(store, "sweep", running, said.append)
 
@@ -56,37 +62,26 @@ def test_it_ends_when_the_asked_trials_have_given_way(store: Store) -> None:
     assert not stop.note.exists()
 
 
-def test_it_ends_after_its_patience_or_at_a_second_signal(
+def test_it_ends_at_a_second_signal_after_its_patience_and_with_ray(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`timeout` sends a signal to all processes of a command, so that Ray ends as well."""
     stop = of(store, {"runs"}, [])
     with stop.heeded():
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+    stop = of(store, {"runs"}, [])
+    for asked, error in ((False, SweepStopped), (True, KeyboardInterrupt)):
+        with pytest.raises(error), stop.heeded():
+            lose_ray(asked)
+    assert not stop.note.exists()
     monkeypatch.setattr(stopping, "PATIENCE_SECONDS", 0.0)
     stop = of(store, {"runs"}, [])
     with stop.heeded():
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             stop.look()
-
-
-def test_a_signal_that_ends_ray_as_well_is_an_interruption(store: Store) -> None:
-    """As `timeout` sends it, to all processes of a command."""
-
-    def lose_ray(stop: Stopping, *signals: int) -> None:
-        with stop.heeded():
-            for number in signals:
-                signal.raise_signal(number)
-            raise SweepStopped("Ray has stopped answering")
-
-    stop = of(store, {"runs"}, [])
-    with pytest.raises(SweepStopped):
-        lose_ray(stop)
-    with pytest.raises(KeyboardInterrupt):
-        lose_ray(stop, signal.SIGTERM)
-    assert not stop.note.exists()
 
 
 # A free worker takes a trial for which no other worker is starting.

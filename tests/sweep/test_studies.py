@@ -15,16 +15,11 @@ import harness.sweeps.study
 from harness import PROTOCOL
 from harness.claims import Claim
 from harness.sweeps import trial_runs
-from harness.sweeps.configurations import Configurations
 from harness.sweeps.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
-from harness.sweeps.spaces.search import Search
 from harness.sweeps.study import Study
 from harness.trials.store import Store
 from harness.trials.trial import Trial
-from tests.sweep.conftest import HandPool, Killed, over, play, settled, to_run
-
-SearchOf = Callable[..., Search]
-SourceOf = Callable[..., Configurations]
+from tests.sweep.conftest import HandPool, Killed, Playing, settled, to_run
 
 RANGES = """\
     ranges:
@@ -45,36 +40,30 @@ def score(trial: Trial) -> list[float]:
     return [best - 2, best - 1, best]
 
 
-def states(study: Study) -> list[str]:
-    return [trial.state.name for trial in study.trials()]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_a_search_that_was_killed_ends_as_if_it_had_not_been(
-    name: str, search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
+def test_a_search_that_was_killed_ends_as_if_it_had_not_been(name: str, playing: Playing) -> None:
     """Every sampler; QMC would repeat its points if its study began anew."""
     if name == "cma-es":
         pytest.importorskip("cmaes")
-    search = search_of(ranges(name))
-    undisturbed = play(source_of(search), score).rates
+    search = playing.search(ranges(name))
+    undisturbed = playing.play(search, score).rates
     assert len(set(undisturbed)) == 6
-    for folder in (store.folder, store.studies_folder):
+    for folder in (playing.store.folder, playing.store.studies_folder):
         shutil.rmtree(folder)
     with pytest.raises(Killed):
-        play(source_of(search), score, kill_after=3)
-    assert states(Study(search, store)) == ["COMPLETE"] * 3 + ["RUNNING"]
-    resumed = play(source_of(search), score)
+        playing.play(search, score, kill_after=3)
+    assert playing.states(search) == ["COMPLETE"] * 3 + ["RUNNING"]
+    resumed = playing.play(search, score)
     assert resumed.rates == undisturbed[3:]
-    assert states(Study(search, store)) == ["COMPLETE"] * 6
+    assert playing.states(search) == ["COMPLETE"] * 6
 
 
 def test_tpe_learns_from_the_newest_configurations(
-    search_of: SearchOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, playing: Playing
 ) -> None:
     """The scores of older ones change nothing, also for a process that goes on later."""
-    search = search_of(ranges())
+    search = playing.search(ranges())
 
     def suggested(first: float, window: int) -> list[dict[str, object]]:
         """Two suggestions after 24 configurations; `first`: the score of the first eight."""
@@ -91,157 +80,139 @@ def test_tpe_learns_from_the_newest_configurations(
 
 
 @pytest.mark.slow
-def test_a_higher_budget_adds_only_the_difference(
-    search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
-    assert len(play(source_of(search_of(ranges(configurations=2))), score).ran) == 2
-    source = source_of(search_of(ranges(configurations=5)))
+def test_a_higher_budget_adds_only_the_difference(playing: Playing) -> None:
+    assert len(playing.play(playing.search(ranges(configurations=2)), score).ran) == 2
+    source = playing.source(playing.search(ranges(configurations=5)))
     assert (to_run(source), source.settled_count) == (3, 2)
-    assert len(play(source, score).ran) == 3
-    assert over(source_of(search_of(ranges(configurations=5))))
+    assert len(playing.play(source, score).ran) == 3
+    assert playing.over(playing.search(ranges(configurations=5)))
     # Another program opens the study.
-    [path] = store.studies_folder.iterdir()
+    [path] = playing.store.studies_folder.iterdir()
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
     [name] = optuna.get_all_study_names(storage)
     assert name == f"simcse unsup tiny-bert {source.search.id}"
     for trial in optuna.load_study(study_name=name, storage=storage).trials:
-        assert [store.get(key).dev_score for key in trial.user_attrs["trials"]] == trial.values
+        assert [
+            playing.store.get(key).dev_score for key in trial.user_attrs["trials"]
+        ] == trial.values
         assert list(trial.intermediate_values) == [1, 2, 3]
 
 
 @pytest.mark.slow
-def test_a_study_that_was_deleted_is_made_again_from_the_store(
-    search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
-    search = search_of(ranges())
+def test_a_study_that_was_deleted_is_made_again_from_the_store(playing: Playing) -> None:
+    search = playing.search(ranges())
     with pytest.raises(Killed):
-        play(source_of(search), score, kill_after=4)
-    before = {tuple(trial.params.values()) for trial in Study(search, store).trials()[:4]}
-    shutil.rmtree(store.studies_folder)
-    resumed = play(source_of(search), score)
+        playing.play(search, score, kill_after=4)
+    before = {tuple(trial.params.values()) for trial in playing.study(search).trials()[:4]}
+    playing.forget_studies()
+    resumed = playing.play(search, score)
     assert len(resumed.ran) == 2
-    trials = Study(search, store).trials()
+    trials = playing.study(search).trials()
     assert {tuple(trial.params.values()) for trial in trials[:4]} == before
     assert all(len(trial.intermediate_values) == 3 for trial in trials)
     # The store is the ledger: what only the study knows does not count.
-    shutil.rmtree(store.folder)
-    assert len(play(source_of(search), score).ran) == 6
-    assert len(sampled_of(search, store)) == 6
+    shutil.rmtree(playing.store.folder)
+    assert len(playing.play(search, score).ran) == 6
+    assert len(sampled_of(search, playing.store)) == 6
 
 
 def test_trials_of_another_protocol_do_not_count(
-    search_of: SearchOf, source_of: SourceOf, store: Store, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, playing: Playing
 ) -> None:
     """Their search is the same, and their keys are not; so it is with data that have changed."""
-    search = search_of(ranges(configurations=2))
-    play(source_of(search), score)
+    search = playing.search(ranges(configurations=2))
+    playing.play(search, score)
     monkeypatch.setattr("harness.trials.trial.PROTOCOL", PROTOCOL + 1)
-    source = source_of(search)
-    assert (to_run(source), source.settled_count, sampled_of(search, store)) == (2, 0, [])
-    assert len(play(source, score).ran) == 2
-    assert len(sampled_of(search, store)) == 2
-    assert over(source_of(search))
+    source = playing.source(search)
+    assert (to_run(source), source.settled_count, sampled_of(search, playing.store)) == (2, 0, [])
+    assert len(playing.play(source, score).ran) == 2
+    assert len(sampled_of(search, playing.store)) == 2
+    assert playing.over(search)
 
 
 @pytest.mark.slow
 def test_what_the_store_finished_while_the_driver_was_away_is_not_run_again(
-    search_of: SearchOf, source_of: SourceOf, store: Store, tmp_path: Path
+    tmp_path: Path, playing: Playing
 ) -> None:
     """The worker writes its record, and the driver dies before it hears of that."""
-    search = search_of(ranges(configurations=3))
+    search = playing.search(ranges(configurations=3))
     with pytest.raises(Killed):
-        play(source_of(search), score, kill_after=1)
-    [_, running] = Study(search, store).trials()
-    shutil.copytree(store.studies_folder, tmp_path / "copy")
-    rest = play(source_of(search), score)  # it finishes the second configuration, and a third
+        playing.play(search, score, kill_after=1)
+    [_, running] = playing.study(search).trials()
+    shutil.copytree(playing.store.studies_folder, tmp_path / "copy")
+    rest = playing.play(search, score)  # it finishes the second configuration, and a third
     assert rest.ran[0].configuration["learning_rate"] == running.params["learning_rate"]
-    shutil.rmtree(store.studies_folder)
-    shutil.move(tmp_path / "copy", store.studies_folder)
-    assert play(source_of(search), score).ran == []
-    assert states(Study(search, store)) == ["COMPLETE"] * 3
+    playing.forget_studies()
+    shutil.move(tmp_path / "copy", playing.store.studies_folder)
+    assert playing.play(search, score).ran == []
+    assert playing.states(search) == ["COMPLETE"] * 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "noticed"),
     [
-        lambda lines: b"\n".join([lines[0], b"{no json", *lines[1:]]),
-        lambda lines: b"\n".join([b"[]", *lines]),
-        lambda _: b'{"op_code": 77, "worker_id": "x"}\n',
-        lambda lines: b"\xff\xfe\n" + b"\n".join(lines),
+        (lambda lines: b"\n".join([lines[0], b"{no json", *lines[1:]]), True),
+        (lambda lines: b"\n".join([b"[]", *lines]), True),
+        (lambda _: b'{"op_code": 77, "worker_id": "x"}\n', True),
+        (lambda lines: b"\xff\xfe\n" + b"\n".join(lines), True),
+        (lambda lines: b"\n".join(lines) + b'{"op_code":6,"trial', False),
     ],
-    ids=["json", "list", "operation", "bytes"],
+    ids=["json", "list", "operation", "bytes", "half a line"],
 )
 def test_a_damaged_study_is_set_aside_with_one_sentence(
-    damage: Callable[[list[bytes]], bytes],
-    search_of: SearchOf,
-    source_of: SourceOf,
-    store: Store,
+    damage: Callable[[list[bytes]], bytes], noticed: bool, playing: Playing,
     caplog: pytest.LogCaptureFixture,
-) -> None:
-    search = search_of(ranges(configurations=3))
-    play(source_of(search), score)
-    [path] = store.studies_folder.iterdir()
-    content = path.read_bytes()
-    path.write_bytes(damage(content.split(b"\n")))
-    assert play(source_of(search), score).ran == []
-    [warning] = [each.message for each in caplog.records if each.name.startswith("harness")]
-    assert f"the study {path} is damaged" in warning
-    assert states(Study(search, store)) == ["COMPLETE"] * 3
-    assert len(list(store.studies_folder.iterdir())) == 2  # the damaged one is kept
-
-
-def test_half_a_line_at_the_end_does_not_count_as_damage(
-    search_of: SearchOf, source_of: SourceOf, store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A process is killed while it writes."""
-    search = search_of(ranges(configurations=3))
+) -> None:  # fmt: skip
+    """But not half a line at the end, as a process leaves that is killed while it writes."""
+    search = playing.search(ranges(configurations=3))
     with pytest.raises(Killed):
-        play(source_of(search), score, kill_after=2)
-    [path] = store.studies_folder.iterdir()
-    path.write_bytes(path.read_bytes() + b'{"op_code":6,"trial')
-    assert len(play(source_of(search), score).ran) == 1
-    assert not [each for each in caplog.records if each.name.startswith("harness")]
+        playing.play(search, score, kill_after=2)
+    [path] = playing.store.studies_folder.iterdir()
+    path.write_bytes(damage(path.read_bytes().split(b"\n")))
+    assert len(playing.play(search, score).ran) == 1
+    said = [each.message for each in caplog.records if each.name.startswith("harness")]
+    assert [f"the study {path} is damaged" in line for line in said] == [True] * noticed
+    assert playing.states(search) == ["COMPLETE"] * 3
+    assert len(list(playing.store.studies_folder.iterdir())) == 1 + noticed  # it is kept
 
 
-def test_a_sampler_waits_for_scores_before_it_goes_on(
-    search_of: SearchOf, source_of: SourceOf, store: Store
-) -> None:
-    source = source_of(search_of(ranges(configurations=3), "search: {seeds: [1, 2]}"))
+def test_a_sampler_waits_for_scores_before_it_goes_on(playing: Playing) -> None:
+    source = playing.source(playing.search(ranges(configurations=3), "search: {seeds: [1, 2]}"))
 
     async def scenario() -> None:
         pool = HandPool()
-        task = asyncio.create_task(source.run(pool.runs(store), lambda: pool.slots))
+        task = asyncio.create_task(source.run(pool.runs(playing.store), lambda: pool.slots))
         await settled()
         [first] = pool.running
         await pool.end(first)
         assert len(pool.begun) == 2, "there are two seeds of one configuration"
         await pool.end(pool.keys[1], "failed", dev=None)
-        assert states(source.study) == ["FAIL", "RUNNING"]
+        assert playing.states(source.search) == ["FAIL", "RUNNING"]
         task.cancel()
 
     asyncio.run(scenario())
 
 
 def test_two_sweeps_of_one_search_share_its_study(
-    search_of: SearchOf, source_of: SourceOf, store: Store, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, playing: Playing
 ) -> None:
     """Each has the configurations of the other, and both end with the budget.
 
     The store's claims let each trial run once, and both hear of its end.
     """
     monkeypatch.setattr(trial_runs, "LOOK_SECONDS", 0.0)
-    search = search_of(ranges(configurations=3))
-    one, two = source_of(search), source_of(search)
+    search = playing.search(ranges(configurations=3))
+    one, two = playing.source(search), playing.source(search)
 
     async def scenario() -> None:
         pools = HandPool(), HandPool()
-        tasks = [asyncio.create_task(one.run(pools[0].runs(store), lambda: 1))]
+        tasks = [asyncio.create_task(one.run(pools[0].runs(playing.store), lambda: 1))]
         await settled()
         [first] = pools[0].running
-        claim = Claim(store.claim(first))
+        claim = Claim(playing.store.claim(first))
         claim.take()
-        tasks.append(asyncio.create_task(two.run(pools[1].runs(store), lambda: 1)))
+        tasks.append(asyncio.create_task(two.run(pools[1].runs(playing.store), lambda: 1)))
         until = time.monotonic() + 60
         while not pools[1].running and time.monotonic() < until:
             await asyncio.sleep(0.01)
@@ -258,33 +229,28 @@ def test_two_sweeps_of_one_search_share_its_study(
         assert len({*pools[0].keys, *pools[1].keys}) == 3
 
     asyncio.run(scenario())
-    assert over(one)
-    assert over(two)
-    assert states(Study(search, store)) == ["COMPLETE"] * 3
+    assert to_run(one) == to_run(two) == 0
+    assert playing.states(search) == ["COMPLETE"] * 3
 
 
-def test_failures_do_not_count_towards_the_budget_of_the_next_command(
-    search_of: SearchOf, source_of: SourceOf
-) -> None:
-    search = search_of(ranges(configurations=3))
+def test_failures_do_not_count_towards_the_budget_of_the_next_command(playing: Playing) -> None:
+    search = playing.search(ranges(configurations=3))
     fails = iter([True, False, True])
-    play(source_of(search), lambda trial: [] if next(fails) else score(trial))
-    assert len(play(source_of(search), score).ran) == 2
+    playing.play(search, lambda trial: [] if next(fails) else score(trial))
+    assert len(playing.play(search, score).ran) == 2
 
 
 @pytest.mark.slow
-def test_a_budget_in_hours_and_a_sampler_without_another_configuration(
-    search_of: SearchOf, source_of: SourceOf
-) -> None:
+def test_a_budget_in_hours_and_a_sampler_without_another_configuration(playing: Playing) -> None:
     """A played trial takes an hour."""
-    search = search_of(ranges().replace("configurations: 6", "hours: 2.5"))
-    source = source_of(search)
+    search = playing.search(ranges().replace("configurations: 6", "hours: 2.5"))
+    source = playing.source(search)
     assert source.more() is None
-    assert len(play(source, score).ran) == 3
-    assert over(source_of(search))
+    assert len(playing.play(source, score).ran) == 3
+    assert playing.over(search)
     # A sampler that has no other configuration ends.
     part = "    ranges: {learning_rate: [1e-3, 1e-4]}\n    sampler: {name: random, hours: 99}\n"
-    assert sorted(play(source_of(search_of(part)), score).rates) == [1e-4, 1e-3]
+    assert sorted(playing.play(playing.search(part), score).rates) == [1e-4, 1e-3]
 
 
 CONDITIONAL = """\
@@ -299,45 +265,43 @@ CONDITIONAL = """\
 
 
 @pytest.mark.slow
-def test_conditional_ranges(search_of: SearchOf, source_of: SourceOf, store: Store) -> None:
+def test_conditional_ranges(playing: Playing) -> None:
     """A range applies where the head has its value.
 
     The command line fixes the weight, so that a condition on it holds always or never.
     """
-    search = search_of(CONDITIONAL, masked_language_weight=0.1)
+    search = playing.search(CONDITIONAL, masked_language_weight=0.1)
     assert list(search.ranges) == ["head", "learning_rate", "masking_ratio"]
-    play(source_of(search), lambda _: [50.0])
-    trials = Study(search, store).trials()
-    assert {tuple(trial.params) for trial in trials} == {
-        ("head", "learning_rate"), ("head", "masking_ratio"),
-    }  # fmt: skip
-    for each in tried_of(search, store):
-        other, usual = {"tanh": ("masking_ratio", 0.15), "batchnorm": ("learning_rate", 3e-5)}[
-            each.values["head"]
-        ]
-        assert each.values[other] == usual
-    shutil.rmtree(store.studies_folder)
+    playing.play(search, lambda _: [50.0])
+    trials = playing.study(search).trials()
+    of_heads = {("head", "learning_rate"), ("head", "masking_ratio")}
+    assert {tuple(trial.params) for trial in trials} == of_heads
+    usual = {"tanh": ("masking_ratio", 0.15), "batchnorm": ("learning_rate", 3e-5)}
+    for each in tried_of(search, playing.store):
+        other, value = usual[each.values["head"]]
+        assert each.values[other] == value
+    playing.forget_studies()
     before = {frozenset(trial.params.items()) for trial in trials}
-    assert over(source_of(search))
-    assert {frozenset(trial.params.items()) for trial in Study(search, store).trials()} == before
+    assert playing.over(search)
+    assert {frozenset(trial.params.items()) for trial in playing.study(search).trials()} == before
 
 
 @pytest.mark.slow
-def test_the_front_of_dev_and_cost(search_of: SearchOf, source_of: SourceOf, store: Store) -> None:
+def test_the_front_of_dev_and_cost(playing: Playing) -> None:
     """More steps give more points, but ever fewer: the cheapest within the margin is chosen."""
     part = """\
     ranges: {max_steps: {low: 1, high: 8, step: 1}}
     sampler: {name: nsga-ii, configurations: 20}
 """
-    search = search_of(part, "select: [dev, cost]")
+    search = playing.search(part, "select: [dev, cost]")
     points = {steps: 60 - 4 / steps for steps in range(1, 9)}
-    play(source_of(search), lambda trial: [points[trial.configuration["max_steps"]]])
-    study = Study(search, store)
+    playing.play(search, lambda trial: [points[trial.configuration["max_steps"]]])
+    study = Study(search, playing.store)
     complete = [trial for trial in study.trials() if trial.state == TrialState.COMPLETE]
     values = {trial.params["max_steps"]: trial.values for trial in complete}
     assert values == {steps: [points[steps], float(steps)] for steps in values}
-    scored = sampled_of(search, store)
-    chosen = chosen_of(search, scored, store)["max_steps"]
+    scored = sampled_of(search, playing.store)
+    chosen = chosen_of(search, scored, playing.store)["max_steps"]
     near = [steps for steps in values if points[steps] >= points[max(values)] - COST_MARGIN]
     assert chosen == min(near) < max(values)
 
@@ -353,16 +317,15 @@ def test_the_front_of_dev_and_cost(search_of: SearchOf, source_of: SourceOf, sto
 )
 @pytest.mark.parametrize("name", ["random", "tpe", "qmc"])
 def test_a_range_of_a_whole_number(
-    axis: str, distribution: IntDistribution, name: str,
-    search_of: SearchOf, source_of: SourceOf, store: Store,
-) -> None:  # fmt: skip
+    axis: str, distribution: IntDistribution, name: str, playing: Playing
+) -> None:
     part = f"    ranges: {{batch_size: {axis}}}\n    sampler: {{name: {name}, configurations: 4}}\n"
-    search = search_of(part)
-    played = play(source_of(search), lambda _: [50.0])
+    search = playing.search(part)
+    played = playing.play(search, lambda _: [50.0])
     drawn = [trial.configuration["batch_size"] for trial in played.ran]
     assert {type(value) for value in drawn} == {int}
     low, high, step = distribution.low, distribution.high, distribution.step
     assert all(low <= value <= high and (value - low) % step == 0 for value in drawn)
-    assert {*Study(search, store).trials()[0].distributions.values()} == {distribution}
-    shutil.rmtree(store.studies_folder)  # the store has whole numbers, too
-    assert over(source_of(search))
+    assert {*playing.study(search).trials()[0].distributions.values()} == {distribution}
+    playing.forget_studies()  # the store has whole numbers, too
+    assert playing.over(search)

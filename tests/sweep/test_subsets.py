@@ -41,11 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[...,
 
 def search(folder: Path, method: str = "gridded", text: str = SPACE, **overrides: Any) -> Search:
     """The search of one method."""
-    path = folder / "space.yaml"
+    path, methods = folder / "space.yaml", (str(folder / f"{method}.py"),)
     path.write_text(text, encoding="utf-8")
-    [found] = searches(
-        *load_space(path), Overrides(methods=(str(folder / f"{method}.py"),), **overrides)
-    )
+    [found] = searches(*load_space(path), Overrides(methods=methods, **overrides))
     return found
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from harness.errors import UserError
 from harness.sweeps.spaces.search import Search, implied
+from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import key
 
@@ -15,37 +16,30 @@ SPACE = """\
 setting: unsup
 suite: graded
 select: {metric: graded-dev}
-search: {seeds: [42]}
 final: {seeds: [3, 4]}
 encoders: [tiny-bert]
 set: {max_steps: 2, batch_size: 8, precision: fp32, sentences: graded-sentences}
 methods:
+"""
+POOLED = (
+    SPACE
+    + """\
   pooling:
     encoders: [tiny-bert, {encoder: tiny-bert, trained_by: simcse}]
     set: {pooling: cls}
-  simcse:
-    set: {learning_rate: 1e-3}
 """
+)
 Found = Callable[..., list[Search]]
 
 
-@pytest.fixture
-def found(searches_of: Found) -> Found:
-    """found(text, ...): the searches of a search space, narrowed by the options."""
-    return lambda text=SPACE, **options: searches_of(text, **options)
-
-
-def test_a_search_names_the_one_that_trains_its_encoder(found: Found) -> None:
-    plain, trained, simcse = found()
+def test_a_search_starts_from_the_encoder_that_another_one_trains(searches_of: Found) -> None:
+    """What a trial starts from is in its key."""
+    plain, trained, simcse = searches_of(POOLED + "  simcse:\n    set: {learning_rate: 1e-3}\n")
     assert trained.label == "pooling unsup tiny-bert trained by simcse"
     assert (plain.trainers, trained.trainers) == ({}, {"encoder": simcse})
     assert not implied([plain, trained, simcse])
     assert implied([trained]) == [simcse]
     assert not trained.ready
-
-
-def test_the_key_contains_what_the_trial_starts_from(found: Found) -> None:
-    plain, trained, simcse = found()
     keys = []
     for rate in (1e-3, 2e-3):
         trainer = simcse.training_trial({**simcse.fixed, "learning_rate": rate})
@@ -59,25 +53,19 @@ def test_the_key_contains_what_the_trial_starts_from(found: Found) -> None:
     assert len({*keys, key(plain.trials([plain.fixed], "final")[0])}) == 3
 
 
-def test_the_command_line_changes_the_encoder_of_both(found: Found) -> None:
-    narrowed = found(methods=("pooling",), encoders=("mini-bert",), seeds=(7,))
+def test_the_command_line_changes_the_encoder_of_both(searches_of: Found) -> None:
+    """A method that is not in the space has its published values."""
+    narrowed = searches_of(POOLED, methods=("pooling",), encoders=("mini-bert",), seeds=(7,))
     assert [each.config.encoder for each in narrowed] == ["mini-bert", "mini-bert"]
     trainer = narrowed[1].trainers["encoder"]
     assert trainer.config.encoder == "mini-bert"
     assert trainer.repeats["final"].seeds == [7]
-    # A method that is not in the space has its published values.
-    trainer = found(SPACE.partition("  simcse:\n")[0])[1].trainers["encoder"]
     assert trainer.config.model_dump()["learning_rate"] == 3e-5
 
 
-TEACHERS = """\
-setting: unsup
-suite: graded
-select: {metric: graded-dev}
-final: {seeds: [3, 4]}
-encoders: [tiny-bert]
-set: {max_steps: 2, batch_size: 8, precision: fp32, sentences: graded-sentences}
-methods:
+TEACHERS = (
+    SPACE
+    + """\
   rankcse:
     set:
       teacher: {trained_by: simcse}
@@ -86,10 +74,11 @@ methods:
     grid: {learning_rate: [1.0e-3, 2.0e-3]}
   mixcse:
 """
+)
 
 
-def test_a_teacher_is_what_another_search_trains(found: Found) -> None:
-    rankcse, simcse, mixcse = found(TEACHERS)
+def test_a_teacher_is_what_another_search_trains(searches_of: Found) -> None:
+    rankcse, simcse, mixcse = searches_of(TEACHERS)
     assert rankcse.trainers == {"teacher": simcse, "second_teacher": mixcse}
     assert rankcse.label == (
         "rankcse unsup tiny-bert, teacher trained by simcse, second_teacher trained by mixcse"
@@ -108,19 +97,18 @@ def test_a_teacher_is_what_another_search_trains(found: Found) -> None:
         values = trial.config.model_dump()
         assert values["teacher"] == f"tiny-bert@{key(teachers['teacher'])}"
         keys.add(key(trial))
-    plain = {**rankcse.fixed}
-    assert (plain["teacher"], plain["second_teacher"]) == ("tiny-bert", "tiny-bert")
-    keys.add(key(rankcse.trials([plain], "final")[0]))
+    assert {rankcse.fixed[name] for name in teachers} == {"tiny-bert"}
+    keys.add(key(rankcse.trials([rankcse.fixed], "final")[0]))
     assert len(keys) == 3
 
 
-def test_a_teacher_without_a_model_starts_from_that_of_the_search(found: Found) -> None:
+def test_a_teacher_without_a_model_starts_from_that_of_the_search(searches_of: Found) -> None:
     """So a rehearsal on another encoder has a teacher on it, too; a value of --set is the last."""
-    [rankcse] = found(TEACHERS, methods=("rankcse",), encoders=("mini-bert",))
+    [rankcse] = searches_of(TEACHERS, methods=("rankcse",), encoders=("mini-bert",))
     started = {name: each.config.encoder for name, each in rankcse.trainers.items()}
     assert started == {"teacher": "mini-bert", "second_teacher": "tiny-bert"}
     assert len(implied([rankcse])) == 2
-    [rankcse] = found(TEACHERS, methods=("rankcse",), values={"teacher": "tiny-bert"})
+    [rankcse] = searches_of(TEACHERS, methods=("rankcse",), values={"teacher": "tiny-bert"})
     assert [*rankcse.trainers] == ["second_teacher"]
 
 
@@ -131,12 +119,15 @@ CHAIN = """\
 """
 
 
-def test_the_teacher_of_a_trainer_is_trained_before_it(found: Found) -> None:
+def test_the_teacher_of_a_trainer_is_trained_before_it(searches_of: Found) -> None:
     for methods in ((), ("pooling",), ("rankcse", "pooling")):
-        pooling = found(TEACHERS + CHAIN, methods=methods)[-1]
+        pooling = searches_of(TEACHERS + CHAIN, methods=methods)[-1]
         names = [each.name for each in implied([pooling])]
         assert names == ["simcse", "mixcse", "rankcse"]
         assert pooling.label == "pooling unsup tiny-bert trained by rankcse"
+
+
+CIRCLE = "  diffcse:\n    set: {generator: {trained_by: rankcse}}\n"
 
 
 @pytest.mark.parametrize(
@@ -144,6 +135,8 @@ def test_the_teacher_of_a_trainer_is_trained_before_it(found: Found) -> None:
     [
         ("{trained_by: simcse}", "{trained_by: rankcse}", "line 10: methods.rankcse.set.teacher."
          "trained_by: rankcse cannot begin before rankcse has ended"),
+        ("{trained_by: simcse}", "{trained_by: diffcse}",
+         "diffcse cannot begin before rankcse has ended"),
         ("{trained_by: simcse}", "{trained_by: simcze}", 'unknown method "simcze"'),
         ("{trained_by: simcse}", "{trained_by: simcse, encodr: tiny-bert}", "line 10: "
          "methods.rankcse.set.teacher.encodr: unknown key"),
@@ -155,18 +148,11 @@ def test_the_teacher_of_a_trainer_is_trained_before_it(found: Found) -> None:
     ],
 )  # fmt: skip
 def test_a_mistake_about_a_teacher_is_told_with_its_line(
-    old: str, new: str, sentence: str, found: Found
+    old: str, new: str, sentence: str, searches_of: Found
 ) -> None:
     with pytest.raises(UserError) as refused:
-        found(TEACHERS.replace(old, new))
+        searches_of(TEACHERS.replace(old, new) + (CIRCLE if "diffcse" in new else ""))
     assert sentence in str(refused.value)
-
-
-def test_two_methods_that_wait_for_each_other_are_refused(found: Found) -> None:
-    circle = "  diffcse:\n    set: {generator: {trained_by: rankcse}}\n"
-    text = TEACHERS.replace("{trained_by: simcse}", "{trained_by: diffcse}")
-    with pytest.raises(UserError, match="diffcse cannot begin before rankcse has ended"):
-        found(text + circle)
 
 
 PRUNED = """\
@@ -190,30 +176,28 @@ def test_the_sweep_trains_the_teachers_first(serially: Any, tmp_path: Path) -> N
     answer = serially(*words)
     assert answer.code == 0, answer.out + answer.err
     records = Store(store).read().records()
-    teachers = {
-        each.method: each
-        for each in records
-        if each.role == "final" and each.method in ("simcse", "mixcse")
-    }
-    searched = [each for each in records if (each.method, each.role) == ("simcse", "search")]
-    best = max(searched, key=lambda each: each.dev["graded-dev"])
+
+    def of(method: str, role: str) -> list[Record]:
+        found = [each for each in records if (each.method, each.role) == (method, role)]
+        return sorted(found, key=lambda each: each.seed)
+
+    teachers = {method: of(method, "final")[0] for method in ("simcse", "mixcse")}
+    best = max(of("simcse", "search"), key=lambda each: each.dev["graded-dev"])
     assert teachers["simcse"].configuration["learning_rate"] == best.configuration["learning_rate"]
-    students = [each for each in records if each.method == "rankcse"]
-    assert sorted(each.seed for each in students) == [3, 4]
+    students = of("rankcse", "final")
+    assert [each.seed for each in students] == [3, 4]
     for each in students:
         assert each.configuration["teacher"] == f"tiny-bert@{teachers['simcse'].key}"
         assert each.configuration["second_teacher"] == f"tiny-bert@{teachers['mixcse'].key}"
         assert each.started > max(one.started for one in teachers.values())
-    first = next(each for each in students if each.seed == 3)
-    [pooled] = [each for each in records if each.method == "pooling"]
-    assert pooled.encoder == f"tiny-bert@{first.key}"
-    assert pooled.dev == first.dev
+    [pooled] = of("pooling", "final")
+    assert pooled.encoder == f"tiny-bert@{students[0].key}"
+    assert pooled.dev == students[0].dev
     # A search with a pruner begins with the encoder, too, which is trained once for all.
-    pruned = [each for each in records if each.method == "esimcse"]
-    assert {each.encoder for each in pruned} == {f"tiny-bert@{teachers['simcse'].key}"}
-    statuses = [each.status for each in pruned if each.role == "search"]
-    assert len(statuses) == 5
-    assert {*statuses} == {"finished", "pruned"}
-    assert [each.status for each in pruned if each.role == "final"] == ["finished"] * 2
+    pruned, finals = of("esimcse", "search"), of("esimcse", "final")
+    assert {each.encoder for each in pruned + finals} == {f"tiny-bert@{teachers['simcse'].key}"}
+    assert len(pruned) == 5
+    assert {each.status for each in pruned} == {"finished", "pruned"}
+    assert [each.status for each in finals] == ["finished"] * 2
     assert len(records) == 2 + 1 + 1 + 2 + 1 + 5 + 2
     assert "\n0 trials to run" in serially(*words, "--dry-run").out

@@ -90,16 +90,11 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a plugin, a suite, a corpus, a model and their files."""
     folder = tmp_path / "laptop"
     for name, text in {
-        "my_method/__init__.py": PLUGIN,
-        "my_method/names.py": NAMES,
-        "my_method/names.txt": "Ada",
-        "my_method/.git/config": "not a part of the plugin",
-        "my_suite.py": SUITE,
-        "data/dev.txt": "one\ntwo\n",
-        "test.txt": "three\nfour\n",
-        "words.txt": "five\n",
+        "my_method/__init__.py": PLUGIN, "my_method/names.py": NAMES, "my_method/names.txt": "Ada",
+        "my_method/.git/config": "not a part of the plugin", "my_suite.py": SUITE,
+        "data/dev.txt": "one\ntwo\n", "test.txt": "three\nfour\n", "words.txt": "five\n",
         "texts/real.txt": "a sentence\nanother one\n",
-    }.items():
+    }.items():  # fmt: skip
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     shutil.copytree(EMBEDDED / "models" / "tiny-bert", folder / "models" / "real-bert")
@@ -115,13 +110,8 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def trial(laptop: Path) -> Trial:
     """A trial that names all of it by paths, relative ones and an absolute one."""
-    values = {
-        "encoder": "./my-bert",
-        "suite": "my_suite.py",
-        "sentences": "corpus.txt",
-        "words": str(laptop / "words.txt"),
-    }
-    return Trial("my_method", values, seed=0)
+    values = {"encoder": "./my-bert", "suite": "my_suite.py", "sentences": "corpus.txt"}
+    return Trial("my_method", values | {"words": str(laptop / "words.txt")}, seed=0)
 
 
 @pytest.fixture
@@ -181,29 +171,20 @@ def test_trial_is_the_same_on_a_machine_without_its_files(
     assert source(str(laptop / "corpus.txt")).paths() == corpus.paths()
 
 
-def test_list_has_what_is_named_by_a_path_and_nothing_else(trial: Trial, laptop: Path) -> None:
-    names = {Path(file.path).relative_to(laptop).as_posix() for file in file_list(trial).files}
+def test_list_has_what_is_named_by_a_path_and_nothing_else(
+    trial: Trial, laptop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the files are, nothing is copied."""
+    sent, found, expected = portable(trial), file_list(trial), key(trial)
+    names = {Path(file.path).relative_to(laptop).as_posix() for file in found.files}
     models = {name for name in names if name.startswith("models/real-bert/")}
     assert models >= {"models/real-bert/config.json", "models/real-bert/model.safetensors"}
     assert names - models == {
-        "my_method/__init__.py",
-        "my_method/names.py",
-        "my_method/names.txt",
-        "my_suite.py",
-        "data/dev.txt",
-        "test.txt",
-        "texts/real.txt",
-        "words.txt",
+        *(f"my_method/{name}" for name in ("__init__.py", "names.py", "names.txt")),
+        *("my_suite.py", "data/dev.txt", "test.txt", "texts/real.txt", "words.txt"),
     }  # and neither .git nor the file of a data set that every machine finds by its name
     by_name = Trial("simcse", {"encoder": "tiny-bert", "suite": "graded"}, seed=0)
     assert {Path(file.path).suffix for file in file_list(by_name).files} == {".py"}
-
-
-def test_nothing_is_copied_where_the_files_are(
-    trial: Trial, laptop: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found, expected = file_list(trial), key(trial)
-    sent = portable(trial)
     monkeypatch.chdir("/")  # a worker of Ray begins anywhere
     relocate(brought(found, nobody))
     assert Path.cwd() == laptop
@@ -239,14 +220,11 @@ def test_too_much_is_refused_unless_it_is_there(
     found = file_list(trial)
     read = elsewhere()
     monkeypatch.setattr(files, "LARGEST_TRAVELLING", 10_000)
-    with pytest.raises(UserError) as refused:
-        brought(found, read)
-    assert "GiB of files would travel to " in str(refused.value)
-    assert f"the largest is {laptop / 'models' / 'real-bert' / 'model.safetensors'}, and " in str(
-        refused.value
-    )
-    # A folder that all machines share has the model, and then the rest is little.
     shared = laptop / "models" / "real-bert"
+    with pytest.raises(UserError, match="GiB of files would travel to ") as refused:
+        brought(found, read)
+    assert f"the largest is {shared / 'model.safetensors'}, and " in str(refused.value)
+    # A folder that all machines share has the model, and then the rest is little.
     shutil.copytree(laptop.with_name("far away") / "models" / "real-bert", shared)
     relocate(brought(found, read))
     assert Path("models/real-bert/model.safetensors").resolve() == shared / "model.safetensors"

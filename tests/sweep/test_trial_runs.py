@@ -62,7 +62,10 @@ Play = Callable[..., HandPool]
 
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
-    """play(scenario, key=trial or None, ..., slots=1, kind=Store): the pool after a scenario."""
+    """play(scenario, key=trial or None, ..., slots=1, kind=Store): the pool after a scenario.
+
+    What runs at its end has finished.
+    """
 
     def make(
         scenario: Scenario, slots: int = 1, kind: type[Store] = Store, **trials: Trial | None
@@ -74,6 +77,8 @@ def play(tmp_path: Path) -> Play:
             task = asyncio.create_task(waiting.ask(asked))
             await settled()
             await scenario(waiting)
+            while waiting.pool.running:
+                await waiting.pool.end(next(iter(waiting.pool.running)))
             await task
             assert all(each.done() for each in waiting.runs.reports.values())
             return waiting.pool
@@ -95,7 +100,7 @@ def test_a_trial_that_another_process_runs_comes_when_its_claim_is_free(
         assert not waiting.pool.running
         other.release()
         await settled()
-        await waiting.pool.end("a")
+        assert [*waiting.pool.running] == ["a"]
 
     play(scenario, a=None, b=None)
 
@@ -114,8 +119,6 @@ def test_one_of_those_that_wait_for_the_same_tries_again(play: Play) -> None:
         pool.running["b"][0].progressed({})  # it trains, so the first stage is there
         await settled()
         assert [*pool.running] == ["b", "c", "a"]
-        for key in "abc":
-            await pool.end(key)
 
     play(scenario, slots=3, a=None, b=None, c=None)
 
@@ -156,8 +159,6 @@ def test_a_trial_waits_for_the_one_that_trains_its_encoder(status: str, play: Pl
     async def scenario(waiting: Waiting) -> None:
         assert [*waiting.pool.running] == [start]
         await waiting.pool.end(start, status)
-        for _ in range(2):
-            await waiting.pool.end(next(iter(waiting.pool.running)))
 
     trials: dict[str, Any] = {"a": later, start: None, "b": later}
     assert sorted(play(scenario, **trials).keys[1:]) == ["a", "b"]
@@ -172,8 +173,6 @@ def test_parts_that_follow_one_another(play: Play, needs: Callable[..., None]) -
             assert [*waiting.pool.running] == [key]
             made.add(key)
             await waiting.pool.end(key)
-        for key in ("a", "b"):
-            await waiting.pool.end(key)
 
     assert play(scenario, a=None, b=None, slots=2).keys == ["words", "stage", "a", "b"]
 
@@ -184,9 +183,6 @@ def test_a_trial_that_needs_nothing_does_not_wait(play: Play, needs: Callable[..
     async def scenario(waiting: Waiting) -> None:
         assert sorted(waiting.pool.running) == ["c", "words"]
         await waiting.pool.end("words")
-        for _ in range(3):
-            await waiting.pool.end(next(iter(waiting.pool.running)))
-        await waiting.pool.end(next(iter(waiting.pool.running)))
 
     trials = {key: Trial("simcse", {}, seed) for seed, key in enumerate("abcd")}
     pool = play(scenario, slots=2, **trials)
@@ -204,8 +200,6 @@ def test_a_first_stage_is_as_long_as_the_longest_trial_asks_for(
         assert job.part
         assert (job.part.steps, job.trial.seed, job.asked) == (50, 1, {20, 30, 50})
         await waiting.pool.end("stage")
-        for _ in range(3):
-            await waiting.pool.end(next(iter(waiting.pool.running)))
 
     play(scenario, **{key: Trial("diffaug", {}, seed) for seed, key in enumerate("abc")})
 
@@ -219,6 +213,5 @@ def test_a_part_that_another_process_makes_is_tried_again(
     async def scenario(waiting: Waiting) -> None:
         await waiting.pool.end("words", "postponed", reason="another process makes the words")
         await waiting.pool.end("words", status)  # when it failed, the trial itself says why
-        await waiting.pool.end("a")
 
     assert play(scenario, a=None).keys == ["words", "words", "a"]

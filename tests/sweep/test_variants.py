@@ -39,12 +39,6 @@ methods:
 Found = Callable[..., list[Search]]
 
 
-@pytest.fixture
-def found(searches_of: Found) -> Found:
-    """found(text, ...): the searches of a space with this text, narrowed by the options."""
-    return lambda text, **options: searches_of(HEAD + text, **options)
-
-
 def searched(search: Search) -> list[dict[str, Any]]:
     """The configurations of the first round."""
     return search.configurations(0, []) if search.rounds else []
@@ -55,43 +49,42 @@ def final(search: Search) -> list[tuple[int, Any]]:
     return [(trial.seed, trial.config) for trial in search.trials([search.fixed], "final")]
 
 
+def keys(search: Search) -> list[str]:
+    """The keys of the final trials that have one configuration."""
+    return [key(trial) for trial in search.trials([search.fixed], "final")]
+
+
 # Variants
 
 
-def test_every_variant_gets_the_final_seeds(found: Found) -> None:
-    joint, first = found(SCHEDULES)
+def test_every_variant_gets_the_final_seeds_and_has_its_own_search(searches_of: Found) -> None:
+    joint, first = searches_of(HEAD + SCHEDULES)
     assert [each.label for each in (joint, first)] == [
         "simcse semisup tiny-bert (joint)",
         "simcse semisup tiny-bert (labels first)",
     ]
-    assert [(seed, config.schedule) for seed, config in final(joint)] == [
-        (0, "joint"),
-        (1, "joint"),
-    ]
-    assert {(config.schedule, config.learning_rate) for _, config in final(first)} == {
-        ("sup-unsup", 1e-4)
-    }
-    overridden = found(SCHEDULES, values={"learning_rate": 0.5})
+    runs = [(seed, config.schedule) for seed, config in final(joint)]
+    assert runs == [(0, "joint"), (1, "joint")]
+    [(_, config), _] = final(first)
+    assert (config.schedule, config.learning_rate) == ("sup-unsup", 1e-4)
+    overridden = searches_of(HEAD + SCHEDULES, values={"learning_rate": 0.5})
     assert {each.config.model_dump()["learning_rate"] for each in overridden} == {0.5}
     assert not joint.rounds
     assert not first.rounds
     [label, _] = (trial.label for trial in joint.trials([joint.fixed], "final"))
     assert label == "simcse semisup tiny-bert (joint) seed 0"
-
-
-def test_a_variant_has_its_own_search(found: Found) -> None:
-    searches = found(SCHEDULES + "    grid: {batch_size: [8, 16]}\n")
+    searches = searches_of(HEAD + SCHEDULES + "    grid: {batch_size: [8, 16]}\n")
     tried = [[values["batch_size"] for values in searched(each)] for each in searches]
     assert tried == [[8, 16], [8, 16]]
     assert len({each.id for each in searches}) == 2
 
 
-def test_a_variant_may_have_a_grid_of_its_own(found: Found) -> None:
+def test_a_variant_may_have_a_grid_of_its_own(searches_of: Found) -> None:
     text = SCHEDULES.replace("learning_rate: 1e-4", "grid: {learning_rate: [1e-4, 1e-3]}")
-    joint, first = found(text)
+    joint, first = searches_of(HEAD + text)
     assert not joint.rounds
     assert [values["learning_rate"] for values in searched(first)] == [1e-4, 1e-3]
-    _, fixed = found(text, values={"learning_rate": 0.5})
+    _, fixed = searches_of(HEAD + text, values={"learning_rate": 0.5})
     assert not fixed.rounds
     for wrong, part in (
         (SCHEDULES.replace("1e-4", "1e-4, grid: {learning_rate: [1, 2]}"), "is searched as well"),
@@ -101,52 +94,57 @@ def test_a_variant_may_have_a_grid_of_its_own(found: Found) -> None:
         (text.replace("grid: {learning_rate", "grid: {learning_rat"), 'mean "learning_rate"'),
     ):
         with pytest.raises(UserError, match=rf"line 1[0-9].*{part}"):
-            found(wrong)
+            searches_of(HEAD + wrong)
 
 
-def test_a_variant_without_values_is_the_method_itself(found: Found) -> None:
-    plain, _ = found("methods: {simcse: {variants: {plain: , slow: {learning_rate: 1e-6}}}}\n")
-    [alone] = found("methods: {simcse: }\n")
-    trials = [each.trials([each.fixed], "final") for each in (plain, alone)]
-    assert [list(map(key, each)) for each in trials] == [list(map(key, trials[0]))] * 2
+def test_a_variant_without_values_is_the_method_itself(searches_of: Found) -> None:
+    plain, _ = searches_of(
+        HEAD + "methods: {simcse: {variants: {plain: , slow: {learning_rate: 1e-6}}}}\n"
+    )
+    [alone] = searches_of(HEAD + "methods: {simcse: }\n")
+    assert keys(plain) == keys(alone)
 
 
 # Settings and encoders
 
 
-def test_a_method_has_a_setting_and_encoders_of_its_own(found: Found) -> None:
-    labels = [each.label for each in found("setting: [semisup, sup]\nmethods: {simcse: }\n")]
+def test_a_method_has_a_setting_and_encoders_of_its_own(searches_of: Found) -> None:
+    labels = [
+        each.label for each in searches_of(HEAD + "setting: [semisup, sup]\nmethods: {simcse: }\n")
+    ]
     assert labels == ["simcse semisup tiny-bert", "simcse sup tiny-bert"]
     text = "setting: sup\nmethods: {sbert: , simcse: {setting: unsup, encoders: [mini-bert]}}\n"
-    assert [each.label for each in found(text)] == [
-        "sbert sup tiny-bert",
-        "simcse unsup mini-bert",
-    ]
-    narrowed = found(text, encoders=("tiny-bert",), values={"setting": "sup"})
+    labels = [each.label for each in searches_of(HEAD + text)]
+    assert labels == ["sbert sup tiny-bert", "simcse unsup mini-bert"]
+    narrowed = searches_of(HEAD + text, encoders=("tiny-bert",), values={"setting": "sup"})
     assert [each.label for each in narrowed] == ["sbert sup tiny-bert", "simcse sup tiny-bert"]
 
 
 # Published values
 
 
-def test_published_values_leave_the_variants(found: Found) -> None:
+def test_published_values_leave_the_variants(searches_of: Found) -> None:
     grid = "    grid: {batch_size: [8, 16]}\n"
-    searches = found(SCHEDULES + grid, published=True)
-    assert [each.label for each in searches] == [each.label for each in found(SCHEDULES)]
+    searches = searches_of(HEAD + SCHEDULES + grid, published=True)
+    assert [each.label for each in searches] == [
+        each.label for each in searches_of(HEAD + SCHEDULES)
+    ]
     assert not any(each.rounds for each in searches)
     assert {each.config.model_dump()["batch_size"] for each in searches} == {64}
     # They are those of the encoder.
     rounds = "methods: {d2cse: {rounds: [{learning_rate: [0.1, 0.2]}, {epochs: [1, 2]}]}}\n"
     options: dict[str, Any] = {"encoders": ("bert-base-uncased", "roberta-base"), "published": True}
-    rates = [each.config.model_dump()["learning_rate"] for each in found(rounds, **options)]
+    rates = [
+        each.config.model_dump()["learning_rate"] for each in searches_of(HEAD + rounds, **options)
+    ]
     assert rates == [0.021, 0.044]
 
 
 # Configurations that train the same thing
 
 
-def test_what_a_schedule_does_not_use_is_not_varied(found: Found) -> None:
-    [search] = found("setting: semisup\n" + ALPHAS)
+def test_what_a_schedule_does_not_use_is_not_varied(searches_of: Found) -> None:
+    [search] = searches_of(HEAD + "setting: semisup\n" + ALPHAS)
     tried = [(each["schedule"], each["auxiliary_weight"]) for each in searched(search)]
     assert tried == [
         ("joint", 1e-4), ("joint", 1e-3), ("joint", 1e-2), ("sup-unsup", 1e-3),
@@ -154,18 +152,17 @@ def test_what_a_schedule_does_not_use_is_not_varied(found: Found) -> None:
     ]  # fmt: skip
 
 
-def test_a_grid_of_one_configuration_is_no_search(found: Found) -> None:
+def test_a_grid_of_one_configuration_is_no_search(searches_of: Found) -> None:
     """Supervised SimCSE has no auxiliary loss, so its one configuration gets the final seeds."""
     with pytest.raises(UserError, match="auxiliary_weight = -1"):  # also of an unused field
-        found("setting: sup\nmethods: {simcse: {set: {auxiliary_weight: -1}}}\n")
+        searches_of(HEAD + "setting: sup\nmethods: {simcse: {set: {auxiliary_weight: -1}}}\n")
     limited = "{set: {sentences: graded-sentences, max_steps: 5}, grid: {epochs: [1, 2]}}"
-    [search] = found(f"methods: {{simcse: {limited}}}\n")
+    [search] = searches_of(HEAD + f"methods: {{simcse: {limited}}}\n")
     assert not search.rounds
-    [search] = found("setting: sup\n" + ALPHAS)
+    [search] = searches_of(HEAD + "setting: sup\n" + ALPHAS)
     assert not search.rounds
-    [plain] = found("setting: sup\nmethods: {simcse: }\n")
-    keys = [list(map(key, each.trials([each.fixed], "final"))) for each in (search, plain)]
-    assert keys[0] == keys[1]
+    [plain] = searches_of(HEAD + "setting: sup\nmethods: {simcse: }\n")
+    assert keys(search) == keys(plain)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +175,11 @@ def test_a_grid_of_one_configuration_is_no_search(found: Found) -> None:
     ],
 )
 def test_a_length_that_another_one_ends_is_not_varied(
-    lengths: str, tried: list[tuple[float, int | None]], found: Found
+    lengths: str, tried: list[tuple[float, int | None]], searches_of: Found
 ) -> None:
     fixed = "sentences: graded-sentences, max_steps: null"
     method = f"simcse: {{set: {{{fixed}}}, grid: {{{lengths}}}}}"
-    [search] = found(f"methods: {{{method}}}\n")
+    [search] = searches_of(HEAD + f"methods: {{{method}}}\n")
     assert [(each["epochs"], each.get("max_steps")) for each in searched(search)] == tried
     trials = search.trials(searched(search), "search")
     assert len({trial.declared.steps for trial in trials}) == len(tried)
@@ -251,5 +248,4 @@ def test_the_shipped_grids_plan_no_training_twice() -> None:
         for number in range(len(search.rounds))
         for trial in search.trials(search.configurations(number, []), "search")
     ]
-    finals = [trial for search in found for trial in search.trials([search.fixed], "final")]
-    assert len(trials) + len(finals) == 136
+    assert len(trials) + sum(len(final(search)) for search in found) == 136

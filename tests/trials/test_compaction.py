@@ -17,7 +17,7 @@ from harness.trials import compaction
 from harness.trials.record import Record
 from harness.trials.record_files import COMPACTED, read_rows
 from harness.trials.store import Store
-from tests.trials.test_store import parquets, record
+from tests.trials.test_store import parquets, record, write
 
 AtEachWrite = Callable[[Callable[[Path], Any]], None]
 
@@ -33,6 +33,16 @@ def rows(store: Store) -> list[int]:
     return sorted(chain.from_iterable(found))
 
 
+def put_from_elsewhere(store: Store, *records: Record, name: str = "") -> None:
+    """Put the one file of another store with these records into the folder of this one."""
+    apart = Store(store.folder.with_name("apart"))
+    for each in records:
+        apart.write(each)
+    apart.compact(at_least=2)
+    [path] = parquets(apart)
+    path.rename(store.folder / (name or path.name))
+
+
 def check(store: Store, numbers: range) -> None:
     """Every trial is there once and whole."""
     assert rows(store) == list(numbers)
@@ -46,16 +56,12 @@ def check(store: Store, numbers: range) -> None:
 
 @pytest.mark.slow
 def test_compacted_files_are_folded_again_and_stay_few(store: Store) -> None:
-    number, most = 0, 0
-    for _ in range(24):
-        for _ in range(4):
-            store.write(record(number))
-            number += 1
+    for number in range(0, 96, 4):
+        write(store, range(number, number + 4))
         assert store.compact(at_least=5) == 0
         assert store.compact(at_least=4) == 4
-        most = max(most, len(parquets(store)))
-    assert most <= 4  # 4, more than twice 4, more than twice 16, ...
-    check(store, range(number))
+        assert len(parquets(store)) <= 4  # 4, more than twice 4, more than twice 16, ...
+    check(store, range(96))
 
 
 @pytest.mark.slow
@@ -65,15 +71,9 @@ def test_row_groups_of_several_files_are_merged_in_order(
     """Files of many row groups, whose keys interleave, one of them with a key of another."""
     monkeypatch.setattr("harness.trials.record_files.ROWS_TOGETHER", 3)
     monkeypatch.setattr(compaction, "ROWS_TOGETHER", 3)
-    for number in range(0, 40, 2):
-        store.write(record(number))
+    write(store, range(0, 40, 2))
     store.compact(at_least=1)
-    apart = Store(store.folder.with_name("apart"))
-    for number in [0, *range(1, 40, 2)]:
-        apart.write(record(number))
-    apart.compact(at_least=1)
-    [path] = parquets(apart)
-    path.rename(store.folder / path.name)
+    put_from_elsewhere(store, *map(record, [0, *range(1, 40, 2)]))
     assert len(rows(store)) == 41
     store.compact()
     [path] = parquets(store)
@@ -88,15 +88,13 @@ def test_row_groups_of_several_files_are_merged_in_order(
 @pytest.mark.slow
 def test_unsorted_compacted_file_is_folded_too(store: Store) -> None:
     """Earlier versions wrote the rows in the order of the files' names."""
-    for number in range(9):
-        store.write(record(number))
+    write(store, range(9))
     tables = [read_rows(path) for path in parquets(store)]
     for path in parquets(store):
         path.unlink()
     pq.write_table(pa.concat_tables(reversed(tables)), store.folder / "compact-old.parquet")
     assert store.get(record(4).key) == record(4)
-    for number in range(9, 14):
-        store.write(record(number))
+    write(store, range(9, 14))
     assert store.compact(at_least=1) == 5
     check(store, range(14))
     assert len(parquets(store)) == 1
@@ -131,20 +129,20 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> Callable[[], int]:
     return lambda: calls
 
 
-def test_full_disk_leaves_the_store_as_it_was(
+def test_full_disk_and_another_process_leave_the_store_as_it_was(
     store: Store, at_each_write: AtEachWrite, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for number in range(3):
-        store.write(record(number))
-    before = parquets(store)
+    write(store, range(3))
+    before, disk = parquets(store), ["full"]
 
-    disk = ["full"]
-
-    def write(_: Path) -> None:
+    def fill(_: Path) -> None:
         if disk:
             raise OSError(28, "No space left on device")
 
-    at_each_write(write)
+    with FileLock(store.folder / ".compaction.lock"):
+        assert Store(store.folder).compact(at_least=1) == 0, "another process compacts"
+    assert not caplog.messages
+    at_each_write(fill)
     assert store.compact(at_least=1) == 0
     disk.clear()
     assert "No space left on device" in caplog.text
@@ -153,8 +151,7 @@ def test_full_disk_leaves_the_store_as_it_was(
 
 
 def test_file_with_damaged_histories_does_not_stop_the_others(store: Store) -> None:
-    for number in range(3):
-        store.write(record(number))
+    write(store, range(3))
     store.compact(at_least=1)
     [path] = parquets(store)
     content = bytearray(path.read_bytes())
@@ -163,8 +160,7 @@ def test_file_with_damaged_histories_does_not_stop_the_others(store: Store) -> N
     chunk = next(chunk for chunk in chunks if chunk.path_in_schema.startswith("history"))
     content[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
     path.write_bytes(content)
-    for number in range(3, 6):
-        store.write(record(number))
+    write(store, range(3, 6))
     assert store.compact(at_least=1) == 3
     assert path in parquets(store)
     assert len(parquets(store)) == 2
@@ -177,20 +173,11 @@ def test_file_with_damaged_histories_does_not_stop_the_others(store: Store) -> N
 # Several at once
 
 
-def test_one_process_compacts_at_a_time(store: Store) -> None:
-    for number in range(3):
-        store.write(record(number))
-    with FileLock(store.folder / ".compaction.lock"):
-        assert Store(store.folder).compact(at_least=1) == 0
-    assert store.compact(at_least=1) == 3
-
-
 def test_compactions_without_a_common_lock_lose_nothing(
     store: Store, at_each_write: AtEachWrite
 ) -> None:
     """On a file system without locks a second one folds the same files in the middle of a first."""
-    for number in range(6):
-        store.write(record(number))
+    write(store, range(6))
     others = iter([True])
 
     def fold(_: Path) -> None:
@@ -210,10 +197,7 @@ def test_another_result_of_the_same_key_is_reported(
     """Two stores whose files were put into one folder: the row of the compacted file stays."""
     store.write(record(1))
     store.compact(at_least=1)
-    apart = Store(store.folder.with_name("apart"))
-    apart.write(record(1, dev={"graded-dev": 7.0}, host="another"))
-    [path] = parquets(apart)
-    path.rename(store.folder / path.name)
+    put_from_elsewhere(store, record(1, dev={"graded-dev": 7.0}, host="another"))
     with caplog.at_level(logging.WARNING):
         store.compact()
     assert f"trial {record(1).key} has finished twice with another dev" in caplog.text
@@ -222,10 +206,7 @@ def test_another_result_of_the_same_key_is_reported(
 
 def test_failure_of_a_finished_trial_is_removed(store: Store) -> None:
     store.write(record(1))
-    apart = Store(store.folder.with_name("apart"))
-    apart.write(record(1, status="failed", reason="odd"))
-    [path] = parquets(apart)
-    path.rename(store.folder / path.name)
+    put_from_elsewhere(store, record(1, status="failed", reason="odd"))
     store.write(record(2, status="failed", reason="odd"))
     store.compact()
     statuses = store.read().table.sort_by("seed")["status"].to_pylist()
@@ -241,6 +222,12 @@ def unfinished(number: int, reason: str) -> Record:
     return record(number, status="failed" if number % 2 else "pruned", reason=reason)
 
 
+def start(store: Store, numbers: range, reason: str = "first") -> None:
+    """Write trials that have not finished."""
+    for number in numbers:
+        store.write(unfinished(number, reason))
+
+
 def reasons(store: Store) -> list[str | None]:
     """Why each trial has not finished, sorted by number, as a reader of all of them sees it."""
     found = sorted(store.read().records(), key=lambda row: row.seed)
@@ -250,20 +237,18 @@ def reasons(store: Store) -> list[str | None]:
 
 @pytest.mark.slow
 def test_the_newest_attempt_of_a_folded_trial_counts(store: Store) -> None:
-    for number in range(2):
-        store.write(unfinished(number, "first"))
+    start(store, range(2))
     store.compact(at_least=1)
     for attempt in ("second", "third"):
-        for number in range(2):
-            store.write(unfinished(number, attempt))
+        start(store, range(2), attempt)
         assert reasons(store) == [attempt] * 2
         assert store.compact(at_least=1) == 2
         assert reasons(store) == [attempt] * 2
         assert len(parquets(store)) == 1
     store.write(record(0))
-    assert reasons(store) == [None, "third"]
-    store.compact()
-    assert reasons(store) == [None, "third"]
+    for _ in range(2):
+        assert reasons(store) == [None, "third"]
+        store.compact()
     assert len(parquets(store)) == 1
 
 
@@ -272,8 +257,7 @@ def test_what_is_written_during_a_compaction_is_not_removed_by_it(
     store: Store, at_each_write: AtEachWrite
 ) -> None:
     """At the write of the folded rows, one trial is tried again, and another one finishes."""
-    for number in range(3):
-        store.write(unfinished(number, "first"))
+    start(store, range(3))
     others = iter([unfinished(1, "second"), record(2)])
 
     def write(path: Path) -> None:
@@ -325,10 +309,7 @@ def test_what_finished_wins_over_a_failure_whatever_file_it_is_in(
     store.folder.mkdir()
     for name in ["compact-a.parquet", "compact-b.parquet", own.name]:
         finished = name == (finished_in or own.name)
-        apart = Store(store.folder.with_name("apart"))
-        apart.write(record(1) if finished else unfinished(1, "odd"))
-        [written] = parquets(apart)
-        written.rename(store.folder / name)
+        put_from_elsewhere(store, record(1) if finished else unfinished(1, "odd"), name=name)
     for _ in range(2):
         assert reasons(store) == [None]
         assert store.finished_keys() == {record(1).key}
@@ -340,8 +321,7 @@ def test_a_listing_that_misses_both_sides_of_a_fold_is_made_up_for(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that changes while it is listed may show neither the old files nor the new one."""
-    for number in range(3):
-        store.write(unfinished(number, "first"))
+    start(store, range(3))
     lists = os.scandir
     answers = iter([[next(lists(store.folder))]])
     monkeypatch.setattr(os, "scandir", lambda *where: next(answers, None) or lists(*where))

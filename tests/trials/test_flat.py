@@ -60,16 +60,14 @@ def test_the_file_opens_anywhere(store: Store) -> None:
     assert not any(pa.types.is_nested(kind) for kind in pa.parquet.read_schema(path).types)
 
 
-def test_an_empty_store_and_none(tmp_path: Path) -> None:
-    assert len(harness.load(tmp_path)) == 0
+def test_an_empty_store_none_and_no_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    assert len(harness.load(tmp_path / "empty")) == 0
     with pytest.raises(UserError, match="there is no store"):
         harness.load(tmp_path / "none")
-
-
-def test_without_pandas(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UserError, match="pip install pandas"):
-        harness.load(store.folder)
+        harness.load(tmp_path / "empty")
 
 
 @pytest.mark.process
