@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 from harness.errors import TrialFailure
 from harness.evaluation import bootstrap
 from harness.evaluation.bootstrap import on_all_pairs, replicates, uncertainty
-from harness.evaluation.scores import Uncertainty, of_mean
+from harness.evaluation.scores import of_mean
 
 
 def scored(count: int, seed: int = 0, noise: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
