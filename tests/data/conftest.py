@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from harness.data.corpora import source
+from harness.data.readers import Corpus
+
 ARCHIVE = "datasets/princeton-nlp/datasets-for-simcse/senteval.tar"
+
+
+def read(name: str | Path) -> Corpus:
+    """Read the corpus with this name."""
+    found = source(str(name))
+    return found.corpus(found.paths())
 
 
 @pytest.fixture(scope="module")
