@@ -223,6 +223,10 @@ def test_as_many_seeds_as_are_needed_settle_it(store: Store, add: Add) -> None:
 
     assert half_interval(n) < abs(pair.value)
     assert n == 2 or half_interval(n - 1) >= abs(pair.value)
+    said = (
+        f"About {n} seeds of each would tell simcse from d2cse, if the difference stays as it is."
+    )
+    assert said in told(store)
 
 
 def test_a_table_in_a_pipe_is_as_wide_as_columns_says(

@@ -244,26 +244,25 @@ def test_check_finds(
 # After a sweep
 
 
-def test_table_of_the_store(swept: Swept, shown: Shown) -> None:
-    """It is the one that the sweep has printed, and names the chosen value."""
+def test_table_and_list_of_the_store(swept: Swept, shown: Shown) -> None:
+    """The table is the one that the sweep has printed, and names the chosen value.
+
+    Trials are listed by the values that were searched.
+    """
+    said = swept.answer.out
     out = shown("table", "--store", swept.store)
     head, _, row = [line.split() for line in out.splitlines()[:3]]
     assert head[:6] == ["#", "method", "setting", "encoder", "configuration", "n"]
     assert (row[:4], row[5]) == (["1", "simcse", "unsup", "tiny-bert"], "2")
     assert re.fullmatch(r"learning_rate=0\.000[15]", row[4])
-    assert out in swept.answer.out
-
-
-def test_trials_are_listed_by_the_values_that_were_searched(swept: Swept, shown: Shown) -> None:
+    assert out in said
     lines = shown("list", "trials", "--store", swept.store).splitlines()
     keys = Store(swept.store).finished_keys()
     assert {line.split()[0] for line in lines} == {key[:10] for key in keys}
     assert sorted(line.split()[2] for line in lines) == ["final", "final", "search", "search"]
     labels = {line.partition("simcse ")[2] for line in lines}
     assert len(labels) == 4
-    assert all("learning_rate=" in label for label in labels)
-    assert "temperature=" not in "".join(labels)
-    said = swept.answer.out
+    assert all("learning_rate=" in label and "temperature=" not in label for label in labels)
     assert "simcse unsup tiny-bert learning_rate=0.0001 seed 42: " in said
     assert re.search(r"\[4/4\] simcse unsup tiny-bert learning_rate=\S+ seed [01]: dev", said)
 

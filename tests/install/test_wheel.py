@@ -14,23 +14,18 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.checkout import CHECKOUT
 from tests.sweeping import ONE_AT_A_TIME
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 SHIPPED = {
     "methods": "harness/shipped/methods",
     "search_spaces": "harness/shipped/search_spaces",
     "results/reported": "harness/shipped/reported",
 }
 """Folder of the checkout -> its place in the wheel"""
-METHODS = {
-    "angle", "clsr", "consert", "ct", "d2cse", "dcpcse", "diffaug", "diffcse", "esimcse", "flow",
-    "glove", "isbert", "mixcse", "pooling", "promptbert", "prompteol", "rankcse", "sbert",
-    "scored_pairs", "sentence_transformer", "simcse", "sncse", "whitening",
-    "arccse", "cotbert", "dclr", "echo", "infocse", "llm2vec", "pcl", "vascl", "whitenedcse",
-}  # fmt: skip
+METHODS = {path.parent.name for path in (CHECKOUT / "methods").glob("*/__init__.py")}
 BUILD_SECONDS, COMMAND_SECONDS = 600, 600
 
 
@@ -41,16 +36,11 @@ def answer(
     settings = ("HARNESS_", "PYTHON", "VIRTUAL_ENV", "PYTEST", "RAY_")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(settings)
-    }
+    } | {"HARNESS_CACHE": str(folder / ".cache")}
     done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment | {"HARNESS_CACHE": str(folder / ".cache")},
-        capture_output=True,
-        text=True,
-        timeout=seconds,
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds,
         check=False,
-    )
+    )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr if code else done.stdout
 

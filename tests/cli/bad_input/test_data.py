@@ -113,6 +113,7 @@ TINY = ("--encoder", "tiny-bert", *GRADED, "--set", "max_steps=2")
 HEADER = b"sent0,sent1,hard_neg\n"
 FILES = [
     ("c.txt", b"\n\n   \n\t\n", "only empty lines"),
+    ("c.txt", b"", "holds no sentence"),
     ("c.txt", b"just one sentence\n", "holds 1 item; a corpus needs at least 2"),
     ("c.txt", b"fine\nfine\ncaf\xe9\n", "line 3: not UTF-8"),
     ("c.csv", HEADER, "holds no item"),
