@@ -1,10 +1,18 @@
-"""The checkout that is tested, and its programs that are in no package."""
+"""The checkout that is tested, the examples of its pages, and its programs in no package."""
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+def example(page: str, language: str, number: int = 0) -> str:
+    """A block of a language in a page, the first one by default."""
+    text = (CHECKOUT / page).read_text(encoding="utf-8")
+    found = re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return str(found[number])
 
 
 def module_of(path: str) -> Any:

@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from harness.data.hub import EMBEDDED
 from harness.report.papers import load_paper
 from harness.trials.store import Store
-from tests.cli.conftest import REPOSITORY, Shown, check_sentence, sets
+from tests.checkout import example
+from tests.cli.conftest import Shown, check_sentence, sets
 from tests.sweeping import write_few_pairs
 
 PAPER = """\
@@ -372,9 +373,9 @@ def test_a_name_of_the_five_papers_means_them(paper: PaperFile) -> None:
 
 
 def test_the_paper_of_the_page_is_one(shown: Shown, paper: PaperFile) -> None:
-    page = (REPOSITORY / "docs" / "own-paper.md").read_text(encoding="utf-8")
+    page = example("docs/own-paper.md", "yaml")
     path = paper()
     Path("mine/own.py").rename("mine/mine.py")
-    path.write_text(page.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
+    path.write_text(page, encoding="utf-8")
     out = shown("table", "--paper", "mine")
     assert "Quoted only, nothing is run for them: Someone's method\n" in out

@@ -21,18 +21,11 @@ from harness.sweeps.spaces.space import (
     TrainedEncoder,
     load_space,
 )
-from tests.checkout import CHECKOUT, module_of
+from tests.checkout import CHECKOUT, example, module_of
 from tests.mteb_tasks import write_tasks
 
 DOCS = CHECKOUT / "docs"
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in DOCS.glob("*.md"))]
-
-
-def example(page: str, language: str, number: int = 0) -> str:
-    """A block of a language in a page, the first one by default."""
-    text = (CHECKOUT / page).read_text(encoding="utf-8")
-    found = re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return str(found[number])
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
