@@ -1,6 +1,5 @@
 """Tiny random models of many families, with the tokenizer of the embedded model."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,38 +71,32 @@ def save(name: str, folder: Path, seed: int = 0, **changed: Any) -> Path:
 
     changed: of its configuration.
     """
-    found = ARCHITECTURES[name]
+    family = ARCHITECTURES[name]
     backend = Tokenizer.from_file(str(TOKENIZER))
-    config = transformers.AutoConfig.for_model(
-        found.kind,
-        vocab_size=backend.get_vocab_size(),
-        pad_token_id=0,
-        **{**found.sizes, **found.own, **changed},
-    )
+    sizes = {"vocab_size": backend.get_vocab_size(), "pad_token_id": 0, **family.sizes}
+    config = transformers.AutoConfig.for_model(family.kind, **{**sizes, **family.own, **changed})
     torch.manual_seed(seed)
-    kind: Callable[..., Any] = transformers.AutoModelForMaskedLM.from_config
-    if found.decoder:
-        kind = transformers.AutoModelForCausalLM.from_config
-    kind(config).save_pretrained(folder)
-    _tokenizer(found, backend).save_pretrained(folder)
+    kind: Any = transformers.AutoModelForMaskedLM
+    if family.decoder:
+        kind = transformers.AutoModelForCausalLM
+    kind.from_config(config).save_pretrained(folder)
+    _tokenizer(family, backend).save_pretrained(folder)
     return folder
 
 
-def _tokenizer(found: Architecture, backend: Tokenizer) -> Any:
+def _tokenizer(family: Architecture, backend: Tokenizer) -> Any:
     """That of the embedded model; a decoder's has no padding, and only Qwen has no beginning."""
-    if not found.decoder:
+    if not family.decoder:
         return transformers.PreTrainedTokenizerFast(
             tokenizer_object=backend, cls_token="[CLS]", pad_token="[PAD]", sep_token="[SEP]",
             unk_token="[UNK]", mask_token="[MASK]",
         )  # fmt: skip
-    begins = not found.kind.startswith("qwen")
-    single = "[CLS] $A" if begins else "$A"
+    begins = not family.kind.startswith("qwen")
     backend.post_processor = processors.TemplateProcessing(
-        single=single, special_tokens=[("[CLS]", backend.token_to_id("[CLS]"))]
+        single="[CLS] $A" if begins else "$A",
+        special_tokens=[("[CLS]", backend.token_to_id("[CLS]"))],
     )
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token="[CLS]" if begins else None,
-        eos_token="[SEP]",
+        tokenizer_object=backend, bos_token="[CLS]" if begins else None, eos_token="[SEP]",
         unk_token="[UNK]",
-    )
+    )  # fmt: skip

@@ -4,7 +4,6 @@ The fixtures that import torch are in the modules of FIXTURES.
 """
 
 import gc
-import io
 import os
 import re
 import sys
@@ -28,6 +27,8 @@ os.environ.pop("NO_COLOR", None)
 os.environ.pop("TTY_COMPATIBLE", None)
 
 import pytest
+
+from tests.archives import write_archive
 
 FIXTURES = ("tests.kits", "tests.sweeping", "tests.serial")
 STARTERS = {"process", "environment", "clone"}
@@ -169,24 +170,19 @@ STS_PAIRS = 40
 def short_hub(hub: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The mirror with the first pairs of each STS test alone, whose embedding takes a second."""
     short, named = tmp_path_factory.mktemp("hub"), "datasets/princeton-nlp/datasets-for-simcse"
-    for path in (hub / "models", *hub.glob("datasets/*"), *hub.glob("datasets/princeton-nlp/*")):
+    paths = [hub / "models", *hub.glob("datasets/*"), *hub.glob("datasets/princeton-nlp/*")]
+    for path in (*paths, *(hub / named).iterdir()):
         link = short / path.relative_to(hub)
-        if path != (hub / named) and path != (hub / named).parent:
+        if hub / named != path != (hub / named).parent and path.name != "senteval.tar":
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(path)
-    (short / named).mkdir(parents=True)
-    for path in (hub / named).iterdir():
-        if path.name != "senteval.tar":
-            (short / named / path.name).symlink_to(path)
-    with (
-        tarfile.open(hub / named / "senteval.tar") as whole,
-        tarfile.open(short / named / "senteval.tar", "w") as cut,
-    ):
+    members = {}
+    with tarfile.open(hub / named / "senteval.tar") as whole:
         for member in whole:
             if member.isfile() and ("STS" in member.name or "SICK" in member.name):
                 file = whole.extractfile(member)
                 assert file is not None
                 content = b"".join(file.readlines()[:STS_PAIRS])
-                member.size = len(content)
-                cut.addfile(member, io.BytesIO(content))
+                members[member.name] = content.decode("latin-1")
+    write_archive(short / named / "senteval.tar", members, "latin-1")
     return short

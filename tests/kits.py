@@ -1,7 +1,7 @@
 """Fixtures: small random encoders, small corpora, and kits of methods on them."""
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -124,13 +124,11 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     The ids of its special pieces are 0 to 4.
     """
     folder = tmp_path_factory.mktemp("tiny-encoder")
-    vocabulary = _save_tokenizer(
-        folder, cls="[CLS]", pad="[PAD]", sep="[SEP]", unk="[UNK]", mask="[MASK]"
-    )
+    names = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
+    sizes = _sizes(_save_tokenizer(folder, names, order=(1, 3, 0, 2, 4)))
     torch.manual_seed(0)
-    BertForMaskedLM(
-        BertConfig(pad_token_id=0, max_position_embeddings=40, **_sizes(vocabulary))
-    ).save_pretrained(folder)
+    config = BertConfig(pad_token_id=0, max_position_embeddings=40, **sizes)
+    BertForMaskedLM(config).save_pretrained(folder)
     return folder
 
 
@@ -138,9 +136,8 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same encoder as a RoBERTa: <s> is 0, <pad> is 1, positions start at 2."""
     folder = tmp_path_factory.mktemp("tiny-roberta")
-    vocabulary = _save_tokenizer(
-        folder, cls="<s>", pad="<pad>", sep="</s>", unk="<unk>", mask="<mask>"
-    )
+    names = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+    vocabulary = _save_tokenizer(folder, names, order=range(5))
     _save_roberta(folder, vocabulary, seed=1, positions=42, type_vocab_size=1)
     return folder
 
@@ -154,16 +151,13 @@ def byte_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("byte-roberta")
     specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    vocabulary = {
-        piece: number
-        for number, piece in enumerate([*specials, *pre_tokenizers.ByteLevel.alphabet()])
-    }
+    pieces = [*specials, *pre_tokenizers.ByteLevel.alphabet()]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
     backend = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    backend.post_processor = processors.RobertaProcessing(
-        ("</s>", 2), ("<s>", 0), add_prefix_space=False
-    )
+    ends = ("</s>", 2), ("<s>", 0)
+    backend.post_processor = processors.RobertaProcessing(*ends, add_prefix_space=False)
     PreTrainedTokenizerFast(
         tokenizer_object=backend,
         cls_token="<s>", pad_token="<pad>", sep_token="</s>", unk_token="<unk>",
@@ -176,49 +170,35 @@ def byte_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _save_roberta(folder: Path, vocabulary: int, seed: int, positions: int, **more: int) -> None:
     """Write a random RoBERTa: <s> is 0, <pad> is 1, </s> is 2."""
     torch.manual_seed(seed)
-    config = RobertaConfig(
-        pad_token_id=1,
-        bos_token_id=0,
-        eos_token_id=2,
-        max_position_embeddings=positions,
-        **_sizes(vocabulary),
-        **more,
-    )
-    RobertaForMaskedLM(config).save_pretrained(folder)
+    special = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+    sizes = {**_sizes(vocabulary), "max_position_embeddings": positions}
+    RobertaForMaskedLM(RobertaConfig(**special, **sizes, **more)).save_pretrained(folder)
 
 
 def _sizes(vocabulary: int) -> dict[str, Any]:
-    sizes = {
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 48,
-    }
-    return {**sizes, "vocab_size": vocabulary, "initializer_range": 0.2}
+    return {
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 48, "vocab_size": vocabulary, "initializer_range": 0.2,
+    }  # fmt: skip
 
 
-def _save_tokenizer(folder: Path, *, cls: str, pad: str, sep: str, unk: str, mask: str) -> int:
+def _save_tokenizer(folder: Path, names: Sequence[str], order: Sequence[int]) -> int:
     """Write a lower-casing tokenizer of WORDS, and return the number of its pieces.
 
-    The special pieces are in the order of RoBERTa when `cls` is `<s>`.
+    names: of the pieces for [CLS], [PAD], [SEP], [UNK] and [MASK]. order: of their ids.
     """
-    specials = [cls, pad, sep, unk, mask] if cls == "<s>" else [pad, unk, cls, sep, mask]
-    vocabulary = {word: number for number, word in enumerate([*specials, *WORDS])}
+    cls, pad, sep, unk, mask = names
+    pieces = [*(names[place] for place in order), *WORDS]
+    vocabulary = {word: number for number, word in enumerate(pieces)}
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token=unk))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.post_processor = processors.BertProcessing(
-        (sep, vocabulary[sep]), (cls, vocabulary[cls])
-    )
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        cls_token=cls,
-        pad_token=pad,
-        sep_token=sep,
-        unk_token=unk,
+    ends = (sep, vocabulary[sep]), (cls, vocabulary[cls])
+    backend.post_processor = processors.BertProcessing(*ends)
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend, cls_token=cls, pad_token=pad, sep_token=sep, unk_token=unk,
         mask_token=mask,
-    )
-    tokenizer.save_pretrained(folder)
+    ).save_pretrained(folder)  # fmt: skip
     return len(vocabulary)
 
 
@@ -276,15 +256,10 @@ def kit_for(request: pytest.FixtureRequest, family: str, sentences: Path, triple
     def make(method: str | Plugin, **values: Any) -> Kit:
         plugin = registry.load(method) if isinstance(method, str) else method
         small = {
-            "encoder": encoder,
-            "generator": values.get("encoder", encoder),
-            "teacher": encoder,
-            "second_teacher": encoder,
-            "sentences": str(sentences),
-            "triplets": str(triplets),
-            "precision": "fp32",
-            "batch_size": 8,
-        }
+            "encoder": encoder, "generator": values.get("encoder", encoder), "teacher": encoder,
+            "second_teacher": encoder, "sentences": str(sentences), "triplets": str(triplets),
+            "precision": "fp32", "batch_size": 8,
+        }  # fmt: skip
         fields = plugin.config_type.model_fields
         known = {name: value for name, value in small.items() if name in fields}
         return kind(plugin.declare(resolve(plugin, {**known, **values})), torch.device("cpu"))

@@ -45,12 +45,9 @@ class Answer:
 
 
 def run_module(
-    module: str,
-    *arguments: object,
-    environment: Mapping[str, str],
-    folder: Path | None = None,
+    module: str, *arguments: object, environment: Mapping[str, str], folder: Path | None = None,
     timeout: float = 1200,
-) -> Answer:
+) -> Answer:  # fmt: skip
     """`python -m module argument ...` in a fork of the server, with exactly this environment.
 
     Raises subprocess.TimeoutExpired, as subprocess.run does.
@@ -67,28 +64,15 @@ def run_module(
 
 @contextmanager
 def started(
-    module: str,
-    *arguments: str,
-    environment: Mapping[str, str],
-    folder: Path | None = None,
-    out: Path | None = None,
-    err: Path | None = None,
-) -> Iterator[ForkServerProcess]:
+    module: str, *arguments: str, environment: Mapping[str, str], folder: Path | None = None,
+    out: Path | None = None, err: Path | None = None,
+) -> Iterator[ForkServerProcess]:  # fmt: skip
     """A fork of the server that runs `python -m module argument ...`; it is killed at the end.
 
     out, err: files for what it prints; None: it prints where pytest does.
     """
-    process = CONTEXT.Process(
-        target=_program,
-        args=(
-            forking_python(),
-            module,
-            arguments,
-            dict(environment),
-            folder or Path.cwd(),
-            (out, err),
-        ),
-    )
+    place = (dict(environment), folder or Path.cwd(), (out, err))
+    process = CONTEXT.Process(target=_program, args=(forking_python(), module, arguments, *place))
     process.start()
     try:
         yield process
@@ -109,13 +93,9 @@ def forking_python() -> str:
 
 
 def _program(
-    python: str,
-    module: str,
-    arguments: tuple[str, ...],
-    environment: dict[str, str],
-    folder: Path,
-    streams: tuple[Path | None, Path | None],
-) -> None:
+    python: str, module: str, arguments: tuple[str, ...], environment: dict[str, str],
+    folder: Path, streams: tuple[Path | None, Path | None],
+) -> None:  # fmt: skip
     gc.freeze()  # DeepSpeed collects garbage at every start, and what is imported is none
     os.chdir(folder)
     os.environ.clear()

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,23 +80,14 @@ def test_a_search_of_one_value_names_it_and_a_trial_counts_its_corpus(tmp_path: 
     assert record.corpora == {"graded-sentences": len(sentences.splitlines())}
 
 
-@pytest.mark.slow
-def test_where_a_loop_runs_a_sweep_has_a_thread_of_its_own(tmp_path: Path) -> None:
-    async def cell() -> str:
-        return str(harness.sweep("quickstart", "pooling", store=tmp_path / "trials", local=True))
-
-    assert "first-last" in asyncio.run(cell())
-
-
-def test_a_plan_is_shown_as_html(tmp_path: Path) -> None:
+def test_a_plan_is_shown_as_html_and_a_table_beside_a_paper(tmp_path: Path) -> None:
     plan: Plan = harness.plan("quickstart", "pooling", store=tmp_path)
     assert plan.to_run == 4
     assert "<td>pooling unsup tiny-bert</td><td>round 1</td>" in plan._repr_html_()
-
-
-def test_a_table_beside_a_paper(tmp_path: Path) -> None:
-    shown = str(harness.table(tmp_path, paper="diffaug", number=1))
-    assert "DiffAug" in shown
+    assert "DiffAug" in str(harness.table(tmp_path, paper="diffaug", number=1))
+    (tmp_path / "trials").write_text("no folder")
+    with pytest.raises(UserError, match="is a file, not a folder"):
+        harness.table(tmp_path / "trials")
 
 
 @pytest.mark.parametrize(
@@ -114,8 +106,9 @@ def test_a_table_beside_a_paper(tmp_path: Path) -> None:
         (lambda: harness.table(encoder="tiny-bert"), "needs the name of a paper"),
     ],
 )
-def test_mistakes_are_the_sentences_of_the_command_line(call: object, sentence: str) -> None:
-    assert callable(call)
+def test_mistakes_are_the_sentences_of_the_command_line(
+    call: Callable[[], object], sentence: str
+) -> None:
     with pytest.raises(UserError, match=sentence):
         call()
 
@@ -170,9 +163,3 @@ def test_ctrl_c_in_a_notebook_saves_the_training(
     monkeypatch.setenv("HARNESS_TEST_PAUSE", "0")
     record = harness.run(str(plugin), store=store.folder, **values, **steps)
     assert (record.status, record.steps) == ("finished", 40)
-
-
-def test_a_store_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "trials").write_text("no folder")
-    with pytest.raises(UserError, match="is a file, not a folder"):
-        harness.table(tmp_path / "trials")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+from tests.checkout import CHECKOUT
 
 
 def contracts() -> list[dict[str, object]]:
@@ -53,11 +53,7 @@ def copied(tmp_path: Path) -> Path:
     [
         ("harness/losses/nli.py", "harness.plugin.kit", "only packages below its own"),
         ("harness/training/loop.py", "harness.evaluation.sts", "only packages below its own"),
-        (
-            "harness/sweeps/run.py",
-            "harness.report.groups",
-            "only packages below its own",
-        ),
+        ("harness/sweeps/run.py", "harness.report.groups", "only packages below its own"),
         ("harness/plugin/kit.py", "harness.plugin.method", "no circles"),
         ("harness/trials/lookup.py", "methods.simcse", "never imports methods"),
         ("methods/simcse/__init__.py", "harness.plugin.kit", "imports the facade"),

@@ -52,11 +52,9 @@ def of_another_machine(path: Path) -> None:
 
 def wait_until_free(path: Path, seconds: float) -> bool:
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if owner_of(path) is None:
-            return True
+    while not (free := owner_of(path) is None) and time.monotonic() < until:
         time.sleep(0.02)
-    return False
+    return free
 
 
 def test_one_owner_at_a_time(path: Path) -> None:

@@ -15,9 +15,8 @@ import pytest
 
 from benchmarks.quickstart import TABLE, table_of
 from harness.sweeps.spaces.space import load_space
+from tests.checkout import CHECKOUT
 from tests.sweeping import ONE_AT_A_TIME
-
-CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -32,21 +31,20 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def bootstrap(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `bootstrap.py` as the README says, without any setting of this checkout."""
+def bootstrap(clone: Path, *arguments: str) -> str:
+    """What `bootstrap.py` prints as the README runs it, without any setting of this checkout."""
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("HARNESS_", "PYTHON", "VIRTUAL_ENV", "PYTEST", "RAY_"))
-    }
-    environment["HARNESS_CACHE"] = str(clone.parent / "cache")
-    python = getattr(
-        sys, "_base_executable", sys.executable
-    )  # not the environment that runs this test
-    return subprocess.run(
+    } | {"HARNESS_CACHE": str(clone.parent / "cache")}
+    python = getattr(sys, "_base_executable", sys.executable)  # not that which runs this test
+    done = subprocess.run(
         [python, "bootstrap.py", *arguments],
         cwd=clone, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 SHORT = ("--set", "max_steps=5", "--configurations", "1", "--seeds", "0,1", *ONE_AT_A_TIME)
@@ -90,28 +88,19 @@ def text_of(value: object) -> str:
 @pytest.mark.slow
 def test_both_commands_do_all_of_their_own_set_up(clone: Path) -> None:
     (clone / "my-space.yaml").write_text("setting: unsup\n")  # it belongs to no commit
-    quickstart = bootstrap(clone, "quickstart", *SHORT)
-    assert quickstart.returncode == 0, quickstart.stdout + quickstart.stderr
-    rows = [
-        line
-        for line in quickstart.stdout.splitlines()
-        if re.match(r"\d +(simcse|d2cse) +unsup +tiny-bert .* 2 ", line)
-    ]
-    assert len(rows) == 2, quickstart.stdout
+    out = bootstrap(clone, "quickstart", *SHORT)
+    rows = re.findall(r"^\d +(?:simcse|d2cse) +unsup +tiny-bert .* 2 .*", out, re.MULTILINE)
+    assert len(rows) == 2, out
     assert all("±" in row for row in rows)
-    head, *own = names_of(table_of(quickstart.stdout))
+    head, *own = names_of(table_of(out))
     shown, *printed = names_of(readme_table())
     assert head == shown
     assert sorted(row[1:] for row in own) == sorted(row[1:] for row in printed)
     assert len(list((clone / "results" / "trials").glob("*.parquet"))) == 3 + 5
-    assert quickstart.stdout.endswith(". .venv/bin/activate\n")
+    assert out.endswith(". .venv/bin/activate\n")
     status = ["git", "-C", str(clone), "status", "--porcelain"]
-    assert subprocess.run(status, capture_output=True, text=True, check=True).stdout == (
-        "?? my-space.yaml\n"
-    )
-    assert re.search(r"commit:\s+[0-9a-f]{12}\.", quickstart.stdout), quickstart.stdout
-
+    left = subprocess.run(status, capture_output=True, text=True, check=True).stdout
+    assert left == "?? my-space.yaml\n"
+    assert re.search(r"commit:\s+[0-9a-f]{12}\.", out), out
     # CI itself is a run of `test` in a fresh clone; `quick` does the same with fewer tests.
-    tests = bootstrap(clone, "quick", "tests/losses", "-q", "-n", "0")
-    assert tests.returncode == 0, tests.stdout + tests.stderr
-    assert re.search(r"\d+ passed", tests.stdout)
+    assert re.search(r"\d+ passed", bootstrap(clone, "quick", "tests/losses", "-q", "-n", "0"))

@@ -4,12 +4,10 @@ A user's mistake gives one sentence and exit code 2 within seconds, and nothing 
 sentence names the place, and the nearest valid name.
 """
 
-import io
 import os
 import shutil
 import signal
 import sys
-import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,9 +21,10 @@ from harness.data.hub import EMBEDDED
 from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.data.sts_pairs import YEARS
 from harness.evaluation import suites
+from tests.archives import write_archive
+from tests.checkout import CHECKOUT as REPOSITORY
 from tests.programs import Answer, run_module
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SPACE = """\
 setting: unsup
 suite: graded
@@ -239,10 +238,8 @@ def _members() -> dict[str, str]:
     Pairs with a gold score of 4.7 or more get 5.0.
     """
     lines = (EMBEDDED / "datasets" / GRADED / "test.tsv").read_text(encoding="utf-8").splitlines()
-    rows = [line.split("\t") for line in lines]
-    triples = iter(
-        [("5.0" if float(gold) >= 4.7 else gold, first, second) for gold, first, second in rows]
-    )
+    rows = (line.split("\t") for line in lines)
+    triples = (("5.0" if float(gold) >= 4.7 else gold, *texts) for gold, *texts in rows)
 
     def text(count: int, line: str) -> str:
         """The next triples as (gold, a, b) in a form."""
@@ -251,16 +248,16 @@ def _members() -> dict[str, str]:
     members = {}
     for year, subsets in YEARS.items():
         for subset in subsets:
-            rows = [line.split("\t", 1) for line in text(8, "{}\t{}\t{}\n").splitlines()]
+            pairs = [line.split("\t", 1) for line in text(8, "{}\t{}\t{}\n").splitlines()]
             folder = f"STS/{year.upper()}-en-test/STS"
-            members[f"{folder}.input.{subset}.txt"] = "".join(f"{pair}\n" for _, pair in rows)
-            members[f"{folder}.gs.{subset}.txt"] = "".join(f"{gold}\n" for gold, _ in rows)
-    benchmark, sick = "genre\tfile\tyear\t1\t{}\t{}\t{}\n", "1\t{1}\t{2}\t{0}\tNEUTRAL\n"
+            members[f"{folder}.input.{subset}.txt"] = "".join(f"{pair}\n" for _, pair in pairs)
+            members[f"{folder}.gs.{subset}.txt"] = "".join(f"{gold}\n" for gold, _ in pairs)
     for split, count in (("test", 80), ("dev", 15)):
-        members[f"STS/STSBenchmark/sts-{split}.csv"] = text(count, benchmark)
+        benchmark = text(count, "genre\tfile\tyear\t1\t{}\t{}\t{}\n")
+        members[f"STS/STSBenchmark/sts-{split}.csv"] = benchmark
     for split in ("test_annotated", "trial"):
         head = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n"
-        members[f"SICK/SICK_{split}.txt"] = head + text(15, sick)
+        members[f"SICK/SICK_{split}.txt"] = head + text(15, "1\t{1}\t{2}\t{0}\tNEUTRAL\n")
     return members
 
 
@@ -271,22 +268,17 @@ def senteval(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SentEva
     The archive is in a mirror that HARNESS_HUB names. A change is a function of the text of the
     member, or None to leave the member out.
     """
-    path = tmp_path / "hub" / "datasets" / SIMCSE / ARCHIVE
-    path.parent.mkdir(parents=True)
     request.getfixturevalue("harness")  # which unsets HARNESS_HUB
     request.getfixturevalue("monkeypatch").setenv("HARNESS_HUB", str(tmp_path / "hub"))
 
     def write(changes: dict[str, Callable[[str], str] | None] | None = None) -> Path:
         suites._loaded.cache_clear()  # data are read once per process
-        with tarfile.open(path, "w") as tar:
-            for name, text in _members().items():
-                change = (changes or {}).get(name, str)
-                if change is not None:
-                    content = change(text).encode()
-                    entry = tarfile.TarInfo(name)
-                    entry.size = len(content)
-                    tar.addfile(entry, io.BytesIO(content))
-        return path
+        kept = {
+            name: change(text)
+            for name, text in _members().items()
+            if (change := (changes or {}).get(name, str)) is not None
+        }
+        return write_archive(tmp_path / "hub" / "datasets" / SIMCSE / ARCHIVE, kept)
 
     yield write
     suites._loaded.cache_clear()

@@ -169,38 +169,42 @@ def test_weights_that_may_be_needed_and_foreign_files_stay(clean: Any, world: Pa
 def test_folders_of_ray_stay_while_their_process_runs(clean: Any, world: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    here = Owner()
-    owners = {"alive": here, "gone": replace(here, process=ended.pid)}
-    owners["elsewhere"] = replace(here, place="another machine", process=ended.pid)
+    here, temporary = Owner(), world / "temporary"
+    gone = replace(here, process=ended.pid)
+    owners = {"alive": here, "gone": gone, "elsewhere": replace(gone, place="another machine")}
     for name, owner in owners.items():
-        put(world / "temporary" / f"harness-ray-{name}" / "owner.json", json.dumps(asdict(owner)))
-    put(world / "temporary" / "harness-ray-new" / "file")  # it names no process yet
+        put(temporary / f"harness-ray-{name}" / "owner.json", json.dumps(asdict(owner)))
+    put(temporary / "harness-ray-new" / "file")  # it names no process yet
     answer = clean("--yes")
     assert answer.code == 0
     assert "harness-ray-*" in answer.out
-    left = {path.name for path in (world / "temporary").iterdir()}
-    alive = {"harness-ray-alive", "harness-ray-elsewhere", "harness-ray-new"}
-    assert left == {"somebody-else", *alive}
+    assert {path.name for path in temporary.iterdir()} == {
+        "somebody-else", "harness-ray-alive", "harness-ray-elsewhere", "harness-ray-new",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("work", ["trial", "sweep"])
 def test_logs_and_studies_stay_while_a_process_works_on_the_store(
     work: str, clean: Any, world: Path
 ) -> None:
-    """A long trial writes nothing for an hour, and its search has no record before it ends."""
-    store = Store(world / "store")
-    log, kept = (put(store.log(KEYS[name])) for name in ("unknown", "finished"))
+    """A long trial writes nothing for an hour, and its search has no record before it ends.
+
+    Logs and kept cosines go with their trial.
+    """
+    store, (lost, kept) = Store(world / "store"), (KEYS["unknown"], KEYS["finished"])
     study = store.studies_folder / f"simcse-unsup-tiny-bert-{'b' * 16}.journal"
+    log = put(store.log(lost))
+    cosines = put(pairs_file(store.weights(lost), "graded"))
+    beside = [put(store.log(kept)), put(pairs_file(store.weights(kept), "graded"))]
     aged(world)
-    folder = store.running(KEYS["unknown"]) if work == "trial" else store.sweeps_folder / "one"
+    folder = store.running(lost) if work == "trial" else store.sweeps_folder / "one"
     with claimed(folder / CLAIM, "a test"):
         assert clean("--yes").code == 0
         assert log.exists()
         assert study.exists()
     assert clean("--yes").code == 0
-    assert not log.exists()
-    assert not study.exists()
-    assert kept.exists()
+    assert not any(path.exists() for path in (log, study, cosines))
+    assert all(path.exists() for path in beside)
 
 
 def test_what_cannot_be_removed_is_named(
@@ -220,15 +224,3 @@ def test_what_cannot_be_removed_is_named(
         folder = world / "cache" / kind / "arrays"
         assert f"{folder} cannot be removed (Permission denied)\n" in answer.err
         assert folder.is_dir()
-
-
-def test_kept_cosines_go_with_their_trial(clean: Any, world: Path) -> None:
-    store = Store(world / "store")
-    kept, lost = (
-        pairs_file(store.weights(KEYS[name]), "graded") for name in ("finished", "unknown")
-    )
-    for path in (kept, lost):
-        os.utime(put(path), (0, 0))
-    clean("--yes")
-    assert kept.exists()
-    assert not lost.exists()

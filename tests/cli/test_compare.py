@@ -21,7 +21,7 @@ from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.trials.store import Store
-from tests.cli.conftest import SentEval, Shown, check_sentence
+from tests.cli.conftest import Harness, SentEval, Shown, check_sentence, sets
 
 pytestmark = pytest.mark.slow  # most of these tests run a model over a suite
 
@@ -29,29 +29,23 @@ Rows = dict[str, list[float]]
 
 
 @pytest.fixture
-def trial(harness: Any, store: Path) -> str:
+def trial(shown: Shown, store: Path) -> str:
     """The key of a trial of [CLS] pooling in the store."""
-    values = ["suite=graded", "pooling=cls"]
-    settings = [word for value in values for word in ("--set", value)]
-    harness("run", "pooling", "--encoder", "tiny-bert", *settings, "--store", store)
+    values = sets(suite="graded", pooling="cls")
+    shown("run", "pooling", "--encoder", "tiny-bert", *values, "--store", store)
     [row] = Store(store).read().records()
     return str(row.key)
 
 
 @pytest.fixture
-def compared(harness: Any, store: Path) -> Callable[..., Rows]:
+def compared(shown: Shown, store: Path) -> Callable[..., Rows]:
     """compared(a, b, option, ...): task -> A, B, A - B, low, high, p as they are printed."""
 
     def call(a: str, b: str, *options: object) -> Rows:
-        answer = harness("compare", a, b, *options, "--store", store)
-        assert answer.code == 0, answer.err
-        numbers = r"\s+([+-]?\d+\.\d+)"
-        found = re.findall(
-            rf"^\s*([\w-]+){numbers}{numbers}{numbers}{numbers} to{numbers}{numbers}",
-            answer.out,
-            re.M,
-        )
-        assert found, answer.out
+        number = r"\s+([+-]?\d+\.\d+)"
+        line = rf"^\s*([\w-]+){4 * number} to{2 * number}"
+        found = re.findall(line, shown("compare", a, b, *options, "--store", store), re.M)
+        assert found
         return {task: [float(value) for value in values] for task, *values in found}
 
     return call
@@ -60,21 +54,17 @@ def compared(harness: Any, store: Path) -> Callable[..., Rows]:
 # Compare
 
 
-@pytest.mark.slow
 def test_two_models_differ_by_the_difference_of_their_scores(
-    compared: Callable[..., Rows], harness: Any, trial: str, store: Path
+    compared: Callable[..., Rows], shown: Shown, trial: str, store: Path
 ) -> None:
-    harness("eval", "tiny-bert", "--suite", "graded", "--store", store)
-    harness("eval", trial, "--suite", "graded", "--store", store)
-    scores = {
-        row.configuration["pooling"]: row.test["graded"]
-        for row in Store(store).read().records()
-        if row.role == "evaluation"
-    }
+    for model in ("tiny-bert", trial):
+        shown("eval", model, "--suite", "graded", "--store", store)
+    rows = [row for row in Store(store).read().records() if row.role == "evaluation"]
+    scores = {row.configuration["pooling"]: row.test["graded"] for row in rows}
     [there] = compared(trial[:8], "tiny-bert", "--suite", "graded").values()
     [back] = compared("tiny-bert", trial[:8], "--suite", "graded").values()
-    assert there[:2] == pytest.approx([scores["cls"], scores["mean"]], abs=0.006)
-    assert there[2] == pytest.approx(scores["cls"] - scores["mean"], abs=0.006)
+    cls, mean = scores["cls"], scores["mean"]
+    assert there[:3] == pytest.approx([cls, mean, cls - mean], abs=0.006)
     assert there[3] < there[2] < there[4]
     assert back == [there[1], there[0], -there[2], -there[4], -there[3], there[5]]
     assert 0 < there[5] < 1
@@ -93,16 +83,19 @@ def test_the_average_is_the_last_row(
     assert high - low < np.mean([row[4] - row[3] for name, row in rows.items() if name != "avg"])
 
 
-@pytest.mark.parametrize("suite", ["transfer-senteval", "retrieval", "geometry"])
-def test_what_is_no_correlation_is_not_compared(
-    suite: str, harness: Any, senteval: SentEval, store: Path, damaged: Path
+def test_mistakes_are_reported_before_a_model_is_loaded(
+    harness: Harness, senteval: SentEval, store: Path, tmp_path: Path
 ) -> None:
-    """The mistake is reported before a model is loaded."""
     senteval()
-    answer = harness("compare", damaged, damaged, "--suite", suite, "--store", store)
-    check_sentence(
-        answer, f'"{suite}"', "compared on sts, graded, a table of scored pairs, or a folder"
-    )
+    damaged = encoder(tmp_path / "damaged", dict.clear)
+    for suite in ("transfer-senteval", "retrieval", "geometry"):  # these are no correlations
+        answer = harness("compare", damaged, damaged, "--suite", suite, "--store", store)
+        said = "compared on sts, graded, a table of scored pairs, or a folder"
+        check_sentence(answer, f'"{suite}"', said)
+    (tmp_path / "file").touch()
+    for output in (tmp_path / "file", tmp_path / "file" / "pictures"):
+        answer = harness("picture", damaged, "--output", output, "--store", store)
+        check_sentence(answer, output, "cannot be written", "--output")
 
 
 def encoder(folder: Path, change: Callable[[dict[str, Tensor]], None]) -> Path:
@@ -114,47 +107,27 @@ def encoder(folder: Path, change: Callable[[dict[str, Tensor]], None]) -> Path:
     return folder
 
 
-@pytest.fixture
-def damaged(tmp_path: Path) -> Path:
-    """An encoder that cannot be loaded."""
-    return encoder(tmp_path / "damaged", dict.clear)
-
-
-@pytest.fixture
-def constant(tmp_path: Path) -> Path:
-    """An encoder that gives the same vector for every sentence: its last norm forgets the rest."""
+def test_a_constant_embedding_has_no_score(
+    harness: Harness, senteval: SentEval, store: Path, tmp_path: Path
+) -> None:
+    """The last norm of this encoder forgets what it gets."""
 
     def forget(weights: dict[str, Tensor]) -> None:
         name = max(name for name in weights if name.endswith("output.LayerNorm.weight"))
         weights[name].zero_()
         weights[name.replace("weight", "bias")].fill_(1)
 
-    return encoder(tmp_path / "constant", forget)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("compare", "constant", "constant", "--suite", "graded"),
-        ("retrieve", "constant", "a"),
-        ("picture", "constant", "--output", "pictures"),
-    ],
-)
-def test_a_constant_embedding_has_no_score(
-    words: tuple[str, ...], harness: Any, senteval: SentEval, store: Path, constant: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
     senteval()
-    monkeypatch.chdir(constant.parent)
-    given = [f"./{word}" if word == "constant" else word for word in words]
-    answer = harness(*given, "--store", store)
-    check_sentence(answer, "the embedding is constant", code=1)
+    model = encoder(tmp_path / "constant", forget)
+    for words in (
+        ["compare", model, model, "--suite", "graded"], ["retrieve", model, "a"],
+        ["picture", model, "--output", tmp_path / "pictures"],
+    ):  # fmt: skip
+        answer = harness(*words, "--store", store)
+        check_sentence(answer, "the embedding is constant", code=1)
 
 
 # Retrieve
-
-
-QUERIES = ["the pilot checked the probe.", "the river is green"]
 
 
 def embed(texts: list[str]) -> np.ndarray:
@@ -176,29 +149,25 @@ def nearest(texts: list[str], query: str, count: int) -> list[tuple[str, float]]
     return sorted(cosines.items(), key=lambda item: -item[1])[:count]
 
 
-def stsb() -> list[str]:
-    rows = [line.split("\t") for line in lines("STS/STSBenchmark/sts-test.csv")]
-    return [row[place] for place in (5, 6) for row in rows]
-
-
 def test_the_nearest_sentences_are_those_of_all_cosines(
     shown: Shown, senteval: SentEval, store: Path
 ) -> None:
     senteval()
-    texts = stsb()
-    queries = [*QUERIES, texts[3].upper()]
+    rows = [line.split("\t") for line in lines("STS/STSBenchmark/sts-test.csv")]
+    texts = [row[place] for place in (5, 6) for row in rows]
+    queries = ["the pilot checked the probe.", "the river is green", texts[3].upper()]
     out = shown("retrieve", "tiny-bert", *queries, "--count", 5, "--store", store)
     blocks = out.strip().split("\n\n")
     assert blocks[0] == "tiny-bert (mean pooling)"
     for query, block in zip(queries, blocks[1:], strict=True):
         title, *found = block.split("\n")
-        assert title == query
+        ranks, cosines, sentences = zip(*(line.split(maxsplit=2) for line in found), strict=True)
         expected = nearest(texts, query, 5)
-        assert [line.split(maxsplit=2)[2] for line in found] == [text for text, _ in expected]
-        assert [line.split()[0] for line in found] == ["1", "2", "3", "4", "5"]
-        assert [float(line.split()[1]) for line in found] == pytest.approx(
-            [near for _, near in expected], abs=6e-4
-        )
+        assert title == query
+        assert sentences == tuple(text for text, _ in expected)
+        assert ranks == ("1", "2", "3", "4", "5")
+        near = pytest.approx([near for _, near in expected], abs=6e-4)
+        assert [float(cosine) for cosine in cosines] == near
     assert texts[3] not in blocks[3].split("\n", 1)[1], "the query itself is left out"
 
 
@@ -206,57 +175,39 @@ def test_retrieve_from_a_file(tmp_path: Path, shown: Shown, store: Path) -> None
     path = tmp_path / "texts.jsonl"
     texts = ["A fish swims.", "The garden is green.", "A key is on the table.", "A fish swims."]
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    out = shown(
-        "retrieve", "tiny-bert", "a KEY is on the table.", "--texts", path, "--store", store
-    )
-    lines = out.strip().splitlines()[3:]
-    assert {line.split(maxsplit=2)[2] for line in lines} == set(texts[:2]), "the query is left out"
-    cosines = [float(line.split()[1]) for line in lines]
+    query = "a KEY is on the table."
+    out = shown("retrieve", "tiny-bert", query, "--texts", path, "--store", store)
+    lines = [line.split(maxsplit=2) for line in out.strip().splitlines()[3:]]
+    assert {text for _, _, text in lines} == set(texts[:2]), "the query is left out"
+    cosines = [float(cosine) for _, cosine, _ in lines]
     assert cosines == sorted(cosines, reverse=True)
 
 
 # Picture
 
 
-PICTURES = {"cosines-by-gold.png", "cosines.png", "projection.png"}
-
-
-@pytest.mark.slow
 def test_three_pictures(
     shown: Shown, trial: str, senteval: SentEval, store: Path, tmp_path: Path
 ) -> None:
     senteval()
-    output = tmp_path / "new" / "pictures"
+    output, names = tmp_path / "new" / "pictures", {"cosines-by-gold", "cosines", "projection"}
     out = shown("picture", "tiny-bert", trial[:8], "--output", output, "--store", store)
-    assert {path.name for path in output.iterdir()} == PICTURES
-    assert out.split() == [str(output / name) for name in sorted(PICTURES, key=out.find)]
-    for name in PICTURES:
-        with Image.open(output / name) as picture:
+    assert {Path(line) for line in out.split()} == set(output.iterdir())
+    assert {path.name for path in output.iterdir()} == {f"{name}.png" for name in names}
+    for path in output.iterdir():
+        with Image.open(path) as picture:
             assert picture.format == "PNG"
             pixels = np.asarray(picture.convert("L"))
         assert min(pixels.shape) > 300
-        assert (
-            0.005 < (pixels < 128).mean() + (np.abs(pixels.astype(int) - 160) < 60).mean() < 0.9
-        ), "something is drawn"
+        dark, grey = pixels < 128, np.abs(pixels.astype(int) - 160) < 60
+        assert 0.005 < dark.mean() + grey.mean() < 0.9, "something is drawn"
         left, right = np.array_split(pixels, 2, axis=1)
         assert max((part > 250).mean() for part in (left, right)) < 0.99, "in both halves"
-
-
-@pytest.mark.parametrize("output", ["file", "file/pictures"])
-def test_pictures_that_cannot_be_written(
-    output: str, harness: Any, senteval: SentEval, store: Path, tmp_path: Path, damaged: Path
-) -> None:
-    """The mistake is reported before a model is loaded."""
-    senteval()
-    (tmp_path / "file").touch()
-    answer = harness("picture", damaged, "--output", tmp_path / output, "--store", store)
-    check_sentence(answer, tmp_path / output, "cannot be written", "--output")
 
 
 # The real data
 
 
-@pytest.mark.slow
 def test_minilm_finds_what_diffcses_table_has(
     shown: Shown, hub: Path, store: Path, monkeypatch: Any
 ) -> None:

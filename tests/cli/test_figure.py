@@ -50,18 +50,15 @@ def test_every_format_is_written_with_the_same_bytes_twice(
     shown: Shown, store: Path, tmp_path: Path, suffix: str
 ) -> None:
     content = []
-    for place in ("one", "other"):
-        out = shown(
-            "figure", "--sweep", "abcdef", "--store", store, "--output", tmp_path / place,
-            "--format", suffix,
-        )  # fmt: skip
-        paths = sorted((tmp_path / place).iterdir())
-        assert out.split() == sorted(out.split(), key=out.split().index)
-        assert {Path(line) for line in out.splitlines()} == set(paths)
-        content.append({path.name: path.read_bytes() for path in paths})
+    words = ["figure", "--sweep", "abcdef", "--store", store, "--format", suffix, "--output"]
+    for place in (tmp_path / "one", tmp_path / "other"):
+        out = shown(*words, place)
+        assert {Path(line) for line in out.splitlines()} == {*place.iterdir()}
+        content.append({path.name: path.read_bytes() for path in sorted(place.iterdir())})
     assert content[0] == content[1]
-    assert [name.rpartition("-")[2] for name in content[0]] == [
-        f"{name}.{suffix}" for name in ("cost", "curves", "hyperparameters", "parallel")
+    kinds = [name.rpartition("-")[2] for name in content[0]]
+    assert kinds == [
+        f"{kind}.{suffix}" for kind in ("cost", "curves", "hyperparameters", "parallel")
     ]
     for path in (tmp_path / "one").iterdir():
         if suffix == "png":
@@ -80,11 +77,9 @@ def test_a_sweep_that_the_store_has_not(harness: Any, store: Path, space: Any) -
     check_sentence(answer, f"has no trial of {space()}; it has these searches", said)
     answer = harness("figure", "--sweep", "abcdeX", "--store", store)
     check_sentence(answer, '"abcdeX" is neither a search space nor a search of the store')
-
-
-def test_a_store_without_sweeps(harness: Any, tmp_path: Path) -> None:
-    Store(tmp_path / "store").write(replace(trial(1, "search", 1e-4), search=""))
-    answer = harness("figure", "--sweep", "quickstart", "--store", tmp_path / "store")
+    other = Store(store.with_name("other"))
+    other.write(replace(trial(1, "search", 1e-4), search=""))
+    answer = harness("figure", "--sweep", "quickstart", "--store", other.folder)
     check_sentence(answer, "has no trial of a sweep: run harness sweep")
 
 
@@ -92,15 +87,9 @@ def test_a_store_without_sweeps(harness: Any, tmp_path: Path) -> None:
 def test_a_bare_figure_has_no_words_of_its_own_and_says_them(
     shown: Shown, store: Path, tmp_path: Path
 ) -> None:
-    written = {}
-    for option in ([], ["--bare"]):
-        folder = tmp_path / f"figures{len(option)}"
-        out = shown(
-            "figure", "--sweep", "abcdef", "--store", store, "--output", folder,
-            "--format", "svg", *option,
-        )  # fmt: skip
-        [path] = folder.glob("*-curves.svg")
-        written[bool(option)] = path.read_text(encoding="utf-8"), out
-    assert len(written[True][0]) < len(written[False][0])
-    assert "curves of 9 trials. Dev (graded-dev), losses" in written[True][1]
-    assert "losses" not in written[False][1]
+    words = ["figure", "--sweep", "abcdef", "--store", store, "--format", "svg", "--output"]
+    whole, bare = shown(*words, tmp_path / "whole"), shown(*words, tmp_path / "bare", "--bare")
+    [written], [short] = ((tmp_path / name).glob("*-curves.svg") for name in ("whole", "bare"))
+    assert short.stat().st_size < written.stat().st_size
+    assert "curves of 9 trials. Dev (graded-dev), losses" in bare
+    assert "losses" not in whole

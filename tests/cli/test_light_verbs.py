@@ -52,14 +52,13 @@ print(json.dumps(answers))
 
 
 class Answer(NamedTuple):
-    """What came of a command."""
+    """What came of a command, and what this one and those before it have imported."""
 
     code: int | None
     """Exit code; None where the command was ended when it imported a module"""
     out: str
     err: str
     modules: list[str]
-    """The modules that this command and those before it have imported"""
 
 
 def in_a_new_python(

@@ -9,12 +9,11 @@ import pytest
 
 from harness.trials.output import BoundedLog
 from harness.trials.store import Store
-from tests.cli.conftest import Shown
+from tests.cli.conftest import Harness, Shown, check_sentence, sets
 from tests.trials.test_store import record
 
 KEY, OTHER = "ab12" + "0" * 28, "ab13" + "0" * 28
-RUN = ("--encoder", "tiny-bert", "--set", "suite=graded", "--set", "sentences=graded-sentences",
-       "--set", "max_steps=2", "--set", "batch_size=8", "--set", "fault=raise")  # fmt: skip
+VALUES = {"suite": "graded", "sentences": "graded-sentences", "max_steps": 2, "batch_size": 8}
 
 
 def log(store: Store, key: str, *attempts: bytes) -> Path:
@@ -32,7 +31,8 @@ def test_log_of_a_run_has_all_attempts(
 ) -> None:
     plugin, store = write_plugin(tmp_path / "faulty.py", "trained"), Store(tmp_path / "trials")
     for number, command in ((1, harness), (2, process)):
-        answer = command("run", plugin, *RUN, "--store", store.folder)
+        values = sets(**VALUES, fault="raise")
+        answer = command("run", plugin, "--encoder", "tiny-bert", *values, "--store", store.folder)
         assert answer.code == 1
         (key,) = store.logged()
         see = f"what it printed: harness logs {key[:10]} --store {store.folder}"
@@ -54,21 +54,18 @@ def test_controls_are_not_heeded(harness: Any, tmp_path: Path) -> None:
     assert answer.out.endswith("?[2J 5 %\n100 %\n\ufffd\tend\n")
 
 
-def test_key_is_a_unique_prefix(harness: Any, tmp_path: Path) -> None:
+def test_key_is_a_unique_prefix(harness: Harness, tmp_path: Path) -> None:
     store = Store(tmp_path / "trials")
     log(store, KEY, b"one\n")
     log(store, OTHER, b"two\n")
-    several = harness("logs", "ab1", "--store", store.folder)
-    assert several.code == 2
-    assert 'keys that start with "ab1": ab12000, ab13000; give more' in several.err
-    assert harness("logs", "ab13", "--store", store.folder).out.endswith("two\n")
     store.write(record(1, key="c" * 32))
-    without = harness("logs", "cccc", "--store", store.folder)
-    assert without.code == 2
-    assert "the trial cccccccccc has no log" in without.err
-    unknown = harness("logs", "dddd", "--store", store.folder)
-    assert "no trial in" in unknown.err
-    assert 'starts with "dddd"' in unknown.err
+    assert harness("logs", "ab13", "--store", store.folder).out.endswith("two\n")
+    for key, *parts in (
+        ("ab1", 'keys that start with "ab1": ab12000, ab13000; give more'),
+        ("cccc", "the trial cccccccccc has no log"),
+        ("dddd", "no trial in", 'starts with "dddd"'),
+    ):
+        check_sentence(harness("logs", key, "--store", store.folder), *parts)
 
 
 @pytest.mark.slow

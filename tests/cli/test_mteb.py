@@ -8,7 +8,7 @@ import pytest
 
 from harness.data.sts_pairs import LOADERS
 from harness.trials.store import Store
-from tests.cli.conftest import Shown
+from tests.cli.conftest import Harness, Shown, check_sentence, sets
 from tests.mteb_tasks import TOPICS, write_tasks
 
 pytestmark = pytest.mark.slow  # mteb takes seconds to import
@@ -43,9 +43,7 @@ def test_scores_reach_the_table_and_mteb_reads_its_files(
     for _ in range(2):  # the same files are written again
         written = shown("export", "tiny-bert", tmp_path / "out", "--mteb", "--store", store)
         assert "results of 2 tasks" in written
-    import mteb
-
-    [read] = mteb.ResultCache(tmp_path / "out").load_results(include_remote=False).model_results
+    [read] = results(tmp_path / "out")
     assert read.model_name == "harness/pooling-tiny-bert"
     assert read.model_revision == records["Pairs"].evaluates
     for result in read.task_results:
@@ -61,33 +59,33 @@ def test_scores_reach_the_table_and_mteb_reads_its_files(
 
 
 def test_a_trial_selects_on_a_split(
-    harness: Any, shown: Shown, tasks: Path, tmp_path: Path
+    harness: Harness, shown: Shown, tasks: Path, tmp_path: Path
 ) -> None:
-    store = tmp_path / "store"
-    values = ("sentences=graded-sentences", "max_steps=2", "batch_size=8", "precision=fp32")
-    settings = [word for value in values for word in ("--set", value)]
+    """A model without scores of mteb is not exported as its results."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    export = ("--mteb", "--store", store)
+    answer = harness("export", "tiny-bert", out, *export)
+    check_sentence(answer, "harness eval tiny-bert --suite mteb:TASK")
+    assert not out.exists()
+    values = sets(sentences="graded-sentences", max_steps=2, batch_size=8, precision="fp32")
     single = tasks.with_name("single.py")
     single.write_text(tasks.read_text().partition("\n\n\nclass Topics")[0] + "\n")
-    command = ["run", "simcse", "--encoder", "tiny-bert", *settings, "--store", store, "--set"]
+    command = ["run", "simcse", "--encoder", "tiny-bert", *values, "--store", store, "--set"]
     refused = harness(*command, f"suite=mteb:{single}")
-    assert refused.code == 2
-    assert 'suite "single" has no dev score' in refused.err
+    check_sentence(refused, 'suite "single" has no dev score')
     shown(*command, f"suite=mteb:{single}?dev=validation")
     [record] = Store(store).read().records()
     assert (record.selected_by, record.suite) == ("Pairs-dev", "single")
     assert set(record.test) == {"Pairs"}
-    shown("export", record.key[:8], tmp_path / "out", "--mteb", "--store", store)
-    import mteb
-
-    [read] = mteb.ResultCache(tmp_path / "out").load_results(include_remote=False).model_results
+    shown("export", record.key[:8], out, *export)
+    [read] = results(out)
     assert read.model_name == "harness/simcse-tiny-bert"
     [result] = read.task_results
     assert 100 * result.get_score(splits=["test"]) == pytest.approx(record.test["Pairs"], abs=1e-4)
 
 
-def test_a_model_without_scores_of_mteb_is_refused(harness: Any, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    answer = harness("export", "tiny-bert", out, "--mteb", "--store", tmp_path / "store")
-    assert answer.code == 2
-    assert "harness eval tiny-bert --suite mteb:TASK" in answer.err
-    assert not out.exists()
+def results(folder: Path) -> list[Any]:
+    """The results of models in a folder, as mteb reads them."""
+    import mteb
+
+    return list(mteb.ResultCache(folder).load_results(include_remote=False).model_results)

@@ -11,39 +11,28 @@ import pytest
 from typer.testing import CliRunner
 
 from harness.cli.output import Screen
-from harness.cli.verbs import GROUPS, VERBS, app, command, run_verb
+from harness.cli.verbs import GROUPS, VERBS, app, command
 from harness.errors import one_line, visible
 from harness.trials.store import Store
-from tests.cli.conftest import Harness, Swept
+from tests.cli.conftest import Harness, Shown, Swept
 
-HOSTILE = [
-    "\x1b[31mred",
-    "\x9b2J",
-    "a\u202eb",
-    "a\u2066b",
-    "a\u200bb",
-    "a\u200fb",
-    "a\rb",
-    "a\u2028b",
-]
+HOSTILE = ["\x1b[31mred", "\x9b2J", "a\u202eb", "a\u2066b", "a\u200bb", "a\u200fb", "a\rb",
+           "a\u2028b"]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_orders_to_a_terminal_are_shown_by_their_escapes(text: str) -> None:
-    for shown in (visible(text), one_line(text)):
-        assert shown.isprintable()
-        assert "\\" in shown
-
-
-def test_other_texts_stay_as_they_are() -> None:
+def test_orders_to_a_terminal_are_shown_by_their_escapes() -> None:
+    for text in HOSTILE:
+        for shown in (visible(text), one_line(text)):
+            assert shown.isprintable()
+            assert "\\" in shown
     for text in ("plain", "Zürich 東京\u3000\xa0é", "two\nlines\tand a tab", "[red]no markup[/]"):
         assert visible(text) == text
 
 
-@pytest.mark.parametrize("text", [*HOSTILE[:6], "[/]", "[red]x[/red]", ":smile:"])
-def test_the_screen_obeys_no_text_of_others(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    Screen().print(f"name {text}", soft_wrap=True)
-    assert capsys.readouterr().out == f"name {visible(text)}\n"
+def test_the_screen_obeys_no_text_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in (*HOSTILE[:6], "[/]", "[red]x[/red]", ":smile:"):
+        Screen().print(f"name {text}", soft_wrap=True)
+        assert capsys.readouterr().out == f"name {visible(text)}\n"
 
 
 def test_an_error_about_a_hostile_name_is_a_clean_sentence(harness: Harness) -> None:
@@ -52,11 +41,19 @@ def test_an_error_about_a_hostile_name_is_a_clean_sentence(harness: Harness) -> 
     assert answer.err.rstrip("\n").isprintable()
 
 
+def ended(words: str, **environment: str) -> "subprocess.CompletedProcess[bytes]":
+    """The real program, by a shell."""
+    command = f"{sys.executable} -m harness {words}"
+    return subprocess.run(
+        command, shell=True, capture_output=True, env=os.environ | environment, timeout=100
+    )
+
+
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_help_is_printed_where_stdout_has_few_characters(encoding: str) -> None:
-    found = _ended("sweep --help", {"PYTHONIOENCODING": encoding})
+    found = ended("sweep --help", PYTHONIOENCODING=encoding)
     assert (found.returncode, found.stderr) == (0, b"")
     assert b"--configurations" in found.stdout
 
@@ -65,17 +62,16 @@ def test_help_is_printed_where_stdout_has_few_characters(encoding: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "| head -1"])
 def test_a_closed_stream_gives_no_traceback(streams: str, tmp_path: Path) -> None:
-    found = _ended(f"table --store {tmp_path}/none {streams}", {})
+    found = ended(f"table --store {tmp_path}/none {streams}")
     assert b"Traceback" not in found.stdout + found.stderr
     assert found.returncode == 0
 
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.parametrize("words", ["list methods", "--help", "table --format csv"])
-def test_a_full_disk_behind_the_output_is_one_sentence(words: str, tmp_path: Path) -> None:
-    store = f" --store {tmp_path}/none" if "table" in words else ""
-    found = _ended(f"{words}{store} > /dev/full", {})
+@pytest.mark.parametrize("words", ["list methods", "--help", "table --format csv --store none"])
+def test_a_full_disk_behind_the_output_is_one_sentence(words: str) -> None:
+    found = ended(f"{words} > /dev/full")
     assert found.returncode == 1
     assert found.stderr == b"Error: the output cannot be written (No space left on device)\n"
 
@@ -84,22 +80,17 @@ def test_a_full_disk_behind_the_output_is_one_sentence(words: str, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "module"),
-    [
-        ("list methods", b"typer"),
-        (
-            "run simcse --encoder tiny-bert --set suite=graded --set sentences=graded-sentences",
-            b"torch",
-        ),
-        ("sweep pooling quickstart --no-local", b"ray"),
-        ("eval tiny-bert --suite graded", b"transformers"),
-        ("table", b"pyarrow"),
-    ],
-)
+    [("list methods", b"typer"),
+     ("run simcse --encoder tiny-bert --set suite=graded --set sentences=graded-sentences",
+      b"torch"),
+     ("sweep pooling quickstart --no-local", b"ray"),
+     ("eval tiny-bert --suite graded", b"transformers"),
+     ("table", b"pyarrow")],
+)  # fmt: skip
 def test_ctrl_c_during_imports_is_a_sentence(words: str, module: bytes, tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-X", "importtime", "-m", "harness", *words.split()]
-    store = ["--store", tmp_path / "store"] if words != "list methods" else []
     process = subprocess.Popen(
-        [*command, *store], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+        [sys.executable, "-P", "-X", "importtime", "-m", "harness", *words.split()],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
         # Jobs in the background ignore Ctrl-C, and their children inherit this.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
@@ -114,43 +105,57 @@ def test_ctrl_c_during_imports_is_a_sentence(words: str, module: bytes, tmp_path
     assert b"Traceback" not in err
 
 
-def _ended(words: str, environment: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
-    command = f"{sys.executable} -m harness {words}"
-    return subprocess.run(
-        command, shell=True, capture_output=True, env=os.environ | environment, timeout=100
-    )
-
-
 # What is known of a verb before its module is imported: its sentence, its options, its name.
 
 
 def test_the_help_has_the_first_sentence_of_each_verb(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It is shown where no verb is named, too."""
     monkeypatch.setenv("COLUMNS", "300")
-    run_verb(["--help"])
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    text = shown()
+    assert shown("--help") == text
+    lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
     for verb in VERBS:
         assert str(command(verb).help).splitlines()[0] in lines[verb]
+    for group in GROUPS:
+        for example in group.examples:
+            assert f"    harness {example}\n" in text
+            verb, *words = example.split()
+            assert verb in group.modules
+            options = {name for param in command(verb).params for name in param.opts}
+            assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_a_switch_is_shown_without_its_type(shown: Shown) -> None:
+    for verb in ("table", "sweep", "clean"):
+        text = shown(verb, "--help")
+        assert "--help" in text
+        assert "bool" not in text
+
+
+def completed(typed: object) -> str:
+    """What is offered to a shell for what was typed."""
+    asked = {"_HARNESS_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"harness {typed}"}
+    return CliRunner().invoke(app, [], prog_name="harness", env=asked).output
 
 
 @pytest.mark.parametrize(
     ("typed", "offered", "meaning"),
     [
-        ("harness sh", "show", "Show a trial"),
-        ("harness li", "list", "List methods"),
-        ("harness show --en", "--encoder", "Of a paper"),
-        ("harness eval --po", "--pooling", "The pooling of a plain encoder"),
-        ("harness run sim", "simcse", "SimCSE"),
-        ("harness run methods/sim", "methods/simcse/", ""),
-        ("harness plan simcse quick", "quickstart", "a search space"),
-        ("harness run simcse --encoder tin", "tiny-bert", ""),
-        ("harness show --store no/such/store sim", "simcse", "SimCSE"),
+        ("sh", "show", "Show a trial"),
+        ("li", "list", "List methods"),
+        ("show --en", "--encoder", "Of a paper"),
+        ("eval --po", "--pooling", "The pooling of a plain encoder"),
+        ("run sim", "simcse", "SimCSE"),
+        ("run methods/sim", "methods/simcse/", ""),
+        ("plan simcse quick", "quickstart", "a search space"),
+        ("run simcse --encoder tin", "tiny-bert", ""),
+        ("show --store no/such/store sim", "simcse", "SimCSE"),
     ],
 )
 def test_a_shell_completes_what_is_typed(typed: str, offered: str, meaning: str) -> None:
-    asked = {"_HARNESS_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": typed}
-    shown = CliRunner().invoke(app, [], prog_name="harness", env=asked).output
+    shown = completed(typed)
     assert f'"{offered}"' in shown
     assert meaning in shown
 
@@ -158,26 +163,6 @@ def test_a_shell_completes_what_is_typed(typed: str, offered: str, meaning: str)
 def test_a_shell_completes_the_keys_of_a_store(swept: Swept) -> None:
     key = min(Store(swept.store).finished_keys())[:10]
     for verb in ("show", "logs", "eval", "export"):
-        typed = f"harness {verb} --store {swept.store} {key[:4]}"
-        asked = {"_HARNESS_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": typed}
-        shown = CliRunner().invoke(app, [], prog_name="harness", env=asked).output
+        shown = completed(f"{verb} --store {swept.store} {key[:4]}")
         assert f'"{key}":"' in shown
         assert "simcse unsup tiny-bert seed" in shown
-
-
-def test_the_examples_of_the_help_have_options_that_exist() -> None:
-    shown = CliRunner().invoke(app, ["--help"]).output
-    for group in GROUPS:
-        for example in group.examples:
-            assert f"    harness {example}\n" in shown
-            verb, *words = example.split()
-            assert verb in group.modules
-            options = {name for param in command(verb).params for name in param.opts}
-            assert {word for word in words if word.startswith("--")} <= options
-
-
-def test_a_switch_is_shown_without_its_type() -> None:
-    for verb in ("table", "sweep", "clean"):
-        shown = CliRunner().invoke(app, [verb, "--help"]).output
-        assert "--help" in shown
-        assert "bool" not in shown

@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from harness.data.hub import EMBEDDED
 from harness.report.papers import load_paper
 from harness.trials.store import Store
-from tests.cli.conftest import REPOSITORY, Shown, check_sentence
+from tests.checkout import example
+from tests.cli.conftest import Shown, check_sentence, sets
 from tests.sweeping import write_few_pairs
 
 PAPER = """\
@@ -167,17 +168,13 @@ def test_a_row_without_its_variant_has_the_value_of_its_own(
     """Though trials of the variant are better on dev, or were run first."""
     path = paper("learning_rate: 1.0e-3}}", "learning_rate: 1.0e-6}, variants: {quick: "
                  "{learning_rate: 1.0e-3}}}")  # fmt: skip
-    row = "{label: Ours, system: ours, "
-    text = path.read_text(encoding="utf-8")
+    row, text = "{label: Ours, system: ours, ", path.read_text(encoding="utf-8")
     line = next(line for line in text.splitlines() if row in line)
     variant = line.replace(row, "{label: Quick, system: ours, variant: quick, ")
     path.write_text(text.replace(line, f"{line}\n{variant}"), encoding="utf-8")
-    shown("sweep", "mine/own.py", "--paper", "mine", "--table", 1, "--seeds", 0,
-                    "--local")  # fmt: skip
-    rates = {
-        each.configuration["learning_rate"]: each.test["graded"]
-        for each in Store("results/trials").read().records()
-    }
+    shown("sweep", "mine/own.py", "--paper", "mine", "--table", 1, "--seeds", 0, "--local")
+    stored = Store("results/trials").read().records()
+    rates = {each.configuration["learning_rate"]: each.test["graded"] for each in stored}
     found = records(harness, "--paper", "mine")
     assert found["Ours", "graded"]["mean"] == rates[1e-6]
     assert found["Quick", "graded"]["mean"] == rates[1e-3]
@@ -194,12 +191,10 @@ def test_a_trial_of_ones_own_method_is_measured_by_the_suite_of_a_column(
     """
     paper("ours: {method: ./own.py, configuration: {<<: *short, learning_rate: 1.0e-3}}",
           "ours: {method: ./own.py, configuration: {max_steps: 2}}")  # fmt: skip
-    shared = ["--set", f"suite={write_few_pairs(tmp_path)}", "--set", "max_steps=2"]
-    shown("run", "mine/own.py", "--seed", 0, "--encoder", "tiny-bert", *shared,
-                  "--set", "sentences=graded-sentences")  # fmt: skip
-    swept = shown("sweep", "mine/own.py", "--paper", "mine", "--table", 1, "--seeds", 0,
-                    "--local")  # fmt: skip
-    assert "Trials of the store to measure: 1 with graded" in swept
+    values = sets(suite=write_few_pairs(tmp_path), max_steps=2, sentences="graded-sentences")
+    shown("run", "mine/own.py", "--seed", 0, "--encoder", "tiny-bert", *values)
+    words = ["mine/own.py", "--paper", "mine", "--table", 1, "--seeds", 0, "--local"]
+    assert "Trials of the store to measure: 1 with graded" in shown("sweep", *words)
     mean = records(harness, "--paper", "mine")["Ours", "graded"]["mean"]
     assert mean is not None
     assert f"{mean:.2f}" in harness("table", "--paper", "mine").out
@@ -212,8 +207,9 @@ def test_the_command_of_a_number_runs(harness: Any, shown: Shown, paper: PaperFi
     assert "search_spaces/unsup.yaml" in commands["SimCSE", "graded"]["command"]
     words = shlex.split(commands["Ours", "graded"]["command"])
     assert words[3:] == ["--paper", "mine", "--table", "1"]
-    planned = shown("plan", *words[2:], "--encoder", "tiny-bert")
-    assert "trials to run" in planned
+    planned = shown("plan", *words[2:], "--encoder", "tiny-bert", "--set", "temperature=0.1")
+    assert "temperature=0.1" in planned
+    assert "3 trials to run" in planned
 
 
 RELEASED = """\
@@ -257,21 +253,10 @@ def test_a_released_checkpoint_is_evaluated_as_it_is(
     assert test in page
 
 
-def test_a_value_of_the_command_line_reaches_ones_own_method(
-    shown: Shown, paper: PaperFile
-) -> None:
-    paper()
-    words = ["--paper", "mine", "--table", 1, "--dry-run", "--set", "temperature=0.1"]
-    out = shown("sweep", "own", *words)
-    assert "temperature=0.1" in out
-    assert "3 trials to run" in out
-
-
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        *(
-            ("systems:\n", RELEASED.replace(old, new) + "systems:\n", sentence)
+        *(("systems:\n", RELEASED.replace(old, new) + "systems:\n", sentence)
             for old, new, sentence in (
                 ("system: simcse", "system: simcs", 'line 15: released.0.system: there is no '
                  'system "simcs"; did you mean "simcse"?'),
@@ -343,7 +328,24 @@ def test_a_mistake_is_told_with_its_line(
         check_sentence(harness(*verb), "Error: mine/paper.yaml", sentence)
 
 
-def test_an_empty_table_is_refused(harness: Any, paper: PaperFile) -> None:
+def test_what_is_not_there_is_told(harness: Any, paper: PaperFile) -> None:
+    """Also what is wrong with a whole table, and a method with the name of a shipped one."""
+    paper()
+    Path("empty").mkdir()
+    for words, sentence in (
+        ("table --paper mien", 'of a paper "mien"; did you mean "mine"?'),
+        ("reproduce mien", 'of a paper "mien"; did you mean "mine"?'),
+        ("report --out page --paper mien", 'did you mean "mine"?'),
+        ("table --paper mine --table 2", "mine has no Table 2"),
+        ("sweep --paper mine --table 2", "nothing to run for Table 2 of mine"),
+        ("figure --paper mine --figure 1", "mine has no figure1; `figures` of its file"),
+        ("list papers mien", 'of a paper "mien"; did you mean "mine"?'),
+        ("table --paper empty", "empty is no paper: it has no paper.yaml"),
+        ("table --paper no.yaml", "there is no such file: no.yaml"),
+        ("show mine.1.4.graded", 'there is no row "mine.1.4"; did you mean'),
+        ("show mine.1.3.gradet", 'row mine.1.3 has no column "gradet"'),
+    ):
+        check_sentence(harness(*words.split()), sentence)
     for tables, sentence in (
         ("{}", "line 2: tables: a paper has at least one table, called table1"),
         ("{table1: {about: a, metric: m, columns: [], groups: []}}",
@@ -354,40 +356,10 @@ def test_an_empty_table_is_refused(harness: Any, paper: PaperFile) -> None:
     ):  # fmt: skip
         paper().write_text(f"title: Mine\ntables: {tables}\n", encoding="utf-8")
         check_sentence(harness("table", "--paper", "mine"), sentence)
-
-
-def test_a_plugin_cannot_have_the_name_of_a_shipped_method(harness: Any, paper: PaperFile) -> None:
     Path("mine/own.py").rename("mine/simcse.py")
     paper("./own.py", "./simcse.py")
-    answer = harness("table", "--paper", "mine")
-    check_sentence(answer, "systems.ours.method: harness has a method simcse")
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("table", "--paper", "mien"), 'of a paper "mien"; did you mean "mine"?'),
-        (("reproduce", "mien"), 'of a paper "mien"; did you mean "mine"?'),
-        (("report", "--out", "page", "--paper", "mien"), 'did you mean "mine"?'),
-        (("table", "--paper", "mine", "--table", "2"), "mine has no Table 2"),
-        (("sweep", "--paper", "mine", "--table", "2"), "nothing to run for Table 2 of mine"),
-        (
-            ("figure", "--paper", "mine", "--figure", "1"),
-            "mine has no figure1; `figures` of its file",
-        ),
-        (("list", "papers", "mien"), 'of a paper "mien"; did you mean "mine"?'),
-        (("table", "--paper", "empty"), "empty is no paper: it has no paper.yaml"),
-        (("table", "--paper", "no.yaml"), "there is no such file: no.yaml"),
-        (("show", "mine.1.4.graded"), 'there is no row "mine.1.4"; did you mean'),
-        (("show", "mine.1.3.gradet"), 'row mine.1.3 has no column "gradet"'),
-    ],
-)
-def test_what_is_not_there_is_told(
-    words: tuple[str, ...], sentence: str, harness: Any, paper: PaperFile
-) -> None:
-    paper()
-    Path("empty").mkdir()
-    check_sentence(harness(*words), sentence)
+    sentence = "systems.ours.method: harness has a method simcse"
+    check_sentence(harness("table", "--paper", "mine"), sentence)
 
 
 def test_a_name_of_the_five_papers_means_them(paper: PaperFile) -> None:
@@ -401,9 +373,9 @@ def test_a_name_of_the_five_papers_means_them(paper: PaperFile) -> None:
 
 
 def test_the_paper_of_the_page_is_one(shown: Shown, paper: PaperFile) -> None:
-    page = (REPOSITORY / "docs" / "own-paper.md").read_text(encoding="utf-8")
+    page = example("docs/own-paper.md", "yaml")
     path = paper()
     Path("mine/own.py").rename("mine/mine.py")
-    path.write_text(page.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
+    path.write_text(page, encoding="utf-8")
     out = shown("table", "--paper", "mine")
     assert "Quoted only, nothing is run for them: Someone's method\n" in out

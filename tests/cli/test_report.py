@@ -13,7 +13,7 @@ from harness import cli
 from harness.trials.store import Store
 from tests.browser import chromium
 from tests.cli import reports
-from tests.cli.conftest import Shown
+from tests.cli.conftest import Harness, Shown, check_sentence
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -96,18 +96,8 @@ def column(page: Page, number: int) -> list[str]:
     return [text.strip() for text in page.locator(cells).all_text_contents()]
 
 
-def heading(page: Page, name: str) -> int:
-    """The number of the column with this heading."""
-    names = page.locator(f"{TABLE} thead tr > *").all_text_contents()
-    return names.index(name) + 1
-
-
-def test_the_numbers_are_those_of_harness_table(
-    store: Path, report: Report, capsys: pytest.CaptureFixture[str]
-) -> None:
-    capsys.readouterr()
-    assert run("table", "--store", str(store), "--format", "json") == 0
-    records = json.loads(capsys.readouterr().out)[0]["records"]
+def test_the_numbers_are_those_of_harness_table(store: Path, report: Report, shown: Shown) -> None:
+    records = json.loads(shown("table", "--store", store, "--format", "json"))[0]["records"]
     wanted = {
         (row["method"], row["encoder"], row["metric"]): (row["mean"], row["n"])
         for row in records
@@ -115,35 +105,35 @@ def test_the_numbers_are_those_of_harness_table(
     }
     grid = _data(report() / "data" / "table-1.js", "{")
     places = {"sts12": grid["columns"].index("STS12"), "avg": grid["columns"].index("Avg.")}
-    shown = {
+    found = {
         (row[0], row[2], metric): (row[place]["value"], len(row[place]["score"]["trials"]))
         for row in grid["sections"][0]["rows"]
         for metric, place in places.items()
     }
-    assert shown == wanted
-    assert shown["simcse", "bert-base-uncased", "avg"] == (77.0, 3)
+    assert found == wanted
+    assert found["simcse", "bert-base-uncased", "avg"] == (77.0, 3)
 
 
-def test_a_click_on_a_heading_sorts(report: Report, opened: Opened) -> None:
+def test_rows_are_sorted_by_a_heading_filtered_and_come_in_pages(
+    report: Report, opened: Opened
+) -> None:
     page = opened(report())
     page.set_viewport_size({"width": 1280, "height": 800})
-    place = heading(page, "Avg.")
-    button = page.locator(f"{TABLE} thead button", has_text="Avg.")
-    button.click()
-    numbers = [float(text.split("±")[0]) for text in column(page, place)]
-    assert numbers == sorted(numbers, reverse=True)
-    assert numbers[0] == 77
-    assert button.locator("..").get_attribute("aria-sort") == "descending"
-    page.locator(f"{TABLE} thead button", has_text="Avg.").press("Enter")  # by keyboard
-    numbers = [float(text.split("±")[0]) for text in column(page, place)]
-    assert numbers[:3] == [0, 1, 2]
-
-
-def test_rows_are_filtered_and_come_in_pages(report: Report, opened: Opened) -> None:
-    page = opened(report())
     assert len(column(page, 1)) == 50
     page.locator(f"{TABLE} button", has_text="Next").click()
     assert len(column(page, 1)) == reports.MANY + 2 - 50
+    headings = page.locator(f"{TABLE} thead tr > *").all_text_contents()
+    button = page.locator(f"{TABLE} thead button", has_text="Avg.")
+
+    def numbers() -> list[float]:
+        return [float(text.split("±")[0]) for text in column(page, headings.index("Avg.") + 1)]
+
+    button.click()
+    assert numbers() == sorted(numbers(), reverse=True)
+    assert numbers()[0] == 77
+    assert button.locator("..").get_attribute("aria-sort") == "descending"
+    button.press("Enter")  # by keyboard
+    assert numbers()[:3] == [0, 1, 2]
     page.locator(f"{TABLE} input[type=search]").fill("pooling encoder-07")
     assert column(page, 3) == ["encoder-07"]
     assert page.locator(f"{TABLE} [role=status]").text_content() == "1 of 62 rows"
@@ -158,11 +148,7 @@ def test_a_score_shows_its_trials_configuration_and_command(report: Report, open
     dialog = page.locator("dialog[open]")
     text = dialog.inner_text()
     trials = [row.split("\t") for row in dialog.locator("tbody").first.inner_text().split("\n")]
-    assert [(row[0], row[1]) for row in trials] == [
-        ("0", "75.0000"),
-        ("1", "77.0000"),
-        ("2", "79.0000"),
-    ]
+    assert [row[:2] for row in trials] == [["0", "75.0000"], ["1", "77.0000"], ["2", "79.0000"]]
     assert "learning_rate\t3e-05" in text
     assert "harness run simcse --encoder bert-base-uncased --seed 1" in text
     assert "harness show" in text
@@ -265,12 +251,6 @@ def test_the_same_store_gives_the_same_bytes(store: Path, tmp_path: Path, report
         assert (first / name).is_dir() or (first / name).read_bytes() == (again / name).read_bytes()
 
 
-def test_a_sweep_shows_its_own_trials_only(report: Report, opened: Opened) -> None:
-    page = opened(report("--sweep", "5ea4c4"))
-    assert sorted(column(page, 1)) == sorted(["simcse", reports.SCRIPT])
-    assert "14 records" in page.locator("header").inner_text()
-
-
 def test_a_sweep_has_all_trials_of_its_rows_and_its_failures(tmp_path: Path, shown: Shown) -> None:
     """A seed that was run alone stands in the row of the sweep; no other trial is in the page."""
     store = Store(tmp_path / "store")
@@ -281,25 +261,21 @@ def test_a_sweep_has_all_trials_of_its_rows_and_its_failures(tmp_path: Path, sho
     other = replace(failed, key="d" * 32, method="esimcse", search="0the4", reason="another")
     for each in (alone, replace(failed, search="5ea4c4"), other):
         store.write(each)
-    words = ("--sweep", "5ea4c4", "--store", store.folder, "--out", tmp_path / "report")
-    shown("report", *words)
-    trials = _data(tmp_path / "report" / "data" / "trials-0.js", "[")
-    grids = [_data(path, "{") for path in (tmp_path / "report" / "data").glob("table-*.js")]
-    cells = [
-        cell
-        for grid in grids
-        for section in grid["sections"]
-        for row in section["rows"]
-        for cell in row
-        if isinstance(cell, dict) and "score" in cell
+    folder = tmp_path / "report"
+    shown("report", "--sweep", "5ea4c4", "--store", store.folder, "--out", folder)
+    trials = _data(folder / "data" / "trials-0.js", "[")
+    grids = [_data(path, "{") for path in (folder / "data").glob("table-*.js")]
+    rows = [row for grid in grids for section in grid["sections"] for row in section["rows"]]
+    scores = [cell["score"] for row in rows for cell in row if "score" in cell]
+    draws = [
+        (trials[number]["seed"], value)
+        for score in scores
+        for number, value in zip(score["trials"], score["values"], strict=True)
     ]
-    shown = [
-        [(trials[number]["seed"], value) for number, value in zip(*both, strict=True)]
-        for cell in cells
-        if (both := (cell["score"]["trials"], cell["score"]["values"]))
-    ]
-    assert (7, 50.0) in [draw for draws in shown for draw in draws]
-    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert (7, 50.0) in draws
+    assert {row[0] for row in rows} == {"simcse", reports.SCRIPT}
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert "16 records" in page
     assert "1 failed trial of simcse unsup bert-base-uncased" in page
     assert {each["reason"] for each in trials} == {"", "of it"}
     assert "another" not in page
@@ -311,19 +287,16 @@ def _data(path: Path, start: str) -> Any:
     return json.loads(text[text.index(start) : text.rindex({"[": "]", "{": "}"}[start]) + 1])
 
 
-def test_files_of_somebody_else_stay(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("report", "--store", str(store), "--out", str(tmp_path))
+def test_files_of_somebody_else_stay(store: Path, tmp_path: Path, harness: Harness) -> None:
+    words = ("report", "--store", store, "--out", tmp_path)
     (tmp_path / "thesis.tex").touch()
-    assert run(*words) == 2
-    assert "has other files in it" in capsys.readouterr().err
+    check_sentence(harness(*words), "has other files in it")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     (tmp_path / "thesis.tex").unlink()
     (tmp_path / "index.html").write_text("<!doctype html>\n<title>My own page</title>\n")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "numbers.csv").touch()
-    assert run(*words) == 2
+    check_sentence(harness(*words), "has other files in it")
     assert (tmp_path / "data" / "numbers.csv").is_file()
     assert "My own page" in (tmp_path / "index.html").read_text()
 

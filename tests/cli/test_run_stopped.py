@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness.trials.store import Store
+from tests.cli.conftest import sets
 from tests.programs import run_module
 from tests.sweeping import write_few_pairs
 from tests.tracking.readers import tensorboard
@@ -34,10 +35,11 @@ class Method(SimCSE):
         time.sleep(float(os.environ.get("HARNESS_TEST_PAUSE", "0.1")))
         return super().losses(batch, stage)
 '''
-VALUES = ["suite=few.py", "sentences=graded-sentences", f"max_steps={STEPS}", "epochs=9",
-          "batch_size=8", "evaluation_interval=20", "precision=fp32"]  # fmt: skip
-RUN = ["slowly.py", "--encoder", "tiny-bert", "--store", "store", "--track", "tensorboard",
-       *(word for value in VALUES for word in ("--set", value))]  # fmt: skip
+VALUES = sets(
+    suite="few.py", sentences="graded-sentences", max_steps=STEPS, epochs=9, batch_size=8,
+    evaluation_interval=20, precision="fp32",
+)  # fmt: skip
+RUN = ["slowly.py", "--encoder", "tiny-bert", "--store", "store", "--track", "tensorboard", *VALUES]
 OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib", "commit", "plugin"}
 
 
@@ -51,17 +53,17 @@ class Folder:
 
     def __init__(self, folder: Path, cache: Path) -> None:
         folder.mkdir()
-        self.folder, self.cache = folder, cache
+        self.folder, self.store = folder, Store(folder / "store")
+        inherited = {name: text for name, text in os.environ.items() if name != "HARNESS_HUB"}
+        self.environment = {**inherited, "HARNESS_CACHE": str(cache)}
         (folder / "slowly.py").write_text(PLUGIN, encoding="utf-8")
         write_few_pairs(folder)
 
     def start(self, minutes: str) -> subprocess.Popen[str]:
         """The command as a process."""
-        inherited = {name: text for name, text in os.environ.items() if name != "HARNESS_HUB"}
-        changed = {"HARNESS_CACHE": str(self.cache), "HARNESS_CHECKPOINT_MINUTES": minutes}
         return subprocess.Popen(
-            [sys.executable, "-m", "harness", "run", *RUN],
-            cwd=self.folder, env={**inherited, **changed}, text=True,
+            [sys.executable, "-m", "harness", "run", *RUN], cwd=self.folder, text=True,
+            env={**self.environment, "HARNESS_CHECKPOINT_MINUTES": minutes},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_ctrl_c,
         )  # fmt: skip
 
@@ -70,12 +72,10 @@ class Folder:
 
         It returns the fields of its record that do not depend on the time.
         """
-        inherited = {name: text for name, text in os.environ.items() if name != "HARNESS_HUB"}
-        changed = {"HARNESS_CACHE": str(self.cache), "HARNESS_TEST_PAUSE": "0"}
-        environment = {**inherited, **changed}
+        environment = {**self.environment, "HARNESS_TEST_PAUSE": "0"}
         answer = run_module("harness", "run", *RUN, environment=environment, folder=self.folder)
         assert answer.code == 0, answer.out + answer.err
-        (record,) = Store(self.folder / "store").read().records()
+        [record] = self.store.read().records()
         return {
             name: value
             for name, value in vars(record).items()
@@ -84,8 +84,8 @@ class Folder:
 
     def tracked(self) -> None:
         """Compare the history of the record with what the tracker has: every value once."""
-        (run,) = tensorboard(self.folder / "store-tracking")
-        (record,) = Store(self.folder / "store").read().records()
+        [run] = tensorboard(self.store.tracking_folder)
+        [record] = self.store.read().records()
         for metric in {point["metric"] for point in record.history}:
             steps = [point["step"] for point in record.history if point["metric"] == metric]
             assert [step for step, _ in run.values[metric]] == steps
@@ -97,7 +97,7 @@ class Folder:
 
     def running(self) -> list[str]:
         """The files of the running trials."""
-        return [path.name for path in (self.folder / "store" / ".running").rglob("*.*")]
+        return [path.name for path in self.store.running_folder.rglob("*.*")]
 
     def wait(self, ready: Callable[[], bool], command: subprocess.Popen[str]) -> None:
         """Wait until it is time."""

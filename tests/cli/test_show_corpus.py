@@ -1,8 +1,6 @@
 """`harness list corpora` and `harness show CORPUS`."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,8 +8,7 @@ from harness.data.corpora import SOURCES
 from harness.data.readers import Corpus
 from harness.evaluation.overlap import overlaps
 from harness.evaluation.suites import suite
-
-Harness = Callable[..., Any]
+from tests.cli.conftest import Harness
 
 
 def test_corpora_are_listed_with_size_and_shape(harness: Harness) -> None:
@@ -24,13 +21,10 @@ def test_corpora_are_listed_with_size_and_shape(harness: Harness) -> None:
 
 def test_a_corpus_is_shown(harness: Harness, tmp_path: Path) -> None:
     test = suite("graded").load("graded").texts
-    rows = [
-        (test[0], "a b", 1.5),
-        (test[1].upper().replace(" ", " - "), "a b", 5),
-        ("something else", "", 0),
-    ]
-    lines = ["sentence1\tsentence2\tscore", *("\t".join(map(str, row)) for row in rows)]
-    (tmp_path / "mine.tsv").write_text("\n".join(lines))
+    same = test[1].upper().replace(" ", " - ")
+    (tmp_path / "mine.tsv").write_text(
+        f"sentence1\tsentence2\tscore\n{test[0]}\ta b\t1.5\n{same}\ta b\t5\nsomething else\t\t0\n"
+    )
     shown = harness("show", str(tmp_path / "mine.tsv")).out
     assert "mine.tsv: scored pairs, 3 items" in shown
     assert f"  {test[0]} | a b  [1.5]" in shown

@@ -17,6 +17,7 @@ from harness.trials.merging import merge
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.trial import FACTS
+from tests.cli.conftest import Shown
 from tests.trials.test_store import record
 
 WRONG = {
@@ -44,36 +45,39 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
+@pytest.fixture
+def compact(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], int]:
+    """compact(store): compact it by the harness that took wrong records for right ones."""
+
+    def call(store: Store) -> int:
+        with monkeypatch.context() as before:
+            before.setattr("harness.trials.record_faults.LAST_WRONG", -1)
+            return store.compact(at_least=1)
+
+    return call
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("protocol", [None, 1, 5])
 @pytest.mark.parametrize("compacted", [False, True])
 def test_a_wrong_record_is_replaced(
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-    engine: dict[str, Any],
-    protocol: int | None,
-    *,
-    compacted: bool,
+    store: Store, compact: Any, engine: dict[str, Any], protocol: int | None, *, compacted: bool
 ) -> None:
-    wrong = trained(engine, 4, protocol)
-    store.write(wrong)
-    store.write(trained({"engine": "ddp"}, 4, 5, number=2))
-    if compacted:
-        with monkeypatch.context() as before:  # by the harness that took it for a right one
-            before.setattr("harness.trials.record_faults.LAST_WRONG", -1)
-            assert store.compact(at_least=1) == 2
+    wrong, other = trained(engine, 4, protocol), trained({"engine": "ddp"}, 4, 5, number=2)
+    for each in (wrong, other):
+        store.write(each)
+    assert not compacted or compact(store) == 2
     found = store.get(wrong.key)
     assert found is not None
     assert found.status == "failed"
     assert str(found.reason).startswith(SAID)
-    assert store.finished_keys() == {f"{2:032x}"}
+    assert store.finished_keys() == {other.key}
     right = replace(wrong, test={"graded": 60.0}, protocol=6)
     assert store.finished_or_run(wrong.key, "the trial", lambda: right) == right
     assert store.get(wrong.key) == right
-    assert sorted(each.key for each in store.read().records() if each.finished) == sorted(
-        [right.key, f"{2:032x}"]
-    )
+    assert store.finished_keys() == {right.key, other.key}
+    assert len([each for each in store.read().records() if each.finished]) == 2
     store.compact(at_least=1)
     assert store.get(wrong.key) == right
 
@@ -88,19 +92,17 @@ def test_other_records_count(
     assert store.read().records() == [right]
 
 
-def test_every_verb_says_so(harness: Callable[..., Any], store: Store) -> None:
+def test_every_verb_says_so(shown: Shown, store: Store) -> None:
     wrong = trained(WRONG["zero 2"], 4, 5)
     store.write(wrong)
-    table = harness("table", "--store", store.folder)
-    assert "1 failed trial" in table.out
-    assert SAID in " ".join(table.out.split())
-    shown = harness("show", wrong.key, "--store", store.folder)
-    assert SAID in " ".join(shown.out.split())
-    listed = harness("list", "trials", "--store", store.folder)
-    assert "failed" in listed.out
-    assert SAID in listed.out
-    assert "41.00" not in listed.out
-    assert "finished" not in listed.out
+    table = shown("table", "--store", store.folder)
+    assert "1 failed trial" in table
+    listed = shown("list", "trials", "--store", store.folder)
+    for out in (table, listed, shown("show", wrong.key, "--store", store.folder)):
+        assert SAID in " ".join(out.split())
+    assert "failed" in listed
+    assert "41.00" not in listed
+    assert "finished" not in listed
 
 
 def made_from(wrong: Record, number: int, *, protocol: int | None = 5, **more: Any) -> Record:
@@ -115,33 +117,23 @@ def made_from(wrong: Record, number: int, *, protocol: int | None = 5, **more: A
 @pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize("protocol", [None, 5])
 def test_what_was_made_from_a_wrong_trial_counts_as_failed(
-    store: Store, monkeypatch: pytest.MonkeyPatch, protocol: int | None, *, compacted: bool
+    store: Store, compact: Any, protocol: int | None, *, compacted: bool
 ) -> None:
     """Its evaluation, a trial that starts from its encoder, and an evaluation of that one."""
     wrong = trained(WRONG["zero 2"], 4, protocol)
     start = made_from(wrong, 2, protocol=protocol, encoder=f"tiny-bert@{wrong.key}")
     later = made_from(start, 3, protocol=protocol, encoder=f"tiny-bert@{start.key}")
-    descendants = [
-        start,
-        later,
-        made_from(wrong, 4, protocol=protocol),
-        made_from(later, 5, protocol=protocol),
-    ]
+    evaluated = made_from(wrong, 4, protocol=protocol), made_from(later, 5, protocol=protocol)
+    descendants = [start, later, *evaluated]
     right = trained({"engine": "ddp"}, 4, 5, number=6)
     others = [right, made_from(right, 7), made_from(right, 8, encoder=f"tiny-bert@{right.key}")]
     # The files of a store are read in the order of their names: a parent may come last.
-    for each in (*descendants, *others, replace(wrong, key="f" * 32)):
+    for each in (*descendants, *others, replace(wrong, key="f" * 32), wrong):
         store.write(each)
-    store.write(wrong)
-    if compacted:
-        with monkeypatch.context() as before:
-            before.setattr("harness.trials.record_faults.LAST_WRONG", -1)
-            assert store.compact(at_least=1) == 9
+    assert not compacted or compact(store) == 9
     assert store.finished_keys() == {each.key for each in others}
     for each in descendants:
-        found, *more = store.matching(each.key)
-        assert not more
-        assert found.status == "failed"
+        [found] = store.matching(each.key)
         parent = (each.evaluates or each.encoder.partition("@")[2])[:10]
         assert str(found.reason).startswith(f"it was made from trial {parent}, which was trained")
         assert store.get(each.key) == replace(each, status="failed", reason=found.reason)

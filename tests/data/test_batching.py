@@ -1,7 +1,7 @@
 """Batches: every item once an epoch, little padding, templates, and cut sentences."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
@@ -23,7 +23,7 @@ from harness.data.batching import (
 )
 from harness.data.items import label_subset
 from harness.data.tokens import Template, Tokens
-from harness.plugin.kit import Kit
+from tests.kits import KitFor
 
 PAD, PLAIN = 0, Template((101,), (102,))
 
@@ -35,30 +35,21 @@ def corpus(*columns: Sequence[Sequence[int]], labels: Sequence[int] | None = Non
     return Tokens(ids, starts, None if labels is None else np.array(labels), PAD)
 
 
-def random_corpus(items: int, columns: int = 1, longest: int = 30) -> Tokens:
+def random_corpus(items: int, longest: int = 30) -> Tokens:
     """A corpus of texts with 1 to `longest` random word pieces."""
     generator = np.random.default_rng(0)
-    lengths = generator.integers(1, longest + 1, (columns, items))
-    return corpus(
-        *(
-            [generator.integers(1000, 2000, length).tolist() for length in column]
-            for column in lengths
-        )
-    )
+    lengths = generator.integers(1, longest + 1, (1, items))[0]
+    return corpus([generator.integers(1000, 2000, length).tolist() for length in lengths])
 
 
 def epoch(
-    tokens: Tokens,
-    size: int,
-    seed: int = 0,
-    number: int = 0,
-    max_length: int = 64,
-    **options: Any,
+    tokens: Tokens, size: int, seed: int = 0, number: int = 0, max_length: int = 64, **options: Any
 ) -> list[TextBatch]:
     """The batches of epoch `number`."""
     limit = max_length - len(PLAIN)
-    chosen = StreamOptions(limit=limit, batch_size=size, seed=seed, **options)
-    stream = Stream(tokens, PLAIN, chosen)
+    stream = Stream(
+        tokens, PLAIN, StreamOptions(limit=limit, batch_size=size, seed=seed, **options)
+    )
     return list(islice(stream, len(stream) * number, len(stream) * (number + 1)))
 
 
@@ -84,12 +75,11 @@ def test_an_epoch_has_every_item_once_and_at_most_one_short_batch(
 
 def test_seed_and_epoch_decide_the_batches() -> None:
     tokens = random_corpus(200)
-    assert same(epoch(tokens, 16, seed=1), epoch(tokens, 16, seed=1))
-    assert same(epoch(tokens, 16, seed=1, number=1), epoch(tokens, 16, seed=1, number=1))
-    assert not same(epoch(tokens, 16, seed=1), epoch(tokens, 16, seed=2))
+    for number in (0, 1):
+        assert same(*(epoch(tokens, 16, seed=1, number=number) for _ in range(2)))
+        assert not same(epoch(tokens, 16, seed=1, number=number), epoch(tokens, 16, seed=2))
+    # With seed + epoch as the seed of an epoch, the last two would have been the same.
     assert not same(epoch(tokens, 16, seed=1), epoch(tokens, 16, seed=1, number=1))
-    # With seed + epoch as the seed of an epoch, these two would be the same.
-    assert not same(epoch(tokens, 16, seed=1, number=1), epoch(tokens, 16, seed=2))
 
 
 def test_items_meet_at_random_by_default() -> None:
@@ -115,35 +105,18 @@ def test_grouped_batches_know_the_padding_of_the_shuffled_ones(group: int) -> No
     assert grouped[0].repeated(2).shuffled_length == widths[0]
 
 
-def test_length_grouping_leaves_little_padding() -> None:
+def test_grouped_batches_have_little_padding_a_random_order_and_other_items_every_epoch() -> None:
     tokens = random_corpus(6400)
     lengths = tokens.item_lengths(64)
-    grouped = epoch(tokens, 64, batching="grouped")
+    first, second = (epoch(tokens, 64, number=number, batching="grouped") for number in (0, 1))
     shuffled = np.random.default_rng(0).permutation(6400).reshape(-1, 64)
-    wasted = sum((batch.attention_mask == 0).sum().item() for batch in grouped)
-    wasted_at_random = sum((lengths[batch].max() - lengths[batch]).sum() for batch in shuffled)
-    assert wasted < 0.05 * wasted_at_random
-
-
-def test_the_order_of_batches_does_not_depend_on_their_length() -> None:
-    widths = [
-        batch.input_ids.shape[1] for batch in epoch(random_corpus(6400), 64, batching="grouped")
-    ]
+    wasted = sum(int((batch.attention_mask == 0).sum()) for batch in first)
+    assert wasted < 0.05 * sum((lengths[rows].max() - lengths[rows]).sum() for rows in shuffled)
+    widths = [batch.input_ids.shape[1] for batch in first]
     assert abs(np.corrcoef(np.arange(100), widths)[0, 1]) < 0.3
     assert np.abs(np.diff(widths)).mean() > 5
-
-
-def test_batches_are_mixed_anew_every_epoch() -> None:
-    """Batches are not fixed groups of items that come in another order."""
-    tokens = random_corpus(6400)
-    groups = [
-        {
-            frozenset(batch.items.tolist())
-            for batch in epoch(tokens, 64, number=number, batching="grouped")
-        }
-        for number in (0, 1)
-    ]
-    assert not groups[0] & groups[1]
+    members = [{frozenset(batch.items.tolist()) for batch in each} for each in (first, second)]
+    assert not members[0] & members[1], "batches are no fixed groups that come in another order"
 
 
 def test_grouping_works_in_windows() -> None:
@@ -178,34 +151,24 @@ def test_the_rows_of_an_item_stand_together() -> None:
         [[10], [20], [30]], [[11, 11], [21], [31]], [[12], [22, 22, 22], [32]], labels=[5, 6, 7]
     )
     (batch,) = epoch(tokens, 3)
+    rows = [(item, view) for item in batch.items.tolist() for view in range(3)]
     assert batch.views == 3
-    first_pieces = batch.input_ids[:, 1].tolist()
-    assert first_pieces == [
-        10 * (item + 1) + view for item in batch.items.tolist() for view in range(3)
-    ]
-    assert batch.attention_mask.sum(dim=1).tolist() == [
-        2 + len(tokens.row(view, item)) for item in batch.items.tolist() for view in range(3)
-    ]
+    assert batch.input_ids[:, 1].tolist() == [10 * (item + 1) + view for item, view in rows]
+    lengths = [2 + len(tokens.row(view, item)) for item, view in rows]
+    assert batch.attention_mask.sum(dim=1).tolist() == lengths
     assert batch.labels is not None
     assert batch.labels.tolist() == [5 + item for item in batch.items.tolist()]
 
 
 def test_repeated_rows_stand_together() -> None:
-    batch = TextBatch(
-        torch.tensor([[1], [2], [3], [4]]),
-        torch.tensor([[1], [1], [1], [0]]),
-        torch.tensor([7, 8]),
-        views=2,
-    )
-    twice = batch.repeated(2)
+    ids, mask = torch.tensor([[1], [2], [3], [4]]), torch.tensor([[1], [1], [1], [0]])
+    twice = TextBatch(ids, mask, torch.tensor([7, 8]), views=2).repeated(2)
     assert twice.input_ids.flatten().tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
     assert twice.attention_mask.flatten().tolist() == [1, 1, 1, 1, 1, 1, 0, 0]
     assert (twice.views, twice.items.tolist()) == (4, [7, 8])
 
 
 # Label subsets: the same items for all methods, and about the wanted share of them.
-
-KitFor = Callable[..., Kit]
 
 
 @pytest.mark.parametrize("subset", [0, 3])
@@ -216,21 +179,19 @@ def test_every_item_is_drawn_on_its_own(subset: int) -> None:
 
 
 def test_a_small_share_of_few_items_is_one_item() -> None:
-    for subset in range(20):
-        found = label_subset(3, 0.01, subset)
-        assert len(found) >= 1
-        assert set(found) <= {0, 1, 2}
+    found = [label_subset(3, 0.01, subset) for subset in range(20)]
+    assert all(items and set(items) <= {0, 1, 2} for items in found)
 
 
-def test_methods_see_the_same_subset(kit_for: KitFor, triplets: Path) -> None:
-    share = {"label_fraction": 0.5, "subset": 2}
-    for kit in (
-        kit_for("simcse", setting="sup", **share),
-        kit_for("clsr", pairs=str(triplets), **share),
-    ):
-        found = kit.label_subset(str(triplets))
-        assert found is not None
-        assert found.tolist() == label_subset(20, 0.5, 2)
+def test_labels_have_the_same_subset_for_all_methods(
+    kit_for: KitFor, sentences: Path, triplets: Path
+) -> None:
+    share, corpus = {"label_fraction": 0.5, "subset": 2}, str(triplets)
+    supervised = kit_for("simcse", setting="sup", **share)
+    for kit in (supervised, kit_for("clsr", pairs=corpus, **share)):
+        assert np.array_equal(kit.label_subset(corpus), label_subset(20, 0.5, 2))
+    assert supervised.label_subset(str(sentences)) is None, "it has no labels"
+    assert kit_for("simcse", setting="sup").label_subset(corpus) is None, "the share is whole"
 
 
 def test_corpora_of_the_same_file_have_their_own_subsets(
@@ -239,20 +200,10 @@ def test_corpora_of_the_same_file_have_their_own_subsets(
     """Entailments are the items of a corpus of 8, not of the 24 pairs from which they are taken."""
     folder = tmp_path / "datasets/stanfordnlp/snli/data"
     folder.mkdir(parents=True)
-    table = pa.table(
-        {"premise": ["a dog"] * 12, "hypothesis": ["a cat"] * 12, "label": [0, 1, 2] * 4}
-    )
+    columns = {"premise": ["a dog"] * 12, "hypothesis": ["a cat"] * 12, "label": [0, 1, 2] * 4}
     for split in ("validation", "test"):
-        pq.write_table(table, folder / f"{split}-00000-of-00001.parquet")
+        pq.write_table(pa.table(columns), folder / f"{split}-00000-of-00001.parquet")
     monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
     for corpus, items in (("snli-heldout", 24), ("snli-heldout-entailments", 8)):
         found = kit_for("clsr", pairs=corpus, label_fraction=0.9).label_subset(corpus)
-        assert found is not None
-        assert found.tolist() == label_subset(items, 0.9, 0)
-
-
-def test_unlabelled_corpora_and_full_shares_have_no_subset(
-    kit_for: KitFor, sentences: Path, triplets: Path
-) -> None:
-    assert kit_for("simcse", setting="sup", label_fraction=0.5).label_subset(str(sentences)) is None
-    assert kit_for("simcse", setting="sup").label_subset(str(triplets)) is None
+        assert np.array_equal(found, label_subset(items, 0.9, 0))

@@ -14,18 +14,12 @@ from harness.errors import UserError
 
 MakeArchive = Callable[..., Path]
 CLASS_SIZES = {
-    ("mr", "all"): (5331, 5331),
-    ("cr", "all"): (1368, 2407),
-    ("subj", "all"): (5000, 5000),
-    ("mpqa", "all"): (7294, 3312),
-    ("sst2", "train"): (29780, 37569),
-    ("sst2", "dev"): (428, 444),
-    ("sst2", "test"): (912, 909),
-    ("trec", "train"): (86, 1162, 1250, 1223, 835, 896),
-    ("trec", "test"): (9, 138, 94, 65, 81, 113),
-    ("mrpc", "train"): (1323, 2753),
+    ("mr", "all"): (5331, 5331), ("cr", "all"): (1368, 2407), ("subj", "all"): (5000, 5000),
+    ("mpqa", "all"): (7294, 3312), ("sst2", "train"): (29780, 37569), ("sst2", "dev"): (428, 444),
+    ("sst2", "test"): (912, 909), ("trec", "train"): (86, 1162, 1250, 1223, 835, 896),
+    ("trec", "test"): (9, 138, 94, 65, 81, 113), ("mrpc", "train"): (1323, 2753),
     ("mrpc", "test"): (578, 1147),
-}
+}  # fmt: skip
 """(task, split) -> the rows of each class"""
 POLAR = {
     "mr": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
@@ -96,67 +90,37 @@ def test_quirks_of_the_files() -> None:
 
 # Malformed files
 
-SST = {
-    f"SST/binary/sentiment-{split}": "good \t1\nbad one \t0\n" for split in ("train", "dev", "test")
-}
-TREC = {"TREC/train_5500.label": "HUM:ind Who ?\n", "TREC/TREC_10.label": "NUM:date When ?\n"}
-MRPC = {
-    f"MRPC/msr_paraphrase_{split}.txt": "Quality\tetc\n1\t2\t3\tone\ttwo\n"
-    for split in ("train", "test")
-}
+SENTIMENT, TREC_10, MSR = "SST/binary/sentiment", "TREC/TREC_10.label", "MRPC/msr_paraphrase"
+RIGHT = {
+    **{f"{SENTIMENT}-{split}": "good \t1\nbad one \t0\n" for split in ("train", "dev", "test")},
+    **{f"{MSR}_{split}.txt": "Quality\tetc\n1\t2\t3\tone\ttwo\n" for split in ("train", "test")},
+    "TREC/train_5500.label": "HUM:ind Who ?\n", TREC_10: "NUM:date When ?\n",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("task", "members", "message"),
+    ("task", "member", "text", "message"),
     [
-        (
-            "sst2",
-            {**SST, "SST/binary/sentiment-dev": "good\t1\nbad\n"},
-            r"sentiment-dev, line 2: 2 tab-sep.*, 1 found",
-        ),
-        (
-            "sst2",
-            {**SST, "SST/binary/sentiment-test": "good\t2\n"},
-            r'sentiment-test, line 1: the class "2" is none',
-        ),
-        (
-            "sst2",
-            {**SST, "SST/binary/sentiment-dev": "\xf0\t1\n"},
-            r"sentiment-dev: cannot be read",
-        ),
-        (
-            "trec",
-            {**TREC, "TREC/TREC_10.label": "NUM:date When ?\nHUMind Who\n"},
-            r"TREC_10\.label, line 2: ",
-        ),
-        (
-            "trec",
-            {**TREC, "TREC/TREC_10.label": "HUM:ind\n"},
-            r"TREC_10\.label, line 1: no question",
-        ),
-        (
-            "trec",
-            {**TREC, "TREC/TREC_10.label": "WHO:ind Who ?\n"},
-            r'line 1: the class "WHO" is none of ABBR, DESC',
-        ),
-        (
-            "mrpc",
-            {**MRPC, "MRPC/msr_paraphrase_test.txt": "header\n1\t2\t3\tone\n"},
-            r"_test\.txt, line 2: 5 tab-sep",
-        ),
-        ("cr", {"CR/custrev.pos": "fine\n"}, r" has no member CR/custrev\.neg"),
+        ("sst2", f"{SENTIMENT}-dev", "good\t1\nbad\n", "-dev, line 2: 2 tab-sep.*, 1 found"),
+        ("sst2", f"{SENTIMENT}-test", "good\t2\n", '-test, line 1: the class "2" is none'),
+        ("sst2", f"{SENTIMENT}-dev", "\xf0\t1\n", "sentiment-dev: cannot be read"),
+        ("trec", TREC_10, "NUM:date When ?\nHUMind Who\n", r"TREC_10\.label, line 2: "),
+        ("trec", TREC_10, "HUM:ind\n", r"TREC_10\.label, line 1: no question"),
+        ("trec", TREC_10, "WHO:ind Who ?\n", 'line 1: the class "WHO" is none of ABBR, DESC'),
+        ("mrpc", f"{MSR}_test.txt", "header\n1\t2\t3\tone\n", "_test.txt, line 2: 5 tab-sep"),
+        ("cr", "CR/custrev.pos", "fine\n", r" has no member CR/custrev\.neg"),
     ],
-)
+)  # fmt: skip
 def test_a_malformed_file_is_named_with_its_line(
-    make_archive: MakeArchive, task: str, members: Mapping[str, str], message: str
+    make_archive: MakeArchive, task: str, member: str, text: str, message: str
 ) -> None:
-    make_archive(members, encoding="latin-1")
+    make_archive({**RIGHT, member: text}, encoding="latin-1")
     with pytest.raises(UserError, match=r"senteval\.tar.*" + message):
         DATASETS[task]()
 
 
 def test_the_files_of_the_malformed_cases_are_otherwise_right(make_archive: MakeArchive) -> None:
-    make_archive(SST | TREC | MRPC)
+    make_archive(RIGHT)
     assert DATASETS["trec"]()["train"].labels.tolist() == [3]
     assert DATASETS["mrpc"]()["test"].second == ["two"]
     assert DATASETS["sst2"]()["dev"].texts == ["good", "bad one"]

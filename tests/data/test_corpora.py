@@ -13,6 +13,7 @@ from harness.data.texts import text_columns
 from harness.errors import UserError
 from harness.sweeps.workers.files import file_list
 from harness.trials.trial import Trial, key
+from tests.data.conftest import read
 
 # Corpora by name: what a name means, and how many items a corpus has.
 
@@ -22,51 +23,28 @@ def test_only_plain_sentences_are_unlabelled() -> None:
     assert unlabelled == {"wiki1m", "graded-sentences"}
 
 
-def test_an_unknown_corpus_is_refused_with_the_nearest_name() -> None:
-    for name, nearest in (("wiki1n", "wiki1m"), ("nli-triplet", "nli-triplets")):
-        message = rf'unknown corpus "{name}"; did you mean "{nearest}"\?'
-        with pytest.raises(UserError, match=message):
-            source(name)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r'corpus ".*none\.txt": there is no such file'):
-        source(str(tmp_path / "none.txt"))
-
-
-def test_embedded_corpora_are_counted() -> None:
-    assert count_items("graded-sentences") == 6000
-    assert count_items("graded-triplets") == 1500
-
-
 def test_a_corpus_that_is_not_here_has_its_published_size(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "hub").mkdir()
-    monkeypatch.setenv("HARNESS_HUB", str(tmp_path / "hub"))
-    assert count_items("wiki1m") == 1_000_000
-    assert count_items("nli-triplets") == 275_601
-    assert count_items("nli-pairs") == 942_069
-    assert count_items("nli-entailments") == 183_416 + 130_899
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
+    for name, items in (
+        ("graded-sentences", 6000), ("graded-triplets", 1500),  # which are embedded
+        ("wiki1m", 1_000_000), ("nli-triplets", 275_601), ("nli-pairs", 942_069),
+        ("nli-entailments", 183_416 + 130_899),
+    ):  # fmt: skip
+        assert count_items(name) == items
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "columns", "items"),
-    [
-        ("snli-dev", 2, 9_842),
-        ("snli-test", 2, 9_824),
-        ("snli-heldout", 2, 19_666),
-        ("snli-heldout-entailments", 2, 6_697),
-        ("stsb-similar", 2, 1_406),
-        ("nli-triplets", 3, 6_337),
-        ("wiki1m", 1, 16_931),
-    ],
-)
+    [("snli-dev", 2, 9_842), ("snli-test", 2, 9_824), ("snli-heldout", 2, 19_666),
+     ("snli-heldout-entailments", 2, 6_697), ("stsb-similar", 2, 1_406),
+     ("nli-triplets", 3, 6_337), ("wiki1m", 1, 16_931)],
+)  # fmt: skip
 @pytest.mark.usefixtures("hub")
 def test_the_real_corpora_have_their_published_sizes(name: str, columns: int, items: int) -> None:
-    found = source(name)
-    corpus = found.read(found.paths())
+    found, corpus = source(name), read(name)
     assert [len(column) for column in corpus.columns] == [items] * columns
     # An empty text has become a space.
     assert all(text for column in corpus.columns for text in column)
@@ -143,17 +121,16 @@ def test_a_function_gives_the_items(corpus: Path) -> None:
     found = source(str(corpus))
     assert found.shape == "sentences"
     assert found.licence == "ours"
-    assert found.corpus(found.paths()).columns == (["A red apple", " ", "A green pear"],)
+    assert read(corpus).columns == (["A red apple", " ", "A green pear"],)
     assert count_items(str(corpus)) == 3
 
 
 def test_scores_and_labels_stand_behind_the_texts(corpus: Path) -> None:
-    scored = source(str(written(corpus.parent, "scored pairs", "(line, 'x', 2.5)")))
-    read = scored.corpus(scored.paths())
-    assert read.labels is not None
-    assert read.labels.tolist() == [2.5] * 3
-    assert len(read.columns) == 2
-    assert scored.labelled
+    scored = read(written(corpus.parent, "scored pairs", "(line, 'x', 2.5)"))
+    assert scored.labels is not None
+    assert scored.labels.tolist() == [2.5] * 3
+    assert len(scored.columns) == 2
+    assert source(str(corpus)).labelled
 
 
 @pytest.mark.parametrize(
@@ -168,17 +145,9 @@ def test_scores_and_labels_stand_behind_the_texts(corpus: Path) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(corpus: Path, shape: str, item: str, why: str) -> None:
-    path = written(corpus.parent, shape, item)
     with pytest.raises(UserError, match=why):
-        _items(path)
+        read(written(corpus.parent, shape, item))
 
-
-def _items(path: Path) -> None:
-    found = source(str(path))
-    found.corpus(found.paths())
-
-
-def test_the_path_alone_is_the_name(corpus: Path) -> None:
     with pytest.raises(UserError, match="is named by its path alone"):
         source(f"{corpus}?limit=2")
 
@@ -189,12 +158,9 @@ def test_code_and_data_are_in_the_key_and_travel(corpus: Path) -> None:
     first = key(trial)
     listed = {Path(file.path).name for file in file_list(trial).files}
     assert {"posts.py", "posts.txt"} <= listed
-    data = corpus.with_name("posts.txt")
-    text = data.read_text()
-    data.write_text(text + "One more\n")
-    assert key(Trial("simcse", values, 0)) != first
-    data.write_text(text)
-    assert key(Trial("simcse", values, 0)) == first
-    with corpus.open("a") as code:
-        code.write("# another code\n")
-    assert key(Trial("simcse", values, 0)) != first
+    for path in (corpus.with_name("posts.txt"), corpus):
+        text = path.read_text()
+        path.write_text(text + "# One more\n")
+        assert key(Trial("simcse", values, 0)) != first
+        path.write_text(text)
+        assert key(Trial("simcse", values, 0)) == first

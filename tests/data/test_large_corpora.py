@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from harness.data import texts, tokens
-from harness.data.corpora import count_items, source
-from harness.data.readers import read_neighbours, read_sentences, read_triplets
+from harness.data.corpora import count_items
+from harness.data.readers import Corpus, read_neighbours, read_sentences, read_triplets
 from harness.data.texts import Scratch
 from harness.data.tokens import load_tokenizer
 from harness.errors import UserError
+from tests.data.conftest import read
 
 MIB = 2**20
 FEW, MANY = 20_000, 50_000
@@ -69,29 +70,22 @@ def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "IN_MEMORY", 8)
 
 
-def triplets(path: Path) -> None:
-    """Write seven triplets, one of them with a line end and one with a form feed."""
-    rows = ['"a\r\nb",c\x0cd,é', *(f"{number},\u2028,ü" for number in range(6))]
-    path.write_bytes("\r\n".join(["sent0,sent1,hard_neg", *rows, ""]).encode())
-
-
-def running(path: Path) -> None:
-    """Write sentences, empty lines and blanks behind the last line end."""
-    path.write_bytes("one\r\ntwo\n\nthree\nfo\x0cur\n \nfive\nsix\u2028\nseven\n  ".encode())
+ROWS = ['"a\r\nb",c\x0cd,é', *(f"{number},\u2028,ü" for number in range(6))]
+TRIPLETS = "\r\n".join(["sent0,sent1,hard_neg", *ROWS, ""])
+"""Seven triplets, one of them with a line end and one with a form feed"""
+RUNNING = "one\r\ntwo\n\nthree\nfo\x0cur\n \nfive\nsix\u2028\nseven\n  "
+"""Sentences, empty lines, and blanks behind the last line end"""
 
 
 @pytest.mark.parametrize(
-    ("reader", "write"),
-    [(read_sentences, running), (read_neighbours, running), (read_triplets, triplets)],
+    ("reader", "content"),
+    [(read_sentences, RUNNING), (read_neighbours, RUNNING), (read_triplets, TRIPLETS)],
 )
 def test_texts_on_disk_are_those_in_memory(
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    reader: Callable[[list[Path]], object],
-    write: Callable[[Path], None],
+    tmp_path: Path, request: pytest.FixtureRequest, reader: Callable[..., Corpus], content: str
 ) -> None:
     path = tmp_path / "corpus.csv"
-    write(path)
+    path.write_bytes(content.encode())
     in_memory = reader([path, path]).columns
     assert all(isinstance(column, list) for column in in_memory)
     request.getfixturevalue("on_disk")
@@ -127,9 +121,8 @@ def test_a_disk_without_room_is_said_in_a_sentence(
     write_rows(tmp_path / "a.jsonl.gz", 7)
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "file"))
-    found = source(str(tmp_path / "a.jsonl.gz"))
     with pytest.raises(UserError, match=r"file cannot be written .* set HARNESS_CACHE"):
-        found.corpus(found.paths())
+        read(tmp_path / "a.jsonl.gz")
 
 
 @pytest.mark.usefixtures("on_disk")

@@ -32,71 +32,47 @@ def changed(path: Path, **values: Any) -> None:
 
 
 def pickled(folder: Path) -> None:
+    """Put the weights of a folder beside themselves, as pickles."""
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
 
 
-def in_parts(folder: Path) -> None:
-    for number in (1, 2):
-        (folder / f"pytorch_model-0000{number}-of-00002.bin").write_bytes(b"PK")
-
-
-WEIGHTS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "pickled": (pickled, r"pytorch_model.bin is there.*harness convert /"),
-    "in parts": (in_parts, r"pytorch_model-\*.bin is there.*harness convert /"),
-    "tensorflow": (lambda folder: (folder / "tf_model.h5").touch(), "TensorFlow.*save_pretrained"),
-    "flax": (lambda folder: (folder / "flax_model.msgpack").touch(), "Flax.*save_pretrained"),
-    "gguf": (lambda folder: (folder / "q4.gguf").touch(), "llama.cpp.*save_pretrained"),
-    "onnx": (lambda folder: (folder / "model.onnx").touch(), "ONNX.*save_pretrained"),
-    "pointer": (lambda folder: (folder / "model.safetensors").write_text(POINTER), "git lfs pull"),
-    "nothing": (lambda folder: folder.touch(), "no weights.*download"),
+WEIGHTS = {
+    "pytorch_model.bin": r"pytorch_model.bin is there.*harness convert /",
+    "pytorch_model-1-of-2.bin pytorch_model-2-of-2.bin": r"pytorch_model-\*.bin.*harness convert /",
+    "tf_model.h5": "TensorFlow.*save_pretrained",
+    "flax_model.msgpack": "Flax.*save_pretrained",
+    "q4.gguf": "llama.cpp.*save_pretrained",
+    "model.onnx": "ONNX.*save_pretrained",
+    "model.safetensors": "git lfs pull",
+    "notes.txt": "no weights.*download",
 }
+"""Files in the place of the weights, and what is said of them"""
 
 
-@pytest.mark.parametrize(("make", "part"), WEIGHTS.values(), ids=WEIGHTS)
-def test_weights_that_are_not_read(make: Callable[[Path], object], part: str, folder: Path) -> None:
-    make(folder) if make is pickled else None
+@pytest.mark.parametrize(("name", "part"), WEIGHTS.items())
+def test_weights_that_are_not_read(name: str, part: str, folder: Path) -> None:
     (folder / "model.safetensors").unlink()
-    make(folder) if make is not pickled else None
+    for each in name.split():
+        (folder / each).write_text(POINTER if each == "model.safetensors" else "PK")
     with pytest.raises(UserError, match=part):
         check_loadable(str(folder))
 
 
-def within(folder: Path, name: str) -> None:
-    (folder / name).mkdir()
-    for path in [path for path in folder.iterdir() if path.is_file()]:
-        path.rename(folder / name / path.name)
-
-
-def without_config(folder: Path) -> None:
+def test_folders_without_a_configuration(folder: Path, tmp_path: Path) -> None:
+    for name in ("0_Transformer", "best"):
+        shutil.copytree(folder, tmp_path / "around" / name)
+        with pytest.raises(UserError, match=f"no config.json.*lies in {name}: name "):
+            model_folder(str(tmp_path / "around"))
+        shutil.rmtree(tmp_path / "around")
     (folder / "config.json").unlink()
-
-
-def adapter(folder: Path) -> None:
-    without_config(folder)
-    (folder / "adapter_config.json").write_text("{}")
-
-
-def emptied(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.mkdir()
-
-
-@pytest.mark.parametrize(
-    ("make", "part"),
-    [
-        (lambda folder: within(folder, "0_Transformer"), "lies in 0_Transformer: name "),
-        (lambda folder: within(folder, "best"), "lies in best: name "),
-        (adapter, "adapter.*merge_and_unload"),
-        (emptied, "it is empty"),
-        (without_config, "it has .*model.safetensors"),
-    ],
-)
-def test_folders_without_a_configuration(
-    make: Callable[[Path], None], part: str, folder: Path
-) -> None:
-    make(folder)
-    with pytest.raises(UserError, match=f"no config.json.*{part}"):
+    with pytest.raises(UserError, match=r"no config.json.*it has .*model.safetensors"):
         model_folder(str(folder))
+    changed(folder / "adapter_config.json")
+    with pytest.raises(UserError, match=r"no config.json.*adapter.*merge_and_unload"):
+        model_folder(str(folder))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"no config.json.*it is empty"):
+        model_folder(str(tmp_path / "empty"))
 
 
 def test_an_adapter_beside_a_model_is_refused(folder: Path) -> None:
@@ -117,14 +93,11 @@ def test_an_adapter_beside_a_model_is_refused(folder: Path) -> None:
     ],
 )
 def test_settings_that_run_code_are_refused(values: dict[str, Any], folder: Path) -> None:
+    changed(folder / "config.json", _attn_implementation="sdpa", trust_remote_code=False)
+    check_loadable(str(folder))
     changed(folder / "config.json", **values)
     with pytest.raises(UserError, match="asks for code from elsewhere"):
         check_loadable(str(folder))
-
-
-def test_common_settings_are_read(folder: Path) -> None:
-    changed(folder / "config.json", _attn_implementation="sdpa", trust_remote_code=False)
-    check_loadable(str(folder))
 
 
 @pytest.mark.parametrize("name", ["spm.model", "spiece.model", "sentencepiece.bpe.model"])
@@ -146,41 +119,41 @@ def test_an_unknown_class_of_a_tokenizer(name: str, folder: Path) -> None:
         load_tokenizer(str(folder))
 
 
-def router(folder: Path) -> None:
-    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Router"}]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    changed(folder / "router_config.json", types={"a": "planted.Code"}, structure={"a": ["a"]})
-
-
-def library_folder(folder: Path, place: str, **values: Any) -> None:
-    modules = [
-        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-        {"idx": 1, "name": "1", "path": place, "type": "sentence_transformers.models.Pooling"},
+def modules(folder: Path, *kinds: tuple[str, str]) -> None:
+    """Write modules.json. kinds: the folder and the class of each module."""
+    listed = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.{kind}"}
+        for number, (path, kind) in enumerate(kinds)
     ]
-    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "modules.json").write_text(json.dumps(listed))
+
+
+def library_folder(folder: Path, place: str = "1_Pooling", **values: Any) -> None:
+    """Make the folder one of the library, with a pooling."""
+    modules(folder, ("", "models.Transformer"), (place, "models.Pooling"))
     (folder / "1_Pooling").mkdir()
     changed(folder / "1_Pooling" / "config.json", **{"word_embedding_dimension": 128} | values)
 
 
-def module_of_the_library(folder: Path) -> None:
-    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.util.misc.torch"}]
-    (folder / "modules.json").write_text(json.dumps(modules))
+def router(folder: Path) -> None:
+    """Make the folder one of the library, whose router names code."""
+    modules(folder, ("", "models.Router"))
+    changed(folder / "router_config.json", types={"a": "planted.Code"}, structure={"a": ["a"]})
+
+
+def arguments(folder: Path, **values: Any) -> None:
+    """Write the arguments with which the library loads the model."""
+    changed(folder / "sentence_bert_config.json", model_args=values)
 
 
 FOREIGN: dict[str, Callable[[Path], None]] = {
     "router": router,
-    "words": lambda folder: library_folder(folder, "1_Pooling", tokenizer_class="planted.Code"),
-    "activation": lambda folder: library_folder(
-        folder, "1_Pooling", activation_function="torch.hub.load"
-    ),
+    "words": lambda folder: library_folder(folder, tokenizer_class="planted.Code"),
+    "activation": lambda folder: library_folder(folder, activation_function="torch.hub.load"),
     "outside": lambda folder: library_folder(folder, "../elsewhere"),
-    "module": module_of_the_library,
-    "trust": lambda folder: changed(
-        folder / "sentence_bert_config.json", model_args={"trust_remote_code": True}
-    ),
-    "kernel": lambda folder: changed(
-        folder / "sentence_bert_config.json", model_args={"attn_implementation": "a/kernel"}
-    ),
+    "module": lambda folder: modules(folder, ("", "util.misc.torch")),
+    "trust": lambda folder: arguments(folder, trust_remote_code=True),
+    "kernel": lambda folder: arguments(folder, attn_implementation="a/kernel"),
 }
 
 
@@ -198,7 +171,7 @@ def test_a_folder_of_the_library_that_asks_for_code(
 
 @pytest.mark.slow
 def test_pickled_weights_of_a_folder_of_the_library(folder: Path) -> None:
-    library_folder(folder, "1_Pooling")
+    library_folder(folder)
     pickled(folder)
     (folder / "model.safetensors").unlink()
     with pytest.raises(UserError, match="harness convert /"):
@@ -211,16 +184,12 @@ def test_pickled_weights_of_a_folder_of_the_library(folder: Path) -> None:
 def test_pickled_weights_are_converted(folder: Path) -> None:
     """In two parts, with tensors that share memory, as tied embeddings do."""
     weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
     names = sorted(weights)
     weights["tied"] = weights[names[0]]
     for number, part in enumerate((names[:5], [*names[5:], "tied"]), 1):
-        torch.save(
-            {name: weights[name] for name in part},
-            folder / f"pytorch_model-0000{number}-of-00002.bin",
-        )
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(UserError, match="harness convert"):
-        check_loadable(str(folder))
+        path = folder / f"pytorch_model-0000{number}-of-00002.bin"
+        torch.save({name: weights[name] for name in part}, path)
     assert convert(str(folder)) == folder / "model.safetensors"
     written = load_file(folder / "model.safetensors")
     assert written.keys() == weights.keys()

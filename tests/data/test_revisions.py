@@ -2,8 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -21,14 +19,7 @@ from harness.plugin.operations import shape_of
 from harness.plugin.resolution import resolve
 from harness.trials.publishing import without_folder
 from harness.trials.trial import Trial, arrived, key, portable, revisions
-from tests.downloads import (
-    FIRST,
-    SECOND,
-    THIRD,
-    downloaded,
-    downloaded_model,
-    downloaded_texts,
-)
+from tests.downloads import FIRST, SECOND, THIRD, downloaded, downloaded_model, downloaded_texts
 
 KEY = "0123456789abcdef" * 2
 
@@ -69,13 +60,15 @@ def test_a_revision_picks_a_snapshot(downloads: Path, revision: str, commit: str
 @pytest.mark.slow
 @pytest.mark.usefixtures("downloads")
 def test_several_revisions_of_one_repository() -> None:
-    [first] = source("some/texts").paths()
-    [second] = source("some/texts@v2:train").paths()
-    for name in ("some/texts@new%2Fv3", "some/texts@new%2Fv3/default:train"):
-        [third] = source(name).paths()
-        assert third.read_text().split()[1] == "three"
-    assert [first.read_text().split()[1], second.read_text().split()[1]] == ["one", "two"]
-    assert commits_of([second, first]) == {"datasets/some/texts": f"{FIRST}, {SECOND}"}
+    paths = {}
+    for name, word in (
+        ("some/texts", "one"), ("some/texts@v2:train", "two"), ("some/texts@new%2Fv3", "three"),
+        ("some/texts@new%2Fv3/default:train", "three"),
+    ):  # fmt: skip
+        [paths[word]] = source(name).paths()
+        assert paths[word].read_text().split()[1] == word
+    commits = {"datasets/some/texts": f"{FIRST}, {SECOND}"}
+    assert commits_of([paths["two"], paths["one"]]) == commits
 
 
 def test_a_branch_that_moves_stays_in_a_process(downloads: Path) -> None:
@@ -92,20 +85,18 @@ def test_a_branch_that_moves_stays_in_a_process(downloads: Path) -> None:
 
 @pytest.mark.usefixtures("downloads")
 @pytest.mark.parametrize("download", [True, False])
-@pytest.mark.parametrize(
-    ("name", "nearest"), [("some/tiny@v3", '"some/tiny@v'), ("some/tiny@mian", '"some/tiny@main"')]
-)
-def test_an_unknown_revision_is_named(name: str, nearest: str, download: bool) -> None:
-    with pytest.raises(UserError) as refusal:
-        model_folder(name, download=download)
-    message = str(refusal.value)
-    assert message.startswith(f'model "{name}" was not found: ')
-    assert f"did you mean {nearest}" in message
-    assert "\n" not in message
-    with pytest.raises(UserError, match=r'data set "some/texts@v3".*did you mean "some/texts@v2"'):
-        source("some/texts@v3").paths(download=download)
-    with pytest.raises(UserError, match=r'did you mean "some/texts@new%2Fv3"'):
-        source("some/texts@new%2Fv4").paths(download=download)
+def test_an_unknown_revision_is_named(download: bool) -> None:
+    for revision, nearest in (("v3", "v"), ("mian", 'main"')):
+        with pytest.raises(UserError) as refusal:
+            model_folder(f"some/tiny@{revision}", download=download)
+        message = str(refusal.value)
+        assert message.startswith(f'model "some/tiny@{revision}" was not found: ')
+        assert f'did you mean "some/tiny@{nearest}' in message
+        assert "\n" not in message
+    for revision, nearest in (("v3", "v2"), ("new%2Fv4", "new%2Fv3")):
+        said = f'data set "some/texts@{revision.replace("%2F", "/")}".*mean "some/texts@{nearest}"'
+        with pytest.raises(UserError, match=said):
+            source(f"some/texts@{revision}").paths(download=download)
 
 
 @pytest.mark.parametrize(
@@ -140,38 +131,28 @@ def test_a_revision_of_a_mirror_is_a_folder(
         model_folder("some/other@v1")
 
 
-@contextmanager
-def hub_without_revisions() -> Iterator[str]:
-    """The address of a Hub that has every repository, and none of its revisions."""
+class NoRevision(BaseHTTPRequestHandler):
+    """A Hub that has every repository, and none of its revisions."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
 
-        def do_GET(self) -> None:
-            text = json.dumps({"error": "Invalid rev id"}).encode()
-            self.send_response(404)
-            self.send_header("X-Error-Code", "RevisionNotFound")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    def do_GET(self) -> None:
+        """Answer as the Hub does."""
+        self.send_response(404)
+        self.send_header("X-Error-Code", "RevisionNotFound")
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("downloads")
 def test_a_revision_that_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    with hub_without_revisions() as address:
+    with ThreadingHTTPServer(("127.0.0.1", 0), NoRevision) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
         close_session()
         for what, find in (
@@ -184,6 +165,7 @@ def test_a_revision_that_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) 
                 f'the {what} "some/model" of the Hub has no revision "v9": name a branch, a tag or '
                 f"a whole commit of it"
             )
+        server.shutdown()
     close_session()
 
 
@@ -210,29 +192,21 @@ def test_the_names_of_an_encoder(encoder: str, repository: str, plain: str, shor
 @pytest.mark.parametrize("revision", ["@v1", "@refs/pr/1", f"@{FIRST}", f"@v1@{KEY}"])
 def test_what_is_known_of_a_model_is_known_of_its_revisions(revision: str) -> None:
     """The published values, the distilled generator, and the size."""
-    for method, encoder in (("simcse", "roberta-base"), ("diffcse", "roberta-base")):
+    encoder = f"roberta-base{revision}"
+    for method in ("simcse", "diffcse"):
         plugin = registry.load(method)
-        values = resolve(plugin, {"encoder": encoder}).deciding()
-        other = resolve(plugin, {"encoder": encoder + revision}).deciding()
-        assert other == {**values, "encoder": encoder + revision}
+        values = resolve(plugin, {"encoder": "roberta-base"}).deciding()
+        assert resolve(plugin, {"encoder": encoder}).deciding() == {**values, "encoder": encoder}
     assert shape_of(f"bert-base-uncased{revision}") == shape_of("bert-base-uncased")
-    label = Trial("simcse", {"encoder": f"roberta-base{revision}"}, 0).label
-    assert label == f"simcse unsup {short_name('roberta-base' + revision)} seed 0"
+    label = Trial("simcse", {"encoder": encoder}, 0).label
+    assert label == f"simcse unsup {short_name(encoder)} seed 0"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("org/bert@refs/pr/1", "org/bert@refs/pr/1"),
-        (f"org/bert@refs/pr/1@{KEY}", f"org/bert@refs/pr/1@{KEY}"),
-        ("org/texts@v1/config", "org/texts@v1/config"),
-        ("a/b/c", "c"),
-        ("a/b@c/texts.csv", "texts.csv"),
-        ("/a/b@v1", "b@v1"),
-    ],
-)
-def test_texts_for_others_keep_the_names_of_the_hub(text: str, shown: str) -> None:
-    assert without_folder(text) == shown
+def test_texts_for_others_keep_the_names_of_the_hub() -> None:
+    for text in ("org/bert@refs/pr/1", f"org/bert@refs/pr/1@{KEY}", "org/texts@v1/config"):
+        assert without_folder(text) == text
+    for text, shown in (("a/b/c", "c"), ("a/b@c/texts.csv", "texts.csv"), ("/a/b@v1", "b@v1")):
+        assert without_folder(text) == shown
 
 
 @pytest.mark.parametrize("kind", ["models", "datasets"])

@@ -4,7 +4,7 @@ import csv
 import gzip
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,14 @@ import pytest
 
 from harness.data import rows as rows_module
 from harness.data.corpora import is_corpus, source
-from harness.data.readers import Corpus
+from harness.data.readers import read_entailments, read_similar_pairs
 from harness.errors import UserError
 from harness.evaluation.suites import suite
+from tests.data.conftest import read
 
 MISSING = object()
 """A value whose key is not there"""
 FORMATS = [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".csv.gz", ".jsonl.gz", ".parquet.gz"]
-
-
-def read(name: str | Path) -> Corpus:
-    """Read the corpus with this name."""
-    found = source(str(name))
-    return found.corpus(found.paths())
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
@@ -55,29 +50,18 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     return path
 
 
-def pairs(*labels: object) -> list[dict[str, Any]]:
-    """Labelled pairs with these labels."""
-    return [{"premise": f"p{n}", "hypothesis": "h", "label": v} for n, v in enumerate(labels)]
-
-
 @pytest.mark.parametrize(
     ("labels", "gap"),
-    [
-        ((0, 1, None, 2), 2),
-        ((0, 1, MISSING, 2), 2),
-        ((MISSING, 0, 1, 2), 0),
-        ((0.0, 1.0, float("nan"), 2.0), 2),
-        ((0.0, 1.0, None, 2.0), 2),
-        ((0, 1, -1, 2), 2),
-        (("0", "1", "-", "2"), 2),
-        (("entailment", "neutral", "", "Contradiction"), 2),
-    ],
-)
+    [((0, 1, None, 2), 2), ((0, 1, MISSING, 2), 2), ((MISSING, 0, 1, 2), 0),
+     ((0.0, 1.0, float("nan"), 2.0), 2), ((0.0, 1.0, None, 2.0), 2), ((0, 1, -1, 2), 2),
+     (("0", "1", "-", "2"), 2), (("entailment", "neutral", "", "Contradiction"), 2)],
+)  # fmt: skip
 def test_a_pair_without_a_label_is_left_out(
     tmp_path: Path, labels: tuple[object, ...], gap: int
 ) -> None:
+    rows = [{"premise": f"p{n}", "hypothesis": "h", "label": v} for n, v in enumerate(labels)]
     for ending in FORMATS:
-        corpus = read(write(tmp_path / f"a{ending}", pairs(*labels)))
+        corpus = read(write(tmp_path / f"a{ending}", rows))
         assert corpus.labels is not None, ending
         assert corpus.labels.tolist() == [0, 1, 2], ending
         assert corpus.columns[0] == [f"p{n}" for n in range(4) if n != gap], ending
@@ -182,14 +166,10 @@ def test_a_path_is_that_of_one_file_whatever_its_signs(tmp_path: Path, name: str
     right = [{"sentence1": f"t{n}", "sentence2": "u", "score": n} for n in range(3)]
     path = write(tmp_path / name, right)
     assert read(path).columns[0] == ["t0", "t1", "t2"]
-    assert source(str(path)).paths() == [path]
     assert read(f"{path}?sentence=sentence1").columns == (["t0", "t1", "t2"],)
-    assert suite(str(path)).files() == [path]
-    quoted = name.replace("%", "%25").replace("&", "%26")
-    assert suite(f"{tmp_path}/a1.csv?dev={tmp_path}/{quoted}").files() == [
-        tmp_path / "a1.csv",
-        path,
-    ]
+    assert source(str(path)).paths() == suite(str(path)).files() == [path]
+    quoted, first = name.replace("%", "%25").replace("&", "%26"), tmp_path / "a1.csv"
+    assert suite(f"{first}?dev={tmp_path}/{quoted}").files() == [first, path]
 
 
 @pytest.mark.parametrize("name", ["x.csv.zst", "x.csv.bz2", "x.xlsx", "x"])
@@ -246,14 +226,9 @@ def test_a_line_has_a_bound(tmp_path: Path, ending: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '{"a": ' * 100_000,
-        '{"sentence": "\\ud83d"}',
-        '{"sentence": "a", "sentence": "b"}',
-        "[1]",
-        '"text"',
-    ],
-)
+    ['{"a": ' * 100_000, '{"sentence": "\\ud83d"}', '{"sentence": "a", "sentence": "b"}', "[1]",
+     '"text"'],
+)  # fmt: skip
 def test_a_row_that_is_no_plain_object_is_named(tmp_path: Path, text: str) -> None:
     for content in (text, f"[{text}]"):
         (tmp_path / "a.json").write_text(content)
@@ -261,10 +236,14 @@ def test_a_row_that_is_no_plain_object_is_named(tmp_path: Path, text: str) -> No
             read(tmp_path / "a.json")
 
 
-def test_a_quotation_that_never_ends_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text('sentence\none\n"two\nthree\nfour\n')
-    with pytest.raises(UserError, match=r"a\.csv, line 5: a quotation never ends"):
-        read(tmp_path / "a.csv")
+def test_a_quotation_counts_its_lines_and_has_an_end(tmp_path: Path) -> None:
+    for text, said in (
+        ('sentence\none\n"two\nthree\nfour\n', "line 5: a quotation never ends"),
+        ('sent0,sent1,hard_neg\n"a\nb",c,d\ne,f\n', "line 4: 3 fields were expected, 2 found"),
+    ):
+        (tmp_path / "a.csv").write_text(text)
+        with pytest.raises(UserError, match=rf"a\.csv, {said}"):
+            read(tmp_path / "a.csv")
 
 
 def test_a_damaged_or_large_list_of_json_is_named(
@@ -278,3 +257,47 @@ def test_a_damaged_or_large_list_of_json_is_named(
     (tmp_path / "b.json").write_text('[{"sentence": "a"}, {"sentence": "bbbbbb"}]')
     with pytest.raises(UserError, match=r"b\.json: a list of JSON has at most 40 bytes; write one"):
         read(tmp_path / "b.json")
+
+
+# What a row becomes
+
+
+def test_each_row_of_a_table_is_a_triplet(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('sent0,sent1,hard_neg\na,"b, c",d\n"with ""quotes""","two\nlines",\n')
+    corpus = read(path)
+    columns = [["a", 'with "quotes"'], ["b, c", "two\nlines"], ["d", " "]]
+    assert [list(column) for column in corpus.columns] == columns
+    assert (len(corpus), corpus.labels) == (2, None)
+
+
+def test_entailments_are_the_pairs_with_label_0(tmp_path: Path) -> None:
+    files = []
+    for name, labels in (("a", [0, -1, 2, 1, 0]), ("b", [1, 0])):
+        texts = [f"text {number}" for number in range(len(labels))]
+        columns = {"premise": texts, "hypothesis": texts[::-1], "label": labels}
+        files.append(tmp_path / f"{name}.parquet")
+        pq.write_table(pa.table(columns), files[-1])
+    corpus = read_entailments(files)
+    assert corpus.columns == (["text 0", "text 4", "text 1"], ["text 4", "text 0", "text 0"])
+    assert corpus.labels is None
+
+
+def test_similar_pairs_have_a_score_of_4_or_more(make_archive: Callable[..., Path]) -> None:
+    """A score of 4 is enough, although the paper says "higher than 4" (clsr.md, section 3)."""
+    scores = ["4.000", "3.999", "5.000", "0.000", "4.001"]
+    rows = [f"main-news\tMSRpar\t2012\t1\t{score}\tone {score}\ttwo {score}\n" for score in scores]
+    path = make_archive({"downstream/STS/STSBenchmark/sts-train.csv": "".join(rows)})
+    first, second = read_similar_pairs([path]).columns
+    assert first == ["one 4.000", "one 5.000", "one 4.001"]
+    assert second == ["two 4.000", "two 5.000", "two 4.001"]
+
+
+def test_neighbours_are_of_one_document(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n three \n\nfour\nfive\n\n\nalone\n")
+    name = f"neighbours:{tmp_path / 'a.txt'}"
+    assert read(name).columns == (["one", "two", "four"], ["two", "three", "five"])
+    assert not source(name).labelled
+    (tmp_path / "a.txt").write_text("one\n\ntwo\n")
+    with pytest.raises(UserError, match=r"a\.txt holds no two sentences in a row"):
+        read(name)

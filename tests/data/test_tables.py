@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,25 +10,19 @@ import pytest
 from huggingface_hub import close_session
 
 from harness.data.corpora import count_items, source
-from harness.data.readers import Corpus
 from harness.data.shapes import CorpusName, parsed
 from harness.data.tokens import load_tokenizer, tokenised
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
+from tests.data.conftest import read
+from tests.downloads import FIRST, downloaded
 
 ROWS = [
     {"one": "a, b", "two": 'the "NA"', "gold": 4.5, "genre": "fiction"},
     {"one": "NA", "two": "12", "gold": 0.0, "genre": "travel"},
     {"one": "null", "two": "", "gold": 2.25, "genre": "fiction"},
 ]
-NAMED = "?first=one&second=two&score=gold"
-
-
-def read(name: str) -> Corpus:
-    """Read the corpus with this name."""
-    found = source(name)
-    return found.corpus(found.paths())
 
 
 def write_jsonl(path: Path) -> None:
@@ -39,40 +32,31 @@ def write_jsonl(path: Path) -> None:
 
 def test_filters_and_a_limit(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl")
-    name = f"{tmp_path}/a.jsonl?sentence=one&where.genre=fiction"
-    assert read(name).columns == (["a, b", "null"],)
-    assert read(f"{tmp_path}/a.jsonl?sentence=one&limit=2").columns == (["a, b", "NA"],)
-    both = f"{tmp_path}/a.jsonl?sentence=one&where.genre=fiction&where.genre=travel"
-    assert count_items(both) == 3
+    name = f"{tmp_path}/a.jsonl?sentence=one"
+    assert read(f"{name}&where.genre=fiction").columns == (["a, b", "null"],)
+    assert read(f"{name}&limit=2").columns == (["a, b", "NA"],)
+    assert count_items(f"{name}&where.genre=fiction&where.genre=travel") == 3
     with pytest.raises(UserError, match=r"holds no item that the filter leaves"):
-        read(f"{tmp_path}/a.jsonl?sentence=one&where.genre=news")
+        read(f"{name}&where.genre=news")
 
 
 @pytest.mark.parametrize(
     ("header", "shape"),
-    [
-        ("sentence1,sentence2,score", "scored pairs"),
-        ("anchor,positive,negative", "triplets"),
-        ("sent0,sent1,hard_neg", "triplets"),
-        ("premise,hypothesis,label", "labelled pairs"),
-        ("anchor,positive", "pairs"),
-        ("id,sentence1,sentence2,score", "scored pairs"),
-    ],
-)
+    [("sentence1,sentence2,score", "scored pairs"), ("anchor,positive,negative", "triplets"),
+     ("sent0,sent1,hard_neg", "triplets"), ("premise,hypothesis,label", "labelled pairs"),
+     ("anchor,positive", "pairs"), ("id,sentence1,sentence2,score", "scored pairs"),
+     ("sentence1,sentence2,label", ""), ("premise,hypothesis", ""), ("a,b,c", ""),
+     ("sentence,id", "")],
+)  # fmt: skip
 def test_columns_say_what_a_corpus_is(tmp_path: Path, header: str, shape: str) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(f"{header}\n{','.join('1' for _ in header.split(','))}\n" * 1)
-    assert source(str(path)).shape == shape
-
-
-@pytest.mark.parametrize(
-    "header", ["sentence1,sentence2,label", "premise,hypothesis", "a,b,c", "sentence,id"]
-)
-def test_columns_that_fit_no_shape_are_refused_by_name(tmp_path: Path, header: str) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(f"{header}\n{header}\n")
-    with pytest.raises(UserError, match=rf"a\.csv: the columns {', '.join(header.split(','))} "):
-        _ = source(str(path)).shape
+    """Those that fit no shape are refused by name."""
+    path, columns = tmp_path / "a.csv", header.split(",")
+    path.write_text(f"{header}\n{','.join('1' for _ in columns)}\n")
+    if shape:
+        assert source(str(path)).shape == shape
+    else:
+        with pytest.raises(UserError, match=rf"a\.csv: the columns {', '.join(columns)} "):
+            _ = source(str(path)).shape
 
 
 @pytest.mark.parametrize(
@@ -92,9 +76,8 @@ def test_columns_that_fit_no_shape_are_refused_by_name(tmp_path: Path, header: s
 )
 def test_what_is_wrong_with_a_name_is_said(tmp_path: Path, query: str, message: str) -> None:
     write_jsonl(tmp_path / "a.jsonl")
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=message):
         read(f"{tmp_path}/a.jsonl?{query}")
-    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -114,42 +97,43 @@ def test_a_data_set_of_the_mirror_by_its_name_on_the_hub(name: str) -> None:
     by_hand, found = read("snli-test"), read(name)
     assert found.columns == by_hand.columns
     assert by_hand.labels is not None
-    assert found.labels is not None
     assert np.array_equal(found.labels, by_hand.labels)
     assert source(name).shape == "labelled pairs"
 
 
 @pytest.mark.usefixtures("hub")
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+def test_a_split_that_is_not_there_is_named() -> None:
+    for name, message in (
         ("stanfordnlp/snli", 'no split "train"; valid: test, validation'),
         ("stanfordnlp/snli/defualt:test", 'no configuration "defualt"; did you mean "default"'),
         ("nobody/nothing:test", 'data set "nobody/nothing" was not found'),
-    ],
-)
-def test_a_split_that_is_not_there_is_named(name: str, message: str) -> None:
-    with pytest.raises(UserError) as error:
-        source(name).paths()
-    assert message in str(error.value)
+    ):
+        with pytest.raises(UserError, match=message):
+            source(name).paths()
 
 
 def test_without_a_hub_the_answer_comes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library `datasets` would try for half a minute; the Hub's client says it first."""
     monkeypatch.setitem(sys.modules, "datasets", None)  # whoever imports it gets an error
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=r"the Hub did not give it \(LocalEntryNotFoundError\)"):
         source("nobody/nothing:test").paths()
-    assert "the Hub did not give it (LocalEntryNotFoundError)" in str(error.value)
+
+
+CARD = """\
+---
+configs:
+- config_name: {name}
+  data_files:
+  - split: train
+    path: {path}
+---
+"""
 
 
 def write_as_on_the_hub(folder: Path) -> None:
     """As SNLI lies there: one folder for a configuration, with more than one file of a split."""
     (folder / "plain_text").mkdir(parents=True)
-    pattern = "plain_text/train-*"
-    (folder / "README.md").write_text(
-        "---\nconfigs:\n- config_name: plain_text\n  data_files:\n  - split: train\n"
-        f"    path: {pattern}\n---\n"
-    )
+    (folder / "README.md").write_text(CARD.format(name="plain_text", path="plain_text/train-*"))
     for part in range(2):
         frame = {"premise": [f"p{part}"], "hypothesis": ["h"], "label": [part]}
         pd.DataFrame(frame).to_parquet(folder / f"plain_text/train-0000{part}-of-00002.parquet")
@@ -158,10 +142,16 @@ def write_as_on_the_hub(folder: Path) -> None:
 def test_the_layout_of_the_hub_is_read_from_its_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_as_on_the_hub(tmp_path / "datasets" / "some" / "nli")
+    """In a mirror, a revision is a folder of its own."""
     monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
+    for name in ("nli", "nli@v1"):
+        write_as_on_the_hub(tmp_path / "datasets" / "some" / name)
     for name in ("some/nli", "some/nli:train", "some/nli/plain_text"):
         assert read(name).columns[0] == ["p0", "p1"]
+    [first, _] = source("some/nli@v1/plain_text:train").paths()
+    assert first.is_relative_to(tmp_path / "datasets" / "some" / "nli@v1")
+    with pytest.raises(UserError, match=r'data set "some/nli@v2" was not found'):
+        source("some/nli@v2").paths()
 
 
 @pytest.mark.parametrize("name", ["a[1]", "a*", "b::c"])
@@ -186,10 +176,7 @@ def test_a_card_names_files_of_its_own_folder_only(
     for number, path in enumerate([tmp_path / "secret.csv", "../../../secret.csv"]):
         folder = tmp_path / "datasets" / "some" / f"texts{number}"
         folder.mkdir(parents=True)
-        (folder / "README.md").write_text(
-            "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n"
-            f"    path: {path}\n---\n"
-        )
+        (folder / "README.md").write_text(CARD.format(name="default", path=path))
         with pytest.raises(UserError, match=rf"texts{number} (names|cannot be read)"):
             read(f"some/texts{number}")
 
@@ -199,48 +186,28 @@ def test_a_card_names_files_of_its_own_folder_only(
 def test_what_was_downloaded_is_read_without_a_network(
     offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    downloaded = tmp_path / "datasets--some--nli"
-    commit = "a" * 40
-    (downloaded / "refs").mkdir(parents=True)
-    (downloaded / "refs" / "main").write_text(commit)
-    write_as_on_the_hub(downloaded / "snapshots" / commit)
+    write_as_on_the_hub(downloaded(tmp_path, "datasets/some/nli", FIRST, "main"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     # Nobody listens at this port.
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
     monkeypatch.setattr("time.sleep", lambda _: None)  # the client's, before it asks again
     close_session()
-    for name in ("some/nli", "some/nli/plain_text:train"):
+    for name in ("some/nli", "some/nli/plain_text:train", f"some/nli@{FIRST}"):
         assert read(name).columns[0] == ["p0", "p1"]
     with pytest.raises(UserError, match='no split "test"; valid: train'):
         source("some/nli:test").paths()
-    assert read(f"some/nli@{commit}").columns[0] == ["p0", "p1"]
     with pytest.raises(UserError, match=r'data set "some/nli@v2" was not found'):
         source("some/nli@v2/plain_text").paths()
     close_session()
 
 
-def test_a_revision_of_a_mirror_is_a_folder_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
-    for name in ("nli", "nli@v1"):
-        write_as_on_the_hub(tmp_path / "datasets" / "some" / name)
-    [first, _] = source("some/nli@v1/plain_text:train").paths()
-    assert first.is_relative_to(tmp_path / "datasets" / "some" / "nli@v1")
-    with pytest.raises(UserError, match=r'data set "some/nli@v2" was not found'):
-        source("some/nli@v2").paths()
-
-
 def test_a_name_says_all_and_is_read_again() -> None:
-    name = CorpusName.model_validate(
-        {
-            "data": "a b/c.csv",
-            "columns": {"first": "one & two", "second": "ä=b"},
-            "where": {"year": 2012, "genre": ["fiction?", "x/y"]},
-            "limit": 5,
-        }
-    )
+    values = {
+        "data": "a b/c.csv", "columns": {"first": "one & two", "second": "ä=b"}, "limit": 5,
+        "where": {"year": 2012, "genre": ["fiction?", "x/y"]},
+    }  # fmt: skip
+    name = CorpusName.model_validate(values)
     assert parsed(str(name)) == name
     assert parsed("a.csv") == CorpusName(data="a.csv")
 
@@ -249,16 +216,16 @@ def test_the_cache_knows_columns_limits_and_content(tmp_path: Path, tiny_encoder
     write_jsonl(tmp_path / "a.jsonl")
     tokenizer = load_tokenizer(str(tiny_encoder), ends=False)
 
-    def folders(queries: Sequence[str]) -> set[Path]:
+    def folders() -> set[Path]:
+        queries = ("sentence=one", "sentence=two", "sentence=one&limit=2")
         return {tokenised(f"{tmp_path}/a.jsonl?{query}", tokenizer).folder for query in queries}
 
-    queries = ["sentence=one", "sentence=two", "sentence=one&limit=2"]
-    before = folders(queries)
+    before = folders()
     assert len(before) == 3
-    assert folders(queries) == before
+    assert folders() == before
     with (tmp_path / "a.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(ROWS[0]) + "\n")
-    assert not folders(queries) & before
+    assert not folders() & before
 
 
 @pytest.mark.parametrize("field", ["sentences", "triplets"])

@@ -30,11 +30,12 @@ def byte_level(byte_roberta: Path) -> Any:
     return AutoTokenizer.from_pretrained(byte_roberta)
 
 
-def test_pieces_of_the_published_bert_template(bert: Any) -> None:
+def test_pieces_of_the_published_bert_template(bert: Any, byte_level: Any) -> None:
     template = hard_prompt(bert, BERT[0])
     assert template.begin == (101, 2023, 6251, 1997, 1000)
     assert template.end == (1000, 2965, 103, 1012, 102)
     assert (len(template), template.mask_id, template.leading_space) == (10, 103, False)
+    assert not hard_prompt(byte_level, BERT[0]).leading_space, "right behind a quote"
 
 
 @pytest.mark.parametrize("text", BERT)
@@ -60,21 +61,12 @@ def test_a_wrapped_roberta_sentence_is_the_whole_string_tokenised(
     assert [*template.begin, *sentence, *template.end] == whole
 
 
-def test_a_sentence_right_behind_a_quote_has_no_space(byte_level: Any) -> None:
-    assert not hard_prompt(byte_level, BERT[0]).leading_space
-
-
 @pytest.mark.parametrize(
     "text",
-    [
-        'This sentence of "{s}" means [MASK].',
-        "[MASK] means {s}",
-        "the [MASK] : {s} !",
-        '"{s}" means [MASK], so it is [MASK].',
-        "[MASK] means [MASK] : {s} !",
-        "[MASK] is [MASK] : {s} , so [MASK] is [MASK] !",
-    ],
-)
+    ['This sentence of "{s}" means [MASK].', "[MASK] means {s}", "the [MASK] : {s} !",
+     '"{s}" means [MASK], so it is [MASK].', "[MASK] means [MASK] : {s} !",
+     "[MASK] is [MASK] : {s} , so [MASK] is [MASK] !"],
+)  # fmt: skip
 def test_mask_positions_are_where_the_last_mask_is(bert: Any, text: str) -> None:
     template = hard_prompt(bert, text)
     ids, mask = pad([np.arange(2000, 2000 + length) for length in (3, 7, 0)], template, 0)
@@ -87,25 +79,22 @@ def test_mask_positions_are_where_the_last_mask_is(bert: Any, text: str) -> None
 def test_the_family_of_the_encoder_chooses_the_published_templates(
     tiny_encoder: Path, tiny_roberta: Path
 ) -> None:
-    assert published_templates(str(tiny_encoder)) == BERT
-    assert published_templates(str(tiny_roberta)) == ROBERTA
-    assert BERT == ('This sentence of "{s}" means [MASK].', 'This sentence : "{s}" means [MASK].')
-    assert ROBERTA == (
-        "This sentence : ' {s} ' means [MASK].",
-        "The sentence : ' {s} ' means [MASK].",
-    )
+    assert published_templates(str(tiny_encoder)) == BERT == (
+        'This sentence of "{s}" means [MASK].', 'This sentence : "{s}" means [MASK].'
+    )  # fmt: skip
+    assert published_templates(str(tiny_roberta)) == ROBERTA == (
+        "This sentence : ' {s} ' means [MASK].", "The sentence : ' {s} ' means [MASK]."
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["means [MASK]", "{s} means", "{s} {s} [MASK]", ""])
 def test_a_template_without_its_two_places_is_refused(bert: Any, text: str) -> None:
-    with pytest.raises(ValueError, match=r"one \{s\} and at least one \[MASK\]"):
+    said = r"one \{s\} and at least one \[MASK\]"
+    with pytest.raises(ValueError, match=said):
         hard_prompt(bert, text)
-    for method, field in (
-        ("promptbert", "template"),
-        ("promptbert", "second_template"),
-        ("dcpcse", "template"),
-    ):
-        with pytest.raises(UserError, match=rf"{field} = .*one \{{s\}} and at least one \[MASK\]"):
+    for method, field in (("promptbert", "template"), ("promptbert", "second_template"),
+                          ("dcpcse", "template")):  # fmt: skip
+        with pytest.raises(UserError, match=f"{field} = .*{said}"):
             resolve(registry.load(method), {field: text})
 
 
@@ -121,13 +110,10 @@ def test_a_rewrapped_batch_equals_one_that_was_wrapped_so_at_once(
     old: Template, new: Template, lengths: list[int]
 ) -> None:
     rows = [np.random.default_rng(length).integers(20, 90, length) for length in lengths]
-    ids, mask = pad(rows, old, 1)
-    batch = TextBatch(ids, mask, torch.arange(10, 10 + len(rows)), views=1)
+    batch = TextBatch(*pad(rows, old, 1), torch.arange(10, 10 + len(rows)), views=1)
     found = rewrapped(batch, old, new, 1)
-    expected_ids, expected_mask = pad(rows, new, 1)
-    assert torch.equal(found.input_ids, expected_ids)
-    assert torch.equal(found.attention_mask, expected_mask)
-    assert torch.equal(found.items, batch.items)
+    expected = (*pad(rows, new, 1), batch.items)
+    assert all(map(torch.equal, (found.input_ids, found.attention_mask, found.items), expected))
 
 
 def test_a_batch_may_be_wider_than_its_rows() -> None:

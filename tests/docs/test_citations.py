@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkout import CHECKOUT
+
 # Citations: every page and every section that is cited exists, and so does every linked file.
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 CITING_FOLDERS = ("harness", "methods", "tests", "benchmarks", "search_spaces", "results")
 
@@ -67,11 +68,11 @@ def all_pages() -> Pages:
     documents = [*CHECKOUT.glob("docs/*.md"), *CHECKOUT.glob("docs/papers/*.md")]
     documents += [path for name in ROOT_PAGES if (path := CHECKOUT / name).is_file()]
     pages: dict[str, set[str]] = {}
-    for path in documents:
-        pages.setdefault(path.name, set()).update(numbered_sections(path.read_text("utf-8")))
     for path in (*documents, *CHECKOUT.glob("*/README.md")):
-        name = path.relative_to(CHECKOUT).as_posix()
-        pages[name] = numbered_sections(path.read_text("utf-8"))
+        sections = numbered_sections(path.read_text("utf-8"))
+        pages[path.relative_to(CHECKOUT).as_posix()] = sections
+        if path in documents:
+            pages.setdefault(path.name, set()).update(sections)
     return pages
 
 
@@ -99,15 +100,15 @@ def test_every_cited_page_and_section_exists() -> None:
 
 
 def test_every_relative_link_points_at_a_file() -> None:
-    broken = []
     roots = [path for name in ROOT_PAGES if (path := CHECKOUT / name).is_file()]
     roots += CHECKOUT.glob("*/README.md")
-    for path in (*roots, *sorted((CHECKOUT / "docs").rglob("*.md"))):
-        for target in LINK.findall(FENCE.sub("", path.read_text("utf-8"))):
-            if "://" in target or target.startswith(("#", "mailto:")):
-                continue
-            if not (path.parent / target.partition("#")[0]).exists():
-                broken.append(f"{path.relative_to(CHECKOUT)}: {target}")
+    broken = [
+        f"{path.relative_to(CHECKOUT)}: {target}"
+        for path in (*roots, *sorted((CHECKOUT / "docs").rglob("*.md")))
+        for target in LINK.findall(FENCE.sub("", path.read_text("utf-8")))
+        if "://" not in target and not target.startswith(("#", "mailto:"))
+        if not (path.parent / target.partition("#")[0]).exists()
+    ]
     assert not broken, "\n".join(broken)
 
 
@@ -150,18 +151,19 @@ def test_sections_are_numbered_headings_outside_code() -> None:
 
 # Lines of Markdown are as short as those of the code.
 
-ROOT = Path(__file__).parents[2]
-LONGEST = 100
-
 
 def test_no_line_of_prose_is_longer_than_a_line_of_code() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("benchmarks/**/*.md")]
+    pages = [
+        *CHECKOUT.glob("*.md"),
+        *(CHECKOUT / "docs").rglob("*.md"),
+        *CHECKOUT.glob("benchmarks/**/*.md"),
+    ]
     assert len(pages) > 20
     too_long = [
-        f"{page.relative_to(ROOT)}:{number}"
+        f"{page.relative_to(CHECKOUT)}:{number}"
         for page in pages
         for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
-        if len(line) > LONGEST and not _whole(line)
+        if len(line) > 100 and not _whole(line)
     ]
     assert too_long == []
 
@@ -169,3 +171,28 @@ def test_no_line_of_prose_is_longer_than_a_line_of_code() -> None:
 def _whole(line: str) -> bool:
     """Whether it cannot be broken: a row of a table, code, a numbered message or an address."""
     return line.startswith(("|", "    ")) or line[:1].isdigit() or "](" in line or "http" in line
+
+
+# tests/README.md: the tests that keep the promises of README and docs exist
+
+
+ROWS = [
+    line
+    for line in (CHECKOUT / "tests" / "README.md").read_text("utf-8").splitlines()
+    if line.startswith("| ") and "](" in line.rpartition(" | ")[2]
+]
+
+
+def test_every_named_test_is_in_a_file_of_its_row() -> None:
+    missing = []
+    for row in ROWS:
+        files = [CHECKOUT / "tests" / name for name in LINK.findall(row)]
+        sources = [path.read_text("utf-8") for path in files if path.suffix == ".py"]
+        missing += [
+            name
+            for name in re.findall(r"`(test_\w+)`", row)
+            if not any(f"def {name}(" in source for source in sources)
+        ]
+        missing += [str(path) for path in files if not path.exists()]
+    assert not missing
+    assert len(ROWS) > 60

@@ -1,6 +1,5 @@
 """The examples of the README and of docs/ work as they are printed."""
 
-import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -22,18 +21,11 @@ from harness.sweeps.spaces.space import (
     TrainedEncoder,
     load_space,
 )
+from tests.checkout import CHECKOUT, example, module_of
 from tests.mteb_tasks import write_tasks
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 DOCS = CHECKOUT / "docs"
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in DOCS.glob("*.md"))]
-
-
-def example(page: str, language: str, number: int = 0) -> str:
-    """A block of a language in a page, the first one by default."""
-    text = (CHECKOUT / page).read_text(encoding="utf-8")
-    found = re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return str(found[number])
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
@@ -55,13 +47,9 @@ def test_the_worked_plugins_keep_the_contract(number: int, tmp_path: Path) -> No
 
 
 def test_the_api_of_a_plugin_is_that_of_the_code() -> None:
-    spec = importlib.util.spec_from_file_location("api", DOCS / "api.py")
-    assert spec is not None
-    assert spec.loader is not None
-    api = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(api)
     page = (DOCS / "plugins.md").read_text(encoding="utf-8")
-    assert api.with_tables(page) == page, "python docs/api.py writes the tables anew"
+    tables = module_of("docs/api.py").with_tables(page)
+    assert tables == page, "python docs/api.py writes the tables anew"
 
 
 @pytest.mark.parametrize("part", [Space, MethodSpace, Select, Repeats, TrainedEncoder, Sampler])
@@ -70,41 +58,36 @@ def test_every_key_of_a_search_space_is_on_its_page(part: type[BaseModel]) -> No
     assert {field.alias or name for name, field in part.model_fields.items()} <= words
 
 
-def test_the_search_spaces_of_their_page_are_some(tmp_path: Path) -> None:
+def test_the_search_spaces_of_the_docs_are_some(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
-    path.write_text(example("docs/search-spaces.md", "yaml"), encoding="utf-8")
-    space, _ = load_space(path)
-    assert list(space.methods) == ["simcse", "d2cse", "promptbert", "clsr", "mine"]
+    for page, methods in (
+        ("docs/search-spaces.md", ["simcse", "d2cse", "promptbert", "clsr", "mine"]),
+        ("README.md", ["simcse", "methods/mine"]),
+    ):
+        path.write_text(example(page, "yaml"), encoding="utf-8")
+        space, _ = load_space(path)
+        assert list(space.methods) == methods
     for number in (1, 2, 3):
         part = example("docs/search-spaces.md", "yaml", number)
         path.write_text("encoders: [bert-base-uncased]\n" + part, encoding="utf-8")
         load_space(path)
 
 
-def test_the_search_space_of_the_readme_is_one(tmp_path: Path) -> None:
-    path = tmp_path / "space.yaml"
-    path.write_text(example("README.md", "yaml"), encoding="utf-8")
-    space, _ = load_space(path)
-    assert list(space.methods) == ["simcse", "methods/mine"]
-
-
-def test_the_suite_of_the_evaluation_page_is_one(tmp_path: Path) -> None:
+def test_the_suites_of_the_evaluation_page_are_some(tmp_path: Path) -> None:
+    """A file, and a folder."""
     path = tmp_path / "questions.py"
     path.write_text(example("docs/evaluation.md", "python"), encoding="utf-8")
     assert suite(str(path)).tests == ("questions",)
-
-
-def test_the_folder_of_the_evaluation_page_is_a_suite(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
     for number, name in enumerate(("queries", "documents", "relevant")):
         text = example("docs/evaluation.md", "csv", number)
-        (tmp_path / f"{name}.csv").write_text(text, encoding="utf-8")
-    found = suite(str(tmp_path))
-    assert found.load(found.tests[0]).queries == [
-        "How do I get in without my key?",
-        "When does the library open?",
-    ]
+        (folder / f"{name}.csv").write_text(text, encoding="utf-8")
+    found = suite(str(folder))
+    queries = ["How do I get in without my key?", "When does the library open?"]
+    assert found.load(found.tests[0]).queries == queries
     assert found.load(found.dev).gains == [{0: 1}]
-    texts = source(f"{tmp_path / 'documents.csv'}?sentence=text")
+    texts = source(f"{folder / 'documents.csv'}?sentence=text")
     assert len(texts.corpus(texts.paths())) == 3
 
 

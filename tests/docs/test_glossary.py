@@ -39,33 +39,21 @@ def test_every_fixed_word_has_one_sentence() -> None:
         assert re.fullmatch(r"[A-Z].*\.", sentence), word
 
 
-def test_the_options_exist() -> None:
-    options = {name for verb in VERBS for each in command(verb).params for name in each.opts}
-    named = places("option")
-    assert {"--set", "--configurations"} <= named
-    assert not named - options
-
-
-def test_the_columns_exist() -> None:
-    named = places("column")
-    assert {"key", "dev_before"} <= named
-    assert not named - set(SCHEMA.names)
-
-
-def test_the_keys_of_a_search_space_exist() -> None:
+def test_what_is_named_exists() -> None:
+    """Options, columns, and keys of a search space; the fields are next."""
     models = (Space, MethodSpace, Repeats, Select, TrainedEncoder, Sampler)
-    keys = {name for model in models for name in model.model_fields}
-    named = {key.partition(":")[0] for key in places("YAML")}
-    assert {"rounds", "seeds"} <= named
-    assert not named - keys
+    options = {name for verb in VERBS for each in command(verb).params for name in each.opts}
+    for kind, some, all_of_them in (
+        ("option", {"--set", "--configurations"}, options),
+        ("column", {"key", "dev_before"}, {*SCHEMA.names}),
+        ("YAML", {"rounds", "seeds"}, {name for each in models for name in each.model_fields}),
+    ):
+        named = {name.partition(":")[0] for name in places(kind)}
+        assert some <= named <= all_of_them, kind
 
 
 @pytest.mark.slow
 def test_the_fields_exist() -> None:
-    fields = {
-        name for method in registry.names()
-        for name in registry.load(method).config_type.model_fields
-    }  # fmt: skip
-    named = places("field")
-    assert {"label_fraction", "epochs"} <= named
-    assert not named - fields
+    configurations = [registry.load(method).config_type for method in registry.names()]
+    fields = {name for each in configurations for name in each.model_fields}
+    assert {"label_fraction", "epochs"} <= places("field") <= fields

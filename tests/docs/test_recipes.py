@@ -16,7 +16,9 @@ from ray.autoscaler._private.kuberay.autoscaling_config import (
     _derive_autoscaling_config_from_ray_cr,
 )
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from tests.checkout import CHECKOUT
+
+DOCS = CHECKOUT / "docs"
 
 # SLURM
 
@@ -90,36 +92,26 @@ def test_a_sweep_that_ends_ends_the_job(tmp_path: Path) -> None:
 
 POD = {
     "rayStartParams": {"num-cpus": str},
-    "template": {
-        "spec": {
-            "restartPolicy": {"Always", "OnFailure", "Never"},
-            "containers": [
-                {
-                    "name": str,
-                    "image": str,
-                    "env": [{"name": str, "value": str}],
-                    "resources": {"limits": {"cpu": str, "memory": str, "nvidia.com/gpu": str}},
-                    "volumeMounts": [{"name": str, "mountPath": str}],
-                }
-            ],
-            "volumes": [{"name": str, "persistentVolumeClaim": {"claimName": str}}],
-        }
-    },
-}
+    "template": {"spec": {
+        "restartPolicy": {"Always", "OnFailure", "Never"},
+        "containers": [{
+            "name": str, "image": str, "env": [{"name": str, "value": str}],
+            "resources": {"limits": {"cpu": str, "memory": str, "nvidia.com/gpu": str}},
+            "volumeMounts": [{"name": str, "mountPath": str}],
+        }],
+        "volumes": [{"name": str, "persistentVolumeClaim": {"claimName": str}}],
+    }},
+}  # fmt: skip
 WORKERS = {"groupName": str, "replicas": int, "minReplicas": int, "maxReplicas": int, **POD}
 CLUSTER = {
-    "apiVersion": {"ray.io/v1"},
-    "kind": {"RayCluster"},
-    "metadata": {"name": str},
+    "apiVersion": {"ray.io/v1"}, "kind": {"RayCluster"}, "metadata": {"name": str},
     "spec": {
-        "rayVersion": str,
-        "authOptions": {"mode": {"disabled", "token"}},
+        "rayVersion": str, "authOptions": {"mode": {"disabled", "token"}},
         "enableInTreeAutoscaling": bool,
         "autoscalerOptions": {"version": {"v1", "v2"}, "idleTimeoutSeconds": int},
-        "headGroupSpec": POD,
-        "workerGroupSpecs": [WORKERS],
+        "headGroupSpec": POD, "workerGroupSpecs": [WORKERS],
     },
-}
+}  # fmt: skip
 """Field -> its type, its words, its own fields, or the fields of each item of a list"""
 
 

@@ -1,8 +1,6 @@
 """`docs/simcse_by_hand.py` and the plugin: the same losses and the same weights, step by step."""
 
-import importlib.util
 import statistics
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +13,17 @@ from harness.training.feeding import stage_streams
 from harness.training.loop import Trainer
 from harness.training.progress import Progress
 from harness.training.seeds import seed_everything
+from tests.checkout import module_of
+from tests.kits import KitFor
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "simcse_by_hand.py"
 SEED = 3
-KitFor = Callable[..., Kit]
 
 
 @pytest.fixture
 def by_hand() -> Any:
     """The page as a module, with the batch size of the small kits."""
-    spec = importlib.util.spec_from_file_location("simcse_by_hand", PAGE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.BATCH_SIZE = 8  # type: ignore[attr-defined]
+    module = module_of("docs/simcse_by_hand.py")
+    module.BATCH_SIZE = 8
     return module
 
 
@@ -37,21 +31,12 @@ def model_as(by_hand: Any, method: Any, kit: Kit) -> Any:
     """The model of the page with the first weights of a method."""
     model = by_hand.SimCSE(kit.config.encoder)
     weights = {name: value.clone() for name, value in method.state_dict().items()}
-    encoder = {
-        name.removeprefix("encoder.model."): value
-        for name, value in weights.items()
-        if name.startswith("encoder.model.")
-    }
+    start = "encoder.model."
+    encoder = {name[len(start) :]: weights[name] for name in weights if name.startswith(start)}
     model.encoder.load_state_dict(encoder)
     model.head.weight.data = weights["head.linear.weight"]
     model.head.bias.data = weights["head.linear.bias"]
     return model
-
-
-def without_dropout(model: torch.nn.Module) -> None:
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
 
 
 @pytest.mark.slow
@@ -64,7 +49,9 @@ def test_every_loss_and_the_last_weights(by_hand: Any, kit_for: KitFor, sentence
     method = kit.build().double()
     model = model_as(by_hand, method, kit).double()
     tokenizer = AutoTokenizer.from_pretrained(kit.config.encoder)
-    without_dropout(model)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
     reports: list[Progress] = []
     scores = iter(range(10_000))
     Trainer(method, kit, SEED, lambda: float(next(scores)), reports.append).run()

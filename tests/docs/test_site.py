@@ -1,14 +1,12 @@
 """The documentation as a site: it builds without a warning and without the network."""
 
 import html
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, ClassVar, Literal
 
 import pytest
@@ -19,8 +17,8 @@ from harness import plugin
 from harness.plugin import registry
 from harness.plugin.fields import described_fields
 from tests.browser import chromium
+from tests.checkout import CHECKOUT, module_of
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 """A tag that makes a browser load something from elsewhere"""
 
@@ -31,13 +29,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
-        cwd=CHECKOUT,
-        env=os.environ | {"PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+        cwd=CHECKOUT, env=os.environ | {"PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"},
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -94,31 +88,14 @@ class _Shown(plugin.TrainingConfig):
     published: ClassVar = {("sup", "*"): {"batch_size": 512}, ("sup", "large"): {"share": 1e-5}}
 
 
-@pytest.mark.parametrize(
-    ("field", "row"),
-    [
-        (
-            "batch_size",
-            "| `int` | `8` | sup, `*`: `512` | contrastive batch, in sentences or triplets "
-            "| at least 2 |",
-        ),
-        ("pooler", "| `tanh` or `linear` | `tanh` |  | head \\| none |  |"),
-        ("vectors", "| file or none | none |  |  |  |"),
-        ("share", "| `float` | `0.5` | sup, large: `1e-05` |  | above 0, at most 1 |"),
-        ("doubled", "| `int` | `16` (it depends on other fields) |  |  |  |"),
-    ],
-)
-def test_a_row_of_a_field_table(field: str, row: str) -> None:
-    described = [each for each in described_fields(_Shown) if each.name == field]
-    table = _fields_module().field_table(described)
-    assert table.splitlines()[-1] == f"| `{field}` {row}"
-
-
-def _fields_module() -> ModuleType:
-    """docs/fields.py, which is in no package."""
-    spec = importlib.util.spec_from_file_location("fields", CHECKOUT / "docs" / "fields.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def test_a_row_of_a_field_table() -> None:
+    table = module_of("docs/fields.py").field_table(described_fields(_Shown)).splitlines()
+    for row in (
+        "| `batch_size` | `int` | `8` | sup, `*`: `512` | contrastive batch, in sentences or "
+        "triplets | at least 2 |",
+        "| `pooler` | `tanh` or `linear` | `tanh` |  | head \\| none |  |",
+        "| `vectors` | file or none | none |  |  |  |",
+        "| `share` | `float` | `0.5` | sup, large: `1e-05` |  | above 0, at most 1 |",
+        "| `doubled` | `int` | `16` (it depends on other fields) |  |  |  |",
+    ):
+        assert row in table

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,11 @@ from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.rebuilt import EmbeddingKit
 from harness.training.saved_state import SavedState
-from tests.kits import WORDS
+from tests.kits import WORDS, KitFor
 from tests.method_cases import values_of
 
 pytestmark = pytest.mark.slow  # sentence-transformers takes seconds to import
 
-KitFor = Callable[..., Kit]
 EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("simcse", {"masked_language_weight": 0.1}), ("simcse", {"setting": "sup"}),
     ("simcse", {"lora_rank": 2}), ("promptbert", {"lora_rank": 2}),
@@ -61,39 +59,41 @@ TEXTS = ["the small dog sees a red house.", " ".join(WORDS), "a", "The Cat likes
          " ".join(WORDS * 4)]  # fmt: skip
 
 
-def changed(kit: Kit) -> Any:
-    """The method with other weights than those that it starts with, as after a training."""
-    torch.manual_seed(5)
-    method = kit.build()
-    with torch.no_grad():
-        for parameter in method.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.05)
-    return method.eval()
-
-
 def is_plain(name: str, options: dict[str, Any]) -> bool:
+    """Whether a method is plain: consert with one pooling on dev and in the tests, for example."""
     if name == "pooling":
         return options["pooling"] in ("cls", "mean")
-    if name == "consert":  # by default it has another pooling on dev than in the tests
+    if name == "consert":
         return options.get("test_pooling") == "mean"
     # The library has no batch norm behind a pooling.
     return name in PLAIN and options.get("head") != "batchnorm"
 
 
-def facts_for(kit: Kit) -> dict[str, Any]:
+def facts_of(kit: Kit) -> dict[str, Any]:
+    """What a folder says of its trial."""
     declared = kit.declared
     return {
-        "key": "0" * 32,
-        "method": declared.name,
-        "configuration": declared.config.deciding(),
+        "key": "0" * 32, "method": declared.name, "configuration": declared.config.deciding(),
         "source_digest": declared.source_digest,
-    }
+    }  # fmt: skip
+
+
+def write(kit: Kit, folder: Path, method: Any = None) -> bool:
+    """Export the method of a kit, or the given one; whether the folder is plain."""
+    return write_folder(method or kit.build(), kit, facts_of(kit), folder)
 
 
 def exported(kit: Kit, folder: Path) -> bool:
-    """Export a method, and compare it again with the folder; whether the folder is plain."""
-    method = changed(kit)
-    plain = write_folder(method, kit, facts_for(kit), folder)
+    """Export a method, and compare it again with the folder; whether the folder is plain.
+
+    It has other weights than those that it starts with, as after a training.
+    """
+    torch.manual_seed(5)
+    method = kit.build()
+    with torch.no_grad():
+        for parameter in method.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.05)
+    plain = write(kit, folder, method.eval())
     ours = Embedder(method, kit)(TEXTS)
     np.testing.assert_allclose(encoder(folder).encode(TEXTS), ours, rtol=0, atol=1e-5)
     return plain
@@ -141,27 +141,23 @@ def test_an_encoder_that_a_trial_has_trained(
     trial = "a" * 32
     weights = trained_folder(trial) / WEIGHTS
     model = kit_for("pooling").build().encoder.model
-    changed_weights = {name: value + 0.1 for name, value in model.state_dict().items()}
-    SavedState(changed_weights).write(weights)
+    SavedState({name: value + 0.1 for name, value in model.state_dict().items()}).write(weights)
     seal(weights.with_name(MANIFEST), [weights])
-    plain, ours = (
-        kit_for("pooling", encoder=f"{tiny_encoder}@{trial}", pooling=pooling)
-        for pooling in ("mean", "last-two")
-    )
-    for name, kit in (("plain", plain), ("ours", ours)):
-        method = kit.build()
-        assert write_folder(method, kit, facts_for(kit), tmp_path / name) == (name == "plain")
-    expected = [Embedder(kit.build(), kit)(TEXTS) for kit in (plain, ours)]
+    expected = {}
+    for pooling in ("mean", "last-two"):
+        kit = kit_for("pooling", encoder=f"{tiny_encoder}@{trial}", pooling=pooling)
+        assert write(kit, tmp_path / pooling) == (pooling == "mean")
+        expected[pooling] = Embedder(kit.build(), kit)(TEXTS)
     shutil.rmtree(weights.parent)
-    for name, vectors in zip(("plain", "ours"), expected, strict=True):
-        np.testing.assert_allclose(encoder(tmp_path / name).encode(TEXTS), vectors, atol=1e-5)
+    for pooling, vectors in expected.items():
+        np.testing.assert_allclose(encoder(tmp_path / pooling).encode(TEXTS), vectors, atol=1e-5)
 
 
 def test_word_vectors(kit_for: KitFor, tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("small 1 0 0.5\ndog 0 2 0\nThe 0 0 4\n")
     kit = kit_for("glove", encoder="glove", vectors=vectors)
-    write_folder(kit.build(), kit, facts_for(kit), tmp_path / "model")
+    write(kit, tmp_path / "model")
     vectors.unlink()
     found = encoder(tmp_path / "model").encode(["The small cat", "dog dog", "nothing"])
     np.testing.assert_allclose(found, [[0.5, 0, 2.25], [0, 2, 0], [0, 0, 0]], atol=1e-6)
@@ -172,22 +168,20 @@ def test_a_folder_of_the_library(kit_for: KitFor, tiny_encoder: Path, tmp_path: 
     modules = [Transformer(str(tiny_encoder)), Pooling(32, "mean"), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "theirs"))
     kit = kit_for("sentence_transformer", encoder=str(tmp_path / "theirs"))
-    assert write_folder(kit.build(), kit, facts_for(kit), tmp_path / "ours")
+    assert write(kit, tmp_path / "ours")
     assert (tmp_path / "ours" / "ORIGINAL_README.md").is_file()
     # The names in it are those that this version writes, and older versions may not know them.
-    said = loaded_by(Exportable(kit.build(), kit, facts_for(kit)))
+    said = loaded_by(Exportable(kit.build(), kit, facts_of(kit)))
     assert said == "The versions of sentence-transformers that load `theirs` load it"
-    kit = kit_for("pooling", pooling="last-two")
-    write_folder(kit.build(), kit, facts_for(kit), tmp_path / "first")
+    write(kit_for("pooling", pooling="last-two"), tmp_path / "first")
     kit = kit_for("sentence_transformer", encoder=str(tmp_path / "first"))
-    assert not write_folder(kit.build(), kit, facts_for(kit), tmp_path / "second")
+    assert not write(kit, tmp_path / "second")
 
 
 @pytest.fixture
 def folder(kit_for: KitFor, tmp_path: Path) -> Path:
     """The folder of a method that needs code of the package."""
-    kit = kit_for("pooling", pooling="last-two")
-    write_folder(kit.build(), kit, facts_for(kit), tmp_path / "model")
+    write(kit_for("pooling", pooling="last-two"), tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -202,37 +196,33 @@ def test_sentence_transformers_itself(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "pooling"),
-    [
-        ("simcse", {"setting": "sup"}, "cls_token"),
-        ("sbert", {}, "mean_tokens"),
-        ("pooling", {"pooling": "cls"}, "cls_token"),
-    ],
-)
+    ("name", "options", "pooling", "dense"),
+    [("simcse", {"setting": "sup"}, "cls_token", ["Dense"]), ("sbert", {}, "mean_tokens", []),
+     ("pooling", {"pooling": "cls"}, "cls_token", [])],
+)  # fmt: skip
 def test_names_that_older_versions_load(
-    kit_for: KitFor, tmp_path: Path, name: str, options: dict[str, Any], pooling: str
-) -> None:
+    kit_for: KitFor, tmp_path: Path, name: str, options: dict[str, Any], pooling: str,
+    dense: list[str],
+) -> None:  # fmt: skip
     """Version 3 knows no other modules, and no other keys in their configurations."""
-    kit = kit_for(name, **options)
     folder = tmp_path / "model"
-    assert write_folder(kit.build(), kit, facts_for(kit), folder)
+    assert write(kit_for(name, **options), folder)
     modules = json.loads((folder / "modules.json").read_text())
-    kinds = ["Transformer", "Pooling", *(["Dense"] if name == "simcse" else [])]
-    assert [each["type"] for each in modules] == [
-        f"sentence_transformers.models.{kind}" for kind in kinds
-    ]
+    kinds = ["Transformer", "Pooling", *dense]
+    names = [f"sentence_transformers.models.{kind}" for kind in kinds]
+    assert [each["type"] for each in modules] == names
     values = json.loads((folder / "1_Pooling" / "config.json").read_text())
     assert values.pop("word_embedding_dimension") == 32
     assert [key for key, value in values.items() if value] == [f"pooling_mode_{pooling}"]
     assert values["pooling_mode_mean_tokens"] == (pooling == "mean_tokens")  # it would be true
-    for dense in folder.glob("*_Dense/config.json"):
+    for path in folder.glob("*_Dense/config.json"):
         keys = {"in_features", "out_features", "bias", "activation_function"}
-        assert json.loads(dense.read_text()).keys() == keys
+        assert json.loads(path.read_text()).keys() == keys
 
 
-@pytest.mark.parametrize(("name", "options"), [("simcse", {}), ("promptbert", {})])
+@pytest.mark.parametrize("name", ["simcse", "promptbert"])
 def test_no_folder_of_this_machine_is_named(
-    kit_for: KitFor, tiny_encoder: Path, tmp_path: Path, name: str, options: dict[str, Any]
+    kit_for: KitFor, tiny_encoder: Path, tmp_path: Path, name: str
 ) -> None:
     """Neither those of the configuration, nor what transformers noted of an encoder."""
     mine = tmp_path / "my folder" / "my-bert"
@@ -240,27 +230,23 @@ def test_no_folder_of_this_machine_is_named(
     config = json.loads((mine / "config.json").read_text())
     (mine / "config.json").write_text(json.dumps({**config, "_name_or_path": str(mine)}))
     (tmp_path / "wiki.txt").write_text("\n".join(TEXTS * 8))
-    kit = kit_for(name, encoder=str(mine), sentences=str(tmp_path / "wiki.txt"), **options)
+    kit = kit_for(name, encoder=str(mine), sentences=str(tmp_path / "wiki.txt"))
     assert exported(kit, tmp_path / "model") == (name == "simcse")
     kept = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
     assert not [path for path in kept if str(tmp_path).encode() in path.read_bytes()]
 
 
-def described(folder: Path, **changed: str) -> None:
-    """Change what the folder says of its trial."""
-    path = folder / "config.json"
-    content = json.loads(path.read_text())
-    content["harness"].update(changed)
-    path.write_text(json.dumps(content))
-
-
 def test_another_code_is_said_and_a_method_that_is_not_here_is_refused(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    described(folder, source_digest="another")
+    path = folder / "config.json"
+    content = json.loads(path.read_text())
+    content["harness"]["source_digest"] = "another"
+    path.write_text(json.dumps(content))
     encoder(folder)
     assert "the code of the method pooling is not that of" in caplog.text
-    described(folder, method="elsewhere")
+    content["harness"]["method"] = "elsewhere"
+    path.write_text(json.dumps(content))
     with pytest.raises(UserError, match="needs the method elsewhere, which is not installed here"):
         encoder(folder)
 
@@ -286,5 +272,5 @@ def test_different_embeddings_leave_nothing(kit_for: KitFor, tmp_path: Path) -> 
 
     kit = kit_for(replace(plugin, declaration=Off), pooling="last-two")
     with pytest.raises(UserError, match="other embeddings than the trial"):
-        write_folder(kit.build(), kit, facts_for(kit), tmp_path / "model")
+        write(kit, tmp_path / "model")
     assert not list(tmp_path.iterdir())

@@ -1,13 +1,17 @@
 """`bootstrap.py` says how far an installation is, and passes none of pip's advice on."""
 
-import importlib.util
+import shutil
+import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from harness.trials.store import Store
+from tests.checkout import CHECKOUT, module_of
+
 SAID = """\
 Ignoring pywin32: markers 'sys_platform == "win32"' don't match your environment
 Collecting absl-py==2.5.1 (from -r constraints.txt (line 1))
@@ -25,17 +29,12 @@ WARNING = "WARNING: Running pip as the 'root' user can result in broken permissi
 
 
 @pytest.fixture
-def bootstrap() -> ModuleType:
+def bootstrap() -> Any:
     """The program as a module."""
-    spec = importlib.util.spec_from_file_location("bootstrap", CHECKOUT / "bootstrap.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of("bootstrap.py")
 
 
-def test_how_far_pip_is(bootstrap: ModuleType) -> None:
+def test_how_far_pip_is(bootstrap: Any) -> None:
     heard, texts = bootstrap.Installation(3), []
     for line in SAID.splitlines(keepends=True):
         heard.hear(line)
@@ -54,12 +53,9 @@ def test_how_far_pip_is(bootstrap: ModuleType) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("code", [0, 1])
 def test_only_a_failure_shows_what_pip_said(
-    bootstrap: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    code: int,
-) -> None:
+    bootstrap: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str], code: int,
+) -> None:  # fmt: skip
     """A program in the place of the environment's Python says what pip says."""
     program = tmp_path / "python"
     program.write_text(
@@ -68,15 +64,13 @@ def test_only_a_failure_shows_what_pip_said(
     )
     program.chmod(0o755)
     monkeypatch.setattr(bootstrap, "BIN", tmp_path)
-    if code:
-        with pytest.raises(SystemExit) as ended:
-            bootstrap.pip("[3/5] two packages", 2, "--requirement", "constraints.txt")
-        assert ended.value.code == code
-    else:
+    with pytest.raises(SystemExit) if code else nullcontext() as ended:
         bootstrap.pip("[3/5] two packages", 2, "--requirement", "constraints.txt")
     out, err = capfd.readouterr()
     assert out.splitlines()[0] == "[3/5] two packages"
     if code:
+        assert ended is not None
+        assert ended.value.code == code
         assert WARNING in err
         assert "-m pip install --disable-pip-version-check" in err
         assert "Progress" not in err
@@ -86,8 +80,33 @@ def test_only_a_failure_shows_what_pip_said(
 
 
 def test_it_needs_the_standard_library_alone() -> None:
-    text = (CHECKOUT / "bootstrap.py").read_text(encoding="utf-8")
-    modules = {
-        line.split()[1] for line in text.splitlines() if line.startswith(("import ", "from "))
-    }
+    lines = (CHECKOUT / "bootstrap.py").read_text(encoding="utf-8").splitlines()
+    modules = {line.split()[1] for line in lines if line.startswith(("import ", "from "))}
     assert modules <= {*sys.stdlib_module_names, "__future__"}
+
+
+# What harness leaves in a clone
+
+
+@pytest.mark.process
+def test_git_ignores_what_sweeps_leave(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    shutil.copy(CHECKOUT / ".gitignore", tmp_path)
+    store = Store(Path("results/trials"))
+    folders = (store.weights_folder, store.studies_folder, store.logs_folder,
+               store.tracking_folder, store.tables_folder)  # fmt: skip
+    paths = [store.flat_file, *(folder / "file" for folder in folders)]
+    left = [
+        f"{store.place}/0.parquet", *(str(path.relative_to(Path.cwd())) for path in paths),
+        "results/other-logs/file", "figures/simcse.png", "report/index.html",
+        "report-of-quickstart/index.html",
+    ]  # fmt: skip
+    ours = ["results/reported/new", "harness/report/new", "README.new"]
+    for name in (*left, *ours):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / ".venv").symlink_to(CHECKOUT)  # some people share an environment
+    status = ["git", "-C", str(tmp_path), "status", "--porcelain", "--untracked-files=all"]
+    found = subprocess.run(status, capture_output=True, text=True, check=True).stdout
+    assert set(found.split()) == {"??", ".gitignore", *ours}

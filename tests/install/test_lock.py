@@ -3,13 +3,12 @@
 import re
 import tomllib
 from importlib import metadata
-from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests.checkout import CHECKOUT
+
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 LOCKED = re.compile(
     r"(?P<name>[\w.-]+)==(?P<version>\S+)(?: ; (?P<marker>[^\\\n]+))?"
@@ -60,13 +59,13 @@ def test_it_has_every_package_that_is_asked_for_but_torch() -> None:
     assert {name for name in set(packages) - asked if packages[name][1] is None} == set()
 
 
-@pytest.mark.parametrize("extra", own())
-def test_its_versions_are_those_that_the_project_takes(extra: str) -> None:
+def test_its_versions_are_those_that_the_project_takes() -> None:
     packages = locked()
     (torch,) = map(Requirement, PROJECT["tool"]["uv"]["constraint-dependencies"])
     assert (torch.name, [each.operator for each in torch.specifier]) == ("torch", ["=="])
     packages["torch"] = (next(iter(torch.specifier)).version, None)
-    for each in own()[extra]:
+    builds = map(Requirement, PROJECT["build-system"]["requires"])
+    for each in (*builds, *(each for every in own().values() for each in every)):
         name = canonicalize_name(each.name)
         if name != PROJECT["project"]["name"]:
             assert each.specifier.contains(packages[name][0], prereleases=True), each
@@ -84,11 +83,6 @@ def test_the_page_names_the_oldest_and_the_newest_versions() -> None:
         (oldest,) = (each.version for each in asked[name].specifier if each.operator == ">=")
         assert row == f"{oldest} | {newest[name]}", name
     assert {"torch", "transformers", "ray", "optuna", "pyarrow", "numpy"} <= rows.keys()
-
-
-def test_what_builds_the_project_is_locked() -> None:
-    for each in map(Requirement, PROJECT["build-system"]["requires"]):
-        assert each.specifier.contains(locked()[canonicalize_name(each.name)][0])
 
 
 def test_actions_of_the_hosted_ci_are_commits() -> None:

@@ -14,23 +14,19 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.checkout import CHECKOUT, example
+from tests.cli.conftest import sets
 from tests.sweeping import ONE_AT_A_TIME
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 SHIPPED = {
     "methods": "harness/shipped/methods",
     "search_spaces": "harness/shipped/search_spaces",
     "results/reported": "harness/shipped/reported",
 }
 """Folder of the checkout -> its place in the wheel"""
-METHODS = {
-    "angle", "clsr", "consert", "ct", "d2cse", "dcpcse", "diffaug", "diffcse", "esimcse", "flow",
-    "glove", "isbert", "mixcse", "pooling", "promptbert", "prompteol", "rankcse", "sbert",
-    "scored_pairs", "sentence_transformer", "simcse", "sncse", "whitening",
-    "arccse", "cotbert", "dclr", "echo", "infocse", "llm2vec", "pcl", "vascl", "whitenedcse",
-}  # fmt: skip
+METHODS = {path.parent.name for path in (CHECKOUT / "methods").glob("*/__init__.py")}
 BUILD_SECONDS, COMMAND_SECONDS = 600, 600
 
 
@@ -41,16 +37,11 @@ def answer(
     settings = ("HARNESS_", "PYTHON", "VIRTUAL_ENV", "PYTEST", "RAY_")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(settings)
-    }
+    } | {"HARNESS_CACHE": str(folder / ".cache")}
     done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment | {"HARNESS_CACHE": str(folder / ".cache")},
-        capture_output=True,
-        text=True,
-        timeout=seconds,
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds,
         check=False,
-    )
+    )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr if code else done.stdout
 
@@ -126,16 +117,13 @@ class Installed:
         return answer([self.programs / "harness", *arguments], self.folder, code=code)
 
 
-def test_nothing_but_the_package_is_at_the_top_level(wheel: Path) -> None:
-    names = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    version = re.escape(wheel.name.split("-")[1])
-    assert len(names) == 2
-    assert "harness" in names
-    assert any(re.fullmatch(rf"harness_embeddings-{version}\.dist-info", name) for name in names)
-
-
 def test_methods_spaces_and_reported_numbers_are_inside_the_package(wheel: Path) -> None:
+    """Nothing else is at the top level."""
     names = set(zipfile.ZipFile(wheel).namelist())
+    version = re.escape(wheel.name.split("-")[1])
+    top, beside = sorted({name.partition("/")[0] for name in names})
+    assert top == "harness"
+    assert re.fullmatch(rf"harness_embeddings-{version}\.dist-info", beside)
     for folder, place in SHIPPED.items():
         here = {
             f"{place}/{path.relative_to(CHECKOUT / folder).as_posix()}"
@@ -143,24 +131,25 @@ def test_methods_spaces_and_reported_numbers_are_inside_the_package(wheel: Path)
             if path.is_file() and "__pycache__" not in path.parts
         }
         assert here == {name for name in names if name.startswith(f"{place}/")}
-    assert "harness/py.typed" in names
     page = ("static/page.css", "static/page.js", "templates/index.html")
-    assert names >= {f"harness/report/page/{name}" for name in page}
+    assert names >= {"harness/py.typed", *(f"harness/report/page/{name}" for name in page)}
     assert not [name for name in names if "__pycache__" in name or "/tests/" in name]
 
 
-def test_the_harness_that_runs_is_the_wheels(installed: Installed) -> None:
+def test_it_has_its_methods_spaces_and_published_numbers(installed: Installed) -> None:
+    """A new method keeps the contract."""
     place = Path(installed.python("import harness; print(harness.__file__)"))
     assert place.is_relative_to(installed.programs.parent)
     assert not place.is_relative_to(CHECKOUT)
-
-
-def test_it_lists_its_methods_and_spaces(installed: Installed) -> None:
-    listed = {line.split()[0] for line in installed.harness("list", "methods").splitlines()}
-    assert listed >= METHODS
     spaces = [line.split()[0] for line in installed.harness("list", "spaces").splitlines()]
     assert spaces[:3] == ["decoders", "fractions", "large"]
     assert "diffaug-table6" in spaces
+    printed = installed.harness("table", "--paper", "diffaug")
+    assert re.search(r"DiffAug.*published.*80\.13", printed, re.DOTALL), printed
+    installed.harness("new", "methods/mine")
+    assert "keeps the contract" in installed.harness("check", "methods/mine")
+    listed = {line.split()[0] for line in installed.harness("list", "methods").splitlines()}
+    assert listed >= {"mine", *METHODS}
 
 
 # More than 20 s: Ray and its workers start in the fresh environment.
@@ -171,42 +160,25 @@ def test_a_sweep_of_a_space_that_is_named_ends_with_a_row(installed: Installed) 
     assert list((installed.folder / "results" / "trials").glob("*.parquet"))
 
 
-def test_a_paper_has_its_published_numbers(installed: Installed) -> None:
-    printed = installed.harness("table", "--paper", "diffaug")
-    assert re.search(r"DiffAug.*published.*80\.13", printed, re.DOTALL), printed
-
-
-def test_a_new_method_keeps_the_contract(installed: Installed) -> None:
-    installed.harness("new", "methods/mine")
-    assert "keeps the contract" in installed.harness("check", "methods/mine")
-    listed = {line.split()[0] for line in installed.harness("list", "methods").splitlines()}
-    assert listed >= {"mine", *METHODS}
-
-
 # More than 20 s: a real start in the fresh environment, which trains.
 def test_the_method_in_32_lines_runs_from_its_page_alone(installed: Installed) -> None:
-    page = (CHECKOUT / "docs/plugins.md").read_text(encoding="utf-8")
-    plugin = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
+    plugin = example("docs/plugins.md", "python")
     (installed.folder / "worked.py").write_text(plugin, encoding="utf-8")
-    values = ("suite=graded", "sentences=graded-sentences", "max_steps=2")
-    settings = [word for value in values for word in ("--set", value)]
-    printed = installed.harness("run", "worked.py", "--encoder", "tiny-bert", *settings)
+    values = sets(suite="graded", sentences="graded-sentences", max_steps=2)
+    printed = installed.harness("run", "worked.py", "--encoder", "tiny-bert", *values)
     assert re.search(r"graded: \d+\.\d\d", printed), printed
 
 
 @pytest.mark.parametrize(
     ("words", "package", "extra"),
-    [
-        (["figure", "--sweep", "quickstart"], "matplotlib", "figures"),
-        (["picture", "tiny-bert"], "matplotlib", "figures"),
-        (["export", "4f2a", "out"], "sentence_transformers", "sentence-transformers"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
-)
+    [("figure --sweep quickstart", "matplotlib", "figures"),
+     ("picture tiny-bert", "matplotlib", "figures"),
+     ("export 4f2a out", "sentence_transformers", "sentence-transformers")],
+)  # fmt: skip
 def test_a_verb_names_the_extra_that_it_lacks(
-    words: list[str], package: str, extra: str, installed: Installed
+    words: str, package: str, extra: str, installed: Installed
 ) -> None:
-    said = installed.harness(*words, code=2)
+    said = installed.harness(*words.split(), code=2)
     assert f"needs {package}, which is not installed" in said, said
     assert f"pip install 'harness-embeddings[{extra}]'" in said
     assert "Traceback" not in said

@@ -1,5 +1,6 @@
 """What trackers get of trials, read back from their files; what goes wrong stays with them."""
 
+import re
 import subprocess
 import sys
 import time
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.tracking.trackers import TRACKERS, check
+from harness.tracking.trackers import TRACKERS, About, check
 from harness.tracking.tracking import Tracking
 from harness.training.progress import Point
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe
+from tests.cli.conftest import sets
 from tests.sweeping import ONE_AT_A_TIME, one_grid
 from tests.tracking.readers import READERS
 
@@ -38,12 +40,15 @@ def trial(monkeypatch: pytest.MonkeyPatch) -> Trial:
 
 def points(first: int, last: int) -> list[Point]:
     """A loss term at every step, and a dev score at every fifth one."""
-    found = []
-    for step in range(first, last + 1):
-        found.append(Point(step=step, stage="main", metric="loss/contrastive", value=1 / step))
-        if step % 5 == 0:
-            found.append(Point(step=step, stage="main", metric="dev", value=float(step)))
-    return found
+    values = {
+        step: {"loss/contrastive": 1 / step} | ({} if step % 5 else {"dev": float(step)})
+        for step in range(first, last + 1)
+    }
+    return [
+        Point(step=step, stage="main", metric=metric, value=value)
+        for step, metrics in values.items()
+        for metric, value in metrics.items()
+    ]
 
 
 def attempt(name: str, store: Store, trial: Trial, *parts: list[Point], ends: bool) -> list[str]:
@@ -105,18 +110,15 @@ class Broken:
 def test_tracker_that_fails_says_so_once(
     trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also one whose folder cannot be written."""
     monkeypatch.setitem(TRACKERS, "wandb", lambda _: lambda *_: Broken())
-    said = attempt("wandb", Store(tmp_path), trial, points(1, 3), points(4, 6), ends=True)
-    (sentence,) = said
+    parts = points(1, 3), points(4, 6)
+    [sentence] = attempt("wandb", Store(tmp_path), trial, *parts, ends=True)
     assert sentence.startswith("--track wandb: ConnectionError: the server is away; the trials go")
-
-
-def test_folder_that_cannot_be_written_is_one_sentence(trial: Trial, tmp_path: Path) -> None:
     store = Store(tmp_path / "trials")
     store.tracking_folder.write_text("a file in the way")
-    said = attempt("tensorboard", store, trial, points(1, 3), points(4, 6), ends=True)
-    assert len(said) == 1
-    assert said[0].startswith("--track tensorboard: ")
+    [sentence] = attempt("tensorboard", store, trial, *parts, ends=True)
+    assert sentence.startswith("--track tensorboard: ")
 
 
 def test_unknown_tracker_and_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,17 +139,8 @@ def test_sweep_is_tracked_as_its_records(process: Any, write_plugin: Any, tmp_pa
     fixed = "{sentences: graded-sentences, max_steps: 6, precision: fp32, batch_size: 8}"
     space.write_text(text + f"set: {fixed}\nsearch: {{seeds: [42]}}\n", encoding="utf-8")
     store = Store(tmp_path / "trials")
-    answer = process(
-        "sweep",
-        "--no-local",
-        plugin,
-        space,
-        "--store",
-        store.folder,
-        "--track",
-        "tensorboard",
-        *ONE_AT_A_TIME,
-    )
+    words = ("--no-local", plugin, space, "--store", store.folder, "--track", "tensorboard")
+    answer = process("sweep", *words, *ONE_AT_A_TIME)
     assert answer.code == 0, answer.err
     runs = {each.name[-10:]: each for each in READERS["tensorboard"](store.tracking_folder)}
     records = [store.get(record.key) for record in store.read().records()]
@@ -162,10 +155,11 @@ def test_sweep_is_tracked_as_its_records(process: Any, write_plugin: Any, tmp_pa
         assert {"loss/contrastive", "rate/learning_rate", "gradient_norm", "dev"} <= {*run.values}
         for name, score in record.test.items():
             assert run.scores[f"test.{name}"] == pytest.approx(score, rel=1e-6)
-    again = process("run", plugin, "--store", store.folder, "--encoder", "tiny-bert",
-                    "--set", "suite=graded", "--set", "sentences=graded-sentences",
-                    "--set", "max_steps=6", "--set", "batch_size=8", "--set", "precision=fp32",
-                    "--track", "mlflow")  # fmt: skip
+    values = sets(
+        suite="graded", sentences="graded-sentences", max_steps=6, batch_size=8, precision="fp32"
+    )
+    words = (plugin, "--store", store.folder, "--encoder", "tiny-bert", "--track", "mlflow")
+    again = process("run", *words, *values)
     assert "Already in the store" in again.out
 
 
@@ -179,3 +173,78 @@ def test_nothing_is_imported_when_tracking_is_off() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+# Names of users, which trackers read as paths, or keep for themselves
+
+
+NAMES = ["test.a[b]", "a/b", "..", "é*?", "a_x5b_", "%s {x}", "a_x5f_x5b_", "a\nb"]
+GROUPS = ["../../x", "..", "/x", "a [1]*", "run.v2", ".hidden", "new\nline", "日" * 300, "~"]
+
+
+@pytest.mark.process  # MLflow asks uname when it is imported
+@pytest.mark.slow
+def test_mlflow_takes_every_name_and_none_is_lost() -> None:
+    """Usual names stay, and long ones differ."""
+    from mlflow.utils.validation import _validate_metric_name, _validate_param_name
+
+    from harness.tracking.trackers import valid_name
+
+    for name in NAMES:
+        shown = valid_name(name)
+        _validate_metric_name(shown)
+        _validate_param_name(shown)
+        assert re.sub(r"_x([0-9a-f]+)_", lambda found: chr(int(found[1], 16)), shown) == name
+    for name in ("test.sts12", "dev.stsb-dev", "loss", "test.mteb:STS22", "learning_rate"):
+        assert valid_name(name) == name
+    names = {valid_name("a" * 300 + end) for end in ("", "b", "[c]")}
+    assert len(names) == 3
+    for name in names:
+        _validate_metric_name(name)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_the_database_of_mlflow_is_where_the_path_says(tmp_path: Path) -> None:
+    folder = tmp_path / "a b?c#d%41 [x]" / "tracking"
+    TRACKERS["mlflow"](folder)(About("k", "label", "a [1] %s", "final", {}), None)
+    assert (folder / "mlflow.db").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["a b?c#d%41 [x]"]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_event_files_stay_in_the_folder_of_the_tracking(group: str, tmp_path: Path) -> None:
+    """Neither the name of a sweep nor the note of a stranger's store leads out of it."""
+    folder = tmp_path / "a" / "run.v2 [x]" / "tracking"
+    about = About("0" * 32, f"{group} label", group, "final", {})
+    begin = TRACKERS["tensorboard"](folder)
+    first = begin(about, None)
+    identities = [first.identity, f"../{group}", f"{folder}/../../{group}"]
+    for run in [first, *(begin(about, each) for each in identities)]:
+        run.log({1: {"dev": 1.0}})
+        run.leave()
+    files = [path.relative_to(tmp_path) for path in tmp_path.rglob("events.*")]
+    assert len(files) == 4
+    assert all(path.is_relative_to("a/run.v2 [x]/tracking/tensorboard") for path in files)
+    assert {len(path.parts) for path in files} == {7}
+    assert not any(part.startswith(".") for path in files for part in path.parts)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_wandb_keeps_names_with_an_underscore_in_front(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library has values of its own under such names."""
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    run = TRACKERS["wandb"](tmp_path)(About("0" * 32, "a", "b", "final", {}), None)
+    names = ("_step", "_timestamp", "_x", "plain_name")
+    run.log({step: dict.fromkeys(names, 7.5 + step) for step in (1, 2)})
+    run.end(3, {}, "finished")
+    until = time.monotonic() + 60  # the library's own process may still write
+    while not (runs := READERS["wandb"](tmp_path)) or runs[0].status != "finished":
+        assert time.monotonic() < until, "the run is not written"
+        time.sleep(0.1)
+    [seen] = runs
+    kept = ("metric._step", "metric._timestamp", "metric._x", "plain_name")
+    assert seen.values == {name: [(1, 8.5), (2, 9.5)] for name in kept}

@@ -18,10 +18,6 @@ from tests.cli.conftest import Model, Refused, SpaceFile
 pytestmark = pytest.mark.slow
 
 PIPE = "a named pipe"
-SUITE = ["--set", "suite=graded"]
-RUN = ["run", "simcse", "--encoder", "tiny-bert", *SUITE]
-GRADED = ["--set", "sentences=graded-sentences"]
-MODEL = ["run", "simcse", "--encoder", "model", *SUITE, *GRADED]
 
 
 @pytest.fixture(autouse=True)
@@ -43,61 +39,62 @@ def to_pipe(path: Path) -> None:
     path.symlink_to("pipe")
 
 
-KINDS: dict[str, Callable[[Path], Any]] = {
-    "a named pipe": os.mkfifo,
-    "a named pipe ": to_pipe,
-    "a link to nothing": lambda path: path.symlink_to("nowhere"),
-    "symbolic links": lambda path: path.symlink_to(path),
-    "a socket": lambda path: socket.socket(socket.AF_UNIX).bind(path.name),
-    "a device": lambda path: path.symlink_to("/dev/zero"),
-    "a folder": Path.mkdir,
-}
-"""The words of the sentence -> what makes the path"""
+KINDS: list[tuple[str, Callable[[Path], Any]]] = [
+    ("a named pipe", os.mkfifo),
+    ("a named pipe", to_pipe),
+    ("a link to nothing", lambda path: path.symlink_to("nowhere")),
+    ("symbolic links", lambda path: path.symlink_to(path)),
+    ("a socket", lambda path: socket.socket(socket.AF_UNIX).bind(path.name)),
+    ("a device", lambda path: path.symlink_to("/dev/zero")),
+    ("a folder", Path.mkdir),
+]
+"""Words of the sentence, and what makes the path"""
 
 
-@pytest.mark.parametrize("words", KINDS)
-def test_every_kind(words: str, refused: Refused, folder: Path) -> None:
-    KINDS[words](folder / "space.yaml")
-    refused(["plan", "space.yaml"], "space.yaml", words.strip())
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "part"),
-    [
-        ("corpus.txt", [*RUN, "--set", "sentences=corpus.txt"], PIPE),
-        ("corpus.parquet", [*RUN, "--set", "sentences=corpus.parquet"], PIPE),
-        ("corpus.txt", [*RUN, "--set", "sentences=neighbours:corpus.txt"], PIPE),
-        ("suite.py", [*RUN[:4], "--set", "suite=suite.py"], PIPE),
-        ("suite.py", ["eval", "tiny-bert", "--suite", "suite.py"], PIPE),
-        ("plugin.py", ["run", "plugin.py"], PIPE),
-        ("plugin/__init__.py", ["check", "plugin"], PIPE),
-        ("vectors.txt", ["run", "glove", "--set", "vectors=vectors.txt", *SUITE], ""),
-        ("synonyms.txt", [*RUN, *GRADED, "--set", "synonyms=synonyms.txt"], ""),
-        ("table.txt", ["table", "--output", "table.txt"], PIPE),
-        ("mine", ["new", "mine"], "exists already"),
-        ("results", [*RUN, *GRADED, "--store", "results"], PIPE),
-        ("results", ["table", "--store", "results"], PIPE),
-        ("results", ["list", "trials", "--store", "results"], PIPE),
-        ("results", ["show", "4f2a", "--store", "results"], PIPE),
-        ("results", ["eval", "tiny-bert", "--suite", "graded", "--store", "results"], PIPE),
-        ("results", ["clean", "--dry-run", "--store", "results"], "there is no such folder"),
-        ("model/config.json", MODEL, "config.json"),
-        ("model/config.json", ["eval", "./model", "--suite", "graded"], "config.json"),
-        ("model/config.json", ["compare", "tiny-bert", "./model", "--suite", "graded"], "config"),
-        ("model/config.json", ["retrieve", "./model", "a query"], "config.json"),
-        ("model/config.json", ["picture", "./model", "--output", "pictures"], "config.json"),
-        ("model/model.safetensors", MODEL, PIPE),
-        ("model/tokenizer.json", MODEL, PIPE),
-    ],
-)
-def test_every_place(
-    name: str, arguments: list[object], part: str, refused: Refused, model: Model
+@pytest.mark.parametrize(("words", "make"), KINDS)
+def test_every_kind(
+    words: str, make: Callable[[Path], Any], refused: Refused, folder: Path
 ) -> None:
+    make(folder / "space.yaml")
+    refused(["plan", "space.yaml"], "space.yaml", words)
+
+
+CORPUS = "run simcse --encoder tiny-bert --set suite=graded --set sentences="
+MODEL = "run simcse --encoder ./model --set suite=graded --set sentences=graded-sentences"
+PLACES = [
+    ("corpus.txt", f"{CORPUS}corpus.txt", PIPE),
+    ("corpus.parquet", f"{CORPUS}corpus.parquet", PIPE),
+    ("corpus.txt", f"{CORPUS}neighbours:corpus.txt", PIPE),
+    ("suite.py", "run simcse --encoder tiny-bert --set suite=suite.py", PIPE),
+    ("suite.py", "eval tiny-bert --suite suite.py", PIPE),
+    ("plugin.py", "run plugin.py", PIPE),
+    ("plugin/__init__.py", "check plugin", PIPE),
+    ("vectors.txt", "run glove --set vectors=vectors.txt --set suite=graded", ""),
+    ("synonyms.txt", f"{CORPUS}graded-sentences --set synonyms=synonyms.txt", ""),
+    ("table.txt", "table --output table.txt", PIPE),
+    ("mine", "new mine", "exists already"),
+    ("results", f"{CORPUS}graded-sentences --store results", PIPE),
+    ("results", "table --store results", PIPE),
+    ("results", "list trials --store results", PIPE),
+    ("results", "show 4f2a --store results", PIPE),
+    ("results", "eval tiny-bert --suite graded --store results", PIPE),
+    ("results", "clean --dry-run --store results", "there is no such folder"),
+    ("model/config.json", MODEL, "config.json"),
+    ("model/config.json", "eval ./model --suite graded", "config.json"),
+    ("model/config.json", "compare tiny-bert ./model --suite graded", "config"),
+    ("model/config.json", "retrieve ./model query", "config.json"),
+    ("model/config.json", "picture ./model --output pictures", "config.json"),
+    ("model/model.safetensors", MODEL, PIPE),
+    ("model/tokenizer.json", MODEL, PIPE),
+]
+
+
+@pytest.mark.parametrize(("name", "words", "part"), PLACES)
+def test_every_place(name: str, words: str, part: str, refused: Refused, model: Model) -> None:
     if name.startswith("model/"):
         model()
     pipe(name)
-    arguments = ["./model" if word == "model" else word for word in arguments]
-    refused(arguments, Path(name).name if part == PIPE else "", part)
+    refused(words.split(), Path(name).name if part == PIPE else "", part)
 
 
 @pytest.mark.parametrize("verb", ["plan", "sweep"])
@@ -116,8 +113,8 @@ def test_files_of_a_space(verb: str, refused: Refused, space: SpaceFile, model: 
 def test_data_in_the_mirror(name: str, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_HUB", str(Path("hub").absolute()))
     pipe(f"hub/datasets/{SIMCSE}/{name}" if name else "hub")
-    run = [*RUN, *GRADED] if not name else RUN  # which trains on wiki1m
-    refused(["compare", "tiny-bert", "tiny-bert"] if name == ARCHIVE else run, name or "hub")
+    words = f"{CORPUS}{'wiki1m' if name else 'graded-sentences'}".split()
+    refused(["compare", "tiny-bert", "tiny-bert"] if name == ARCHIVE else words, name or "hub")
 
 
 def test_list_names_what_cannot_be_read(harness: Any) -> None:

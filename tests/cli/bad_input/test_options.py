@@ -13,133 +13,118 @@ from tests.cli.conftest import Refused, SpaceFile
 DIGITS = "9" * 5000
 GRADED = ("--set", "suite=graded")
 SIMCSE = ["run", "simcse", "--encoder", "tiny-bert"]
-PAPER = ["--paper", "diffaug", "--table"]
-DIFFAUG = ["diffaug", "--table"]
-DIFFCSE = ["--paper", "diffcse", "--table", "4"]
-REPORT = ["report", "--out", "report"]
+
+
+USAGE = [
+    ("nosuch", "No such command 'nosuch'"),
+    ("sweeep quickstart", "sweep"),
+    ("--nope", "No such option: --nope"),
+    ("sweep", "Missing argument"),
+    ("compare tiny-bert", "Missing argument"),
+    ("run simcse --sed 1", "--seed"),
+    ("run simcse more", "unexpected extra argument"),
+    ("run simcse --seed 1e3", "valid integer"),
+    (f"run simcse --seed {DIGITS}", "maximum size"),
+    (f"run simcse --seed {DIGITS[:30]}", "whole numbers from 0 to 4294967295"),
+    ("run pooling --encoder tiny-bert --set suite=graded --seed=-1", "seed"),
+    (f"plan quickstart --seeds {DIGITS}", "whole numbers"),
+    ("plan quickstart --configurations 0", "--configurations"),
+    (f"plan quickstart --configurations {DIGITS[:30]}", "1000000"),
+    ("sweep quickstart --published --configurations 2", "are not searched"),
+    ("plan quickstart --cpus-per-trial 0", "--cpus-per-trial"),
+    ("plan quickstart --cpus-per-trial 1e400", "finite"),
+    ("sweep quickstart --gpus-per-trial nan", "--gpus-per-trial"),
+    ("sweep quickstart --gpus-per-trial -1", "--gpus-per-trial"),
+    ("sweep quickstart --dry-run=maybe", "--dry-run"),
+    ("sweep quickstart --memory-per-trial inf", "finite"),
+    ("sweep quickstart --trial-timeout soon", "90s, 30m or 2h"),
+    ("sweep quickstart --trial-timeout 0s", "at least one second"),
+    (f"sweep quickstart --trial-timeout {DIGITS}h", "90s, 30m or 2h"),
+    ("list methodz", "'methods'"),
+    ("table --format pdf", "'latex'"),
+    ("table --format parquet", "--output"),
+    ("table --paper difaug", 'did you mean "diffaug"?'),
+    ("table --table 2", "--paper PAPER"),
+    ("table --paper diffaug --table 66", 'did you mean "6"?'),
+    ("table --paper diffaug --table 9", "diffaug has no Table 9"),
+    ("table --encoder mini-bert", "--paper PAPER"),
+    ("list methods --encoder tiny-bert", "methods are listed without --encoder"),
+    ("figure", "name what is drawn"),
+    ("figure --sweep abcdef --paper diffaug", "name what is drawn"),
+    ("figure --sweep abcdef --encoder tiny-bert", "belong to a paper"),
+    ("figure --paper diffaug", "needs the number of a figure"),
+    ("figure --paper diffau --figure 4", 'did you mean "diffaug"?'),
+    ("figure --paper diffaug --figure 1", "there is 3, 4, 5"),
+    ("figure --sweep abcdef --format gif", "is not one of 'png', 'svg', 'pdf'"),
+    ("report --out report --paper diffaug --sweep quickstart", "two reports"),
+    ("report --out report --encoder tiny-bert", "--encoder tiny-bert needs the name of a paper"),
+    ("reproduce difaug", 'did you mean "diffaug"?'),
+    ("reproduce diffaug --table 66", 'did you mean "6"?'),
+    ("reproduce diffaug --table 5", "nothing to run for Table 5 of diffaug"),
+    ("reproduce diffaug --table 6 --set batch_size=0", "batch_size = 0"),
+    ("reproduce diffaug --table 6 --gpus-per-trial many", "--gpus-per-trial many"),
+    ("plan --paper diffcse --table 4 --set encoder=tiny-bert", "named with --encoder tiny-bert"),
+    ("compare 1 2", "there is no row 1: the store is empty"),
+    ("eval tiny-bert --pooling max", "'mean'"),
+    ("retrieve tiny-bert q --count 0", "--count"),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["nosuch"], "No such command 'nosuch'"),
-        (["sweeep", "quickstart"], "sweep"),
-        (["--nope"], "No such option: --nope"),
-        (["sweep"], "Missing argument"),
-        (["compare", "tiny-bert"], "Missing argument"),
-        (["run", "simcse", "--sed", "1"], "--seed"),
-        (["run", "simcse", "more"], "unexpected extra argument"),
-        (["run", "simcse", "--seed", "1e3"], "valid integer"),
-        (["run", "simcse", "--seed", DIGITS], "maximum size"),
-        (["run", "simcse", "--seed", "9" * 30], "whole numbers from 0 to 4294967295"),
-        (["run", "pooling", "--encoder", "tiny-bert", *GRADED, "--seed=-1"], "seed"),
-        (["plan", "quickstart", "--seeds", DIGITS], "whole numbers"),
-        (["plan", "quickstart", "--configurations", "0"], "--configurations"),
-        (["plan", "quickstart", "--configurations", "9" * 30], "1000000"),
-        (["sweep", "quickstart", "--published", "--configurations", "2"], "are not searched"),
-        (["plan", "quickstart", "--cpus-per-trial", "0"], "--cpus-per-trial"),
-        (["plan", "quickstart", "--cpus-per-trial", "1e400"], "finite"),
-        (["sweep", "quickstart", "--gpus-per-trial", "nan"], "--gpus-per-trial"),
-        (["sweep", "quickstart", "--gpus-per-trial", "-1"], "--gpus-per-trial"),
-        (["sweep", "quickstart", "--dry-run=maybe"], "--dry-run"),
-        (["sweep", "quickstart", "--memory-per-trial", "inf"], "finite"),
-        (["sweep", "quickstart", "--trial-timeout", "soon"], "90s, 30m or 2h"),
-        (["sweep", "quickstart", "--trial-timeout", "0s"], "at least one second"),
-        (["sweep", "quickstart", "--trial-timeout", "9" * 5000 + "h"], "90s, 30m or 2h"),
-        (["list", "methodz"], "'methods'"),
-        (["table", "--format", "pdf"], "'latex'"),
-        (["table", "--format", "parquet"], "--output"),
-        (["table", "--paper", "difaug"], 'did you mean "diffaug"?'),
-        (["table", "--table", "2"], "--paper PAPER"),
-        (["table", *PAPER, "66"], 'did you mean "6"?'),
-        (["table", *PAPER, "9"], "diffaug has no Table 9"),
-        (["table", "--encoder", "mini-bert"], "--paper PAPER"),
-        (["list", "methods", "--encoder", "tiny-bert"], "methods are listed without --encoder"),
-        (["figure"], "name what is drawn"),
-        (["figure", "--sweep", "abcdef", "--paper", "diffaug"], "name what is drawn"),
-        (["figure", "--sweep", "abcdef", "--encoder", "tiny-bert"], "belong to a paper"),
-        (["figure", "--paper", "diffaug"], "needs the number of a figure"),
-        (["figure", "--paper", "diffau", "--figure", "4"], 'did you mean "diffaug"?'),
-        (["figure", "--paper", "diffaug", "--figure", "1"], "there is 3, 4, 5"),
-        (["figure", "--sweep", "abcdef", "--format", "gif"], "is not one of 'png', 'svg', 'pdf'"),
-        ([*REPORT, "--paper", "diffaug", "--sweep", "quickstart"], "two reports"),
-        ([*REPORT, "--encoder", "tiny-bert"], "--encoder tiny-bert needs the name of a paper"),
-        (["reproduce", "difaug"], 'did you mean "diffaug"?'),
-        (["reproduce", *DIFFAUG, "66"], 'did you mean "6"?'),
-        (["reproduce", *DIFFAUG, "5"], "nothing to run for Table 5 of diffaug"),
-        (["reproduce", *DIFFAUG, "6", "--set", "batch_size=0"], "batch_size = 0"),
-        (["reproduce", *DIFFAUG, "6", "--gpus-per-trial", "many"], "--gpus-per-trial many"),
-        (["plan", *DIFFCSE, "--set", "encoder=tiny-bert"], "is named with --encoder tiny-bert"),
-        (["compare", "1", "2"], "there is no row 1: the store is empty"),
-        (["eval", "tiny-bert", "--pooling", "max"], "'mean'"),
-        (["retrieve", "tiny-bert", "q", "--count", "0"], "--count"),
-    ],
-    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
-)
-def test_usage(arguments: list[str], part: str, refused: Refused) -> None:
+@pytest.mark.parametrize(("words", "part"), USAGE, ids=lambda text: text[:40])
+def test_usage(words: str, part: str, refused: Refused) -> None:
     """The parser's own messages are boxes of several lines. The store is not there."""
-    refused([*arguments, "--store", "none"], part)
+    refused([*words.split(), "--store", "none"], part)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["plan", "sweep"])
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["--paper", "diffaug"], "--paper P --table N"),
-        (["--table", "2"], "--paper P --table N"),
-        (["--paper", "difaug", "--table", "2"], 'did you mean "diffaug"?'),
-        ([*PAPER, "66"], 'did you mean "6"?'),
-        ([*PAPER, "5"], "nothing to run for Table 5 of diffaug"),
-        ([*PAPER, "two"], "--table"),
-        (["unsup", *PAPER, "2"], "unsup has no place beside it"),
-        (["my.yaml", *PAPER, "2"], "my.yaml has no place beside it"),
-        (["simcs", *PAPER, "2"], 'did you mean "simcse"?'),
-        (
-            ["--paper", "clsr", "--table", "4", "--configurations", "2"],
-            "nothing of this table is searched",
-        ),
-        ([*PAPER, "2", "--set", "alpha=1"], 'has a hyperparameter "alpha"'),
-        ([*PAPER, "2", "--set", "subset=1"], "use --subsets"),
-        ([*PAPER, "6", "--set", "batch_size=0"], "batch_size = 0"),
-        ([*PAPER, "2", "--seeds", "one"], "whole numbers"),
-    ],
-)
-def test_table_as_target(verb: str, arguments: list[str], part: str, refused: Refused) -> None:
-    refused([verb, *arguments], part)
+def test_table_as_target(verb: str, refused: Refused) -> None:
+    for words, part in (
+        ("--paper diffaug", "--paper P --table N"),
+        ("--table 2", "--paper P --table N"),
+        ("--paper difaug --table 2", 'did you mean "diffaug"?'),
+        ("--paper diffaug --table 66", 'did you mean "6"?'),
+        ("--paper diffaug --table 5", "nothing to run for Table 5 of diffaug"),
+        ("--paper diffaug --table two", "--table"),
+        ("unsup --paper diffaug --table 2", "unsup has no place beside it"),
+        ("my.yaml --paper diffaug --table 2", "my.yaml has no place beside it"),
+        ("simcs --paper diffaug --table 2", 'did you mean "simcse"?'),
+        ("--paper clsr --table 4 --configurations 2", "nothing of this table is searched"),
+        ("--paper diffaug --table 2 --set alpha=1", 'has a hyperparameter "alpha"'),
+        ("--paper diffaug --table 2 --set subset=1", "use --subsets"),
+        ("--paper diffaug --table 6 --set batch_size=0", "batch_size = 0"),
+        ("--paper diffaug --table 2 --seeds one", "whole numbers"),
+    ):
+        refused([verb, *words.split()], part)
 
 
-@pytest.mark.parametrize("option", ["--seeds", "--subsets"])
-def test_bad_seeds_and_subsets(option: str, refused: Refused, space: SpaceFile) -> None:
-    for numbers in ("a,b", "0;1", "0,,1", "1.5", "0,-1", "4294967296"):
-        refused(["plan", space(), f"{option}={numbers}"], f"{option} {numbers}", "whole numbers")
+def test_bad_seeds_and_subsets(refused: Refused, space: SpaceFile) -> None:
+    for option in ("--seeds", "--subsets"):
+        for numbers in ("a,b", "0;1", "0,,1", "1.5", "0,-1", "4294967296"):
+            refused(["plan", space(), f"{option}={numbers}"], f"{option} {numbers}", "whole numb")
 
 
 # Values behind --set
 
 
-@pytest.mark.parametrize("verb", ["run", "sweep"])
-@pytest.mark.parametrize(
-    ("value", "parts"),
-    [
-        ("learning_rate", ["--set learning_rate", "key=value"]),
-        ("=3", ["--set =3", "key=value"]),
-        ("learning_rat=3e-5", ['"learning_rat"', 'did you mean "learning_rate"?']),
-        ("batch_size=1", ["batch_size = 1", "greater than or equal to 2"]),
-        ("learning_rate=[1, 2", ["learning_rate", "a valid number"]),
-        ("learning_rate=2026-13-45", ["learning_rate", "a valid number"]),
-    ],
-)
-def test_set(verb: str, value: str, parts: list[str], refused: Refused, space: SpaceFile) -> None:
-    target = [verb, space()] if verb == "sweep" else [*SIMCSE, *GRADED]
-    refused([*target, "--set", value], *parts)
+def test_set(refused: Refused, space: SpaceFile) -> None:
+    for value, *parts in (
+        ("learning_rate", "--set learning_rate", "key=value"),
+        ("=3", "--set =3", "key=value"),
+        ("learning_rat=3e-5", '"learning_rat"', 'did you mean "learning_rate"?'),
+        ("batch_size=1", "batch_size = 1", "greater than or equal to 2"),
+        ("learning_rate=[1, 2", "learning_rate", "a valid number"),
+        ("learning_rate=2026-13-45", "learning_rate", "a valid number"),
+    ):
+        for target in (["sweep", space()], [*SIMCSE, *GRADED]):
+            refused([*target, "--set", value], *parts)
 
 
-@pytest.mark.parametrize("key", ["seed", "subset"])
-def test_set_of_the_seed_or_subset_of_a_sweep(key: str, refused: Refused, space: SpaceFile) -> None:
-    parts = f"--set {key}", "not a hyperparameter", f"`{key}s:`", f"--{key}s"
-    refused(["sweep", space(), "--set", f"{key}=1"], *parts)
+def test_set_of_the_seed_or_subset_of_a_sweep(refused: Refused, space: SpaceFile) -> None:
+    for key in ("seed", "subset"):
+        parts = f"--set {key}", "not a hyperparameter", f"`{key}s:`", f"--{key}s"
+        refused(["sweep", space(), "--set", f"{key}=1"], *parts)
 
 
 @pytest.mark.slow
@@ -177,32 +162,21 @@ ODD = ["x" * 5000, "/".join(["d" * 200] * 40), "a\nb", os.fsdecode(b"\xff\xfe")]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ["run", "NAME"],
-        ["check", "NAME"],
-        ["run", "pooling", "--encoder=NAME.", *GRADED],
-        ["run", "simcse", "--set", "NAME=1"],
-        ["plan", "NAME"],
-        ["plan", "NAME.yaml"],
-        ["table", "--paper=NAME"],
-        ["eval", "NAME", "--suite", "graded"],
-        ["eval", "tiny-bert", "--suite=NAME"],
-        ["eval", "tiny-bert", "--suite=NAME.py"],
-        ["show", "NAMEx"],
-        ["new", "here/NAME-"],
-    ],
-    ids=" ".join,
-)
-def test_odd_name(arguments: list[str], refused: Refused) -> None:
+    "words",
+    ["run NAME", "check NAME", "run pooling --encoder=NAME. --set suite=graded",
+     "run simcse --set NAME=1", "plan NAME", "plan NAME.yaml", "table --paper=NAME",
+     "eval NAME --suite graded", "eval tiny-bert --suite=NAME", "eval tiny-bert --suite=NAME.py",
+     "show NAMEx", "new here/NAME-"],
+)  # fmt: skip
+def test_odd_name(words: str, refused: Refused) -> None:
     for name in ODD:
-        refused([word.replace("NAME", name) for word in arguments])
+        refused([word.replace("NAME", name) for word in words.split()])
 
 
-@pytest.mark.parametrize("field", ["sentences", "suite"])
-def test_odd_value(field: str, refused: Refused, space: SpaceFile) -> None:
-    for name in ("x" * 5000, "a\nb", "a\0b.txt"):
-        refused(["plan", space(), "--set", f"{field}={json.dumps(name)}"])
+def test_odd_value(refused: Refused, space: SpaceFile) -> None:
+    for field in ("sentences", "suite"):
+        for name in ("x" * 5000, "a\nb", "a\0b.txt"):
+            refused(["plan", space(), "--set", f"{field}={json.dumps(name)}"])
 
 
 def test_name_that_leaves_the_mirror(refused: Refused) -> None:
@@ -235,18 +209,18 @@ def test_show_of_a_key_of_no_trial_or_of_several(
 def test_new(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "file").touch()
+    refused(["new", "a b"], '"a b" cannot be the name of a method')
     for words, part in (
-        (["two-words"], '"two-words" cannot be the name of a method'),
-        (["1st"], '"1st" cannot be the name of a method'),
-        (["a b"], '"a b" cannot be the name of a method'),
-        (["a/" + "m" * 300], ""),
-        (["a/" * 2000 + "m"], ""),
-        (["mine"], "mine exists already"),
-        (["file/mine"], "cannot be written"),
-        (["paper", "simcse"], 'harness has a paper or a method "simcse"; choose another name'),
-        (["paper", "diffaug"], 'harness has a paper or a method "diffaug"; choose another name'),
-        (["paper", "a-b"], '"a-b" cannot be the name of a method'),
-        (["papers", "mine"], "one folder is written, and not papers and mine"),
-        (["paper", "mine", "--like", "pairs"], "`harness new PATH --like pairs`"),
+        ("two-words", '"two-words" cannot be the name of a method'),
+        ("1st", '"1st" cannot be the name of a method'),
+        ("a/" + "m" * 300, ""),
+        ("a/" * 2000 + "m", ""),
+        ("mine", "mine exists already"),
+        ("file/mine", "cannot be written"),
+        ("paper simcse", 'harness has a paper or a method "simcse"; choose another name'),
+        ("paper diffaug", 'harness has a paper or a method "diffaug"; choose another name'),
+        ("paper a-b", '"a-b" cannot be the name of a method'),
+        ("papers mine", "one folder is written, and not papers and mine"),
+        ("paper mine --like pairs", "`harness new PATH --like pairs`"),
     ):
-        refused(["new", *words], part)
+        refused(["new", *words.split()], part)

@@ -1,5 +1,6 @@
 """Plugins and suites that cannot be used, or whose declarations are of the wrong kind."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,52 +45,50 @@ class Method(plugin.Method[Config]):
 
 def declared(name: str, value: str) -> str:
     """The plugin with one more class method, which returns `value`."""
-    return PLUGIN.replace(
-        "    # more\n", f"    @classmethod\n    def {name}(cls, config):\n        return {value}\n"
-    )
+    method = f"    @classmethod\n    def {name}(cls, config):\n        return {value}\n"
+    return PLUGIN.replace("    # more\n", method)
 
 
 @pytest.fixture
 def refused_plugin(refused: Refused, tmp_path: Path) -> Callable[..., None]:
     """refused_plugin(source, part, ...): check that `harness run` refuses the plugin."""
+    numbers = itertools.count()
 
     def call(source: str, *parts: str) -> None:
-        path = tmp_path / "mine.py"
+        path = tmp_path / f"mine{next(numbers)}.py"  # a plugin is imported once
         path.write_text(source, encoding="utf-8")
         refused(["run", path, "--set", "max_steps=2"], "mine", *parts)
 
     return call
 
 
-@pytest.mark.parametrize("value", ["3", "None", "dict", "'Config'", "Config()", "lambda: Config"])
-def test_config_type(value: str, refused_plugin: Refused) -> None:
-    source = PLUGIN.replace("    # more\n", f"    config_type = {value}\n")
-    refused_plugin(source, "config_type of class Method must be a class that derives from")
+def test_config_type(refused_plugin: Refused) -> None:
+    for value in ("3", "None", "dict", "'Config'", "Config()", "lambda: Config"):
+        source = PLUGIN.replace("    # more\n", f"    config_type = {value}\n")
+        refused_plugin(source, "config_type of class Method must be a class that derives from")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("stages", value) for value in ("None", "3", "'s'", "{}", "[3]", "['s']", "[None]")),
-        *(("stages", value) for value in ("stage()", "(stage(),)", "[[stage()]]", "iter([])")),
-        *(("corpora", value) for value in ("None", "[]", "3", "{3: 'a'}", "{'s': None}")),
-        ("corpora", "{'s': Path('graded-sentences')}"),
-        *(("models", value) for value in ("None", "3", "'tiny-bert'", "[3]", "{}")),
-        *(("files", value) for value in ("None", "'x'", "['x']", "Path('x')")),
-        *(("artefacts", value) for value in ("None", "3", "[3]", "{}")),
-    ],
-)
-def test_answer_of_another_kind(name: str, value: str, refused_plugin: Refused) -> None:
-    refused_plugin(declared(name, value), f"{name}() must return a ", "but it returned")
+ANSWERS = {
+    "stages": ("None", "3", "'s'", "{}", "[3]", "['s']", "[None]", "stage()", "(stage(),)",
+               "[[stage()]]", "iter([])"),
+    "corpora": ("None", "[]", "3", "{3: 'a'}", "{'s': None}", "{'s': Path('graded-sentences')}"),
+    "models": ("None", "3", "'tiny-bert'", "[3]", "{}"),
+    "files": ("None", "'x'", "['x']", "Path('x')"),
+    "artefacts": ("None", "3", "[3]", "{}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answer_of_another_kind(name: str, refused_plugin: Refused) -> None:
+    for value in ANSWERS[name]:
+        refused_plugin(declared(name, value), f"{name}() must return a ", "but it returned")
 
 
 @pytest.mark.parametrize("name", ["stages", "files"])
-@pytest.mark.parametrize(
-    ("value", "part"),
-    [("1 / 0", "ZeroDivisionError"), ("config.nosuch", "nosuch"), ("exit(3)", "SystemExit: 3")],
-)
-def test_answer_that_is_an_error(name: str, value: str, part: str, refused_plugin: Refused) -> None:
-    refused_plugin(declared(name, value), f"{name}() raises", part)
+def test_answer_that_is_an_error(name: str, refused_plugin: Refused) -> None:
+    for value, part in (("1 / 0", "ZeroDivisionError"), ("config.nosuch", "nosuch"),
+                        ("exit(3)", "SystemExit: 3")):  # fmt: skip
+        refused_plugin(declared(name, value), f"{name}() raises", part)
 
 
 def test_plan_refuses_a_plugin(refused: Refused, space: SpaceFile, tmp_path: Path) -> None:
@@ -136,20 +135,16 @@ def test_configuration(field: str, part: str, refused_plugin: Refused) -> None:
     refused_plugin(PLUGIN.replace("# fields", field), part)
 
 
-@pytest.mark.parametrize(
-    "source",
-    ["raise ValueError('a\\nb\\nc')\n", "raise ValueError('x' * 100_000)\n", "x = 1\0\n",
-     "def f(): f()\nf()\n", "def Method(): pass\n"],
-    ids=["lines", "long", "zero-byte", "recursion", "function"],
-)  # fmt: skip
-def test_source(source: str, refused_plugin: Refused) -> None:
-    refused_plugin(source)
+def test_source(refused_plugin: Refused) -> None:
+    for source in ("raise ValueError('a\\nb\\nc')\n", "raise ValueError('x' * 100_000)\n",
+                   "x = 1\0\n", "def f(): f()\nf()\n", "def Method(): pass\n"):  # fmt: skip
+        refused_plugin(source)
 
 
 def test_names_of_methods(refused: Refused, space: SpaceFile, tmp_path: Path) -> None:
-    for words in (["run", "simcze"], ["check", "simcze"], *([verb, "simcze", space()] for verb in
-                  ("sweep", "plan"))):  # fmt: skip
-        refused(words, 'unknown method "simcze"', 'did you mean "simcse"?')
+    unknown = 'unknown method "simcze"', 'did you mean "simcse"?'
+    for words in (["run"], ["check"], ["sweep", space()], ["plan", space()]):
+        refused([words[0], "simcze", *words[1:]], *unknown)
     refused(["sweep", "pooling", space()], 'no method "pooling"', "simcse")
     (tmp_path / "empty").mkdir()
     refused(["run", tmp_path / "empty"], tmp_path / "empty", "holds no method", "__init__.py")
@@ -157,33 +152,17 @@ def test_names_of_methods(refused: Refused, space: SpaceFile, tmp_path: Path) ->
     refused(["check", tmp_path / "notes.txt"], "notes.txt", "not a Python file")
 
 
-FAILS = "fails to import"
-
-
-@pytest.mark.parametrize(
-    ("source", "parts"),
-    [
-        ("import no_such_package\n", [FAILS, "ModuleNotFoundError: No module named 'no_such"]),
-        ("def broken(:\n", [FAILS, "SyntaxError"]),
-        ("raise RuntimeError('of no use')\n", [FAILS, "RuntimeError: of no use"]),
-        ("import sys\nsys.exit(7)\n", [FAILS, "SystemExit: 7"]),
-        *(
-            (source, ["holds no method", "class Method"])
-            for source in (
-                "",
-                PLUGIN.replace("class Method", "class Methods"),
-                "from harness.plugin import Method\n",
-                "Method = 3\n",
-            )
-        ),
-    ],
-)
-def test_file_that_is_no_plugin(
-    source: str, parts: list[str], refused: Refused, tmp_path: Path
-) -> None:
-    plugin = tmp_path / "hollow.py"
-    plugin.write_text(source)
-    refused(["run", plugin], plugin, *parts)
+def test_file_that_is_no_plugin(refused_plugin: Refused) -> None:
+    for source, *parts in (
+        ("import no_such_package\n", "ModuleNotFoundError: No module named 'no_such"),
+        ("def broken(:\n", "SyntaxError"),
+        ("raise RuntimeError('of no use')\n", "RuntimeError: of no use"),
+        ("import sys\nsys.exit(7)\n", "SystemExit: 7"),
+    ):
+        refused_plugin(source, "fails to import", *parts)
+    for source in ("", PLUGIN.replace("class Method", "class Methods"), "Method = 3\n",
+                   "from harness.plugin import Method\n"):  # fmt: skip
+        refused_plugin(source, "holds no method", "class Method")
 
 
 SUITE = """\
@@ -208,29 +187,23 @@ def score(task, data, vectors):
 """
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        *(f"DATA = {value}" for value in ("None", "3", "[]", "{}", "Data", "{3: Data}")),
-        *(f"DATA = {{'mine': {value}}}" for value in ("3", "Data")),
-        *(
-            f"DATA = dict.fromkeys(DATA, lambda: {value})"
-            for value in ("3", "None", "1 / 0", "['a b']")
-        ),
-        *(f"Data.texts = {value}" for value in ("None", "'abc'", "[]", "[1]")),
-        *(f"FILES = {value}" for value in ("None", "3", "[]", "lambda: None", "lambda: ['x']")),
-        *(f"FILES = lambda: {value}" for value in ("1 / 0", "[Path('nosuch')]", "[Path('.')]")),
-        *(f"CARD = {value}" for value in ("3", "None", "''", "'sts'", "SuiteCard(3)")),
-        "CARD = SuiteCard('mine', dev_tasks=3)",
-        "CARD = SuiteCard('mine', dev_tasks='mine-dev')",
-        "CARD = SuiteCard('mine', dev_tasks=('nosuch',))",
-        "CARD = SuiteCard('mine', headings=3)",
-        "CARD = SuiteCard('mine', dev_tasks=('mine-dev',), decimals='3')",
-        "raise RuntimeError('of no use')",
-        "import sys; sys.exit(3)",
-        "def (",
-    ],
-)
+CHANGES = [
+    *(f"DATA = {value}" for value in ("None", "3", "[]", "{}", "Data", "{3: Data}")),
+    *(f"DATA = {{'mine': {value}}}" for value in ("3", "Data")),
+    *(f"DATA = dict.fromkeys(DATA, lambda: {value})" for value in
+      ("3", "None", "1 / 0", "['a b']")),
+    *(f"Data.texts = {value}" for value in ("None", "'abc'", "[]", "[1]")),
+    *(f"FILES = {value}" for value in ("None", "3", "[]", "lambda: None", "lambda: ['x']")),
+    *(f"FILES = lambda: {value}" for value in ("1 / 0", "[Path('nosuch')]", "[Path('.')]")),
+    *(f"CARD = {value}" for value in ("3", "None", "''", "'sts'", "SuiteCard(3)")),
+    *(f"CARD = SuiteCard('mine', {value})" for value in (
+        "dev_tasks=3", "dev_tasks='mine-dev'", "dev_tasks=('nosuch',)", "headings=3",
+        "dev_tasks=('mine-dev',), decimals='3'")),
+    "raise RuntimeError('of no use')", "import sys; sys.exit(3)", "def (",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_suite(change: str, refused: Refused, tmp_path: Path) -> None:
     path = tmp_path / "suite.py"
     path.write_text(SUITE.replace("# changes", change), encoding="utf-8")

@@ -16,10 +16,15 @@ def check_process(answer: Any, store: Path, *parts: object) -> None:
     assert not store.exists()
 
 
-def test_what_it_parses(process: Any, space: SpaceFile, store: Path, line_of: LineOf) -> None:
+@pytest.mark.slow
+def test_what_it_parses_and_what_no_machine_has(
+    process: Any, space: SpaceFile, store: Path, line_of: LineOf
+) -> None:
     path = space("learning_rate", "learning_rat")
     answer = process(*SWEEP, path, "--store", store)
     check_process(answer, store, line_of(path, "learning_rat"), 'did you mean "learning_rate"?')
+    answer = process(*SWEEP, space(), "--store", store, "--cpus-per-trial", 999)
+    check_process(answer, store, "no machine has 999 CPUs", "lower --cpus-per-trial")
 
 
 @pytest.mark.slow
@@ -33,17 +38,3 @@ def test_a_missing_file_is_answered_without_waiting_for_the_hub(
     words = ("run", "simcse", "--encoder", "tiny-bert", "--store", store)
     answer = process(*words, environment=environment, timeout=600)
     check_process(answer, store, mirror, "was not found", "set HARNESS_HUB")
-
-
-def test_a_mirror_that_is_no_folder(
-    process: Any, space: SpaceFile, store: Path, tmp_path: Path
-) -> None:
-    environment = {"HARNESS_HUB": str(tmp_path / "none")}
-    answer = process(*SWEEP, space(), "--store", store, environment=environment)
-    check_process(answer, store, f"HARNESS_HUB names {tmp_path / 'none'}", "no folder")
-
-
-@pytest.mark.slow
-def test_resources_that_no_machine_has(process: Any, space: SpaceFile, store: Path) -> None:
-    answer = process(*SWEEP, space(), "--store", store, "--cpus-per-trial", 999)
-    check_process(answer, store, "no machine has 999 CPUs", "lower --cpus-per-trial")

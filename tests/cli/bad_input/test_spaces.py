@@ -38,7 +38,7 @@ def hundred(key: str, last: float = 0.101) -> str:
 
 
 ANY = "{low: 1.0e-5, high: 1.0e-3}"
-TWO = "learning_rate: [0.1, 0.2]"
+TWO, RATES = "learning_rate: [0.1, 0.2]", ("learning_rate", "temperature")
 TRAINED = "    encoders: [{encoder: tiny-bert, trained_by: sbert, setting: sup}]\n    grid:"
 TEXTS = [
     # Keys
@@ -75,18 +75,10 @@ TEXTS = [
     # Rounds
     (GRID, rounds("learning_rate: {from: 1, to: 2, step: 1.0e-9}"), "1.0e-9", MANY),
     (GRID, rounds(TWO, "learning_rate: {between: best_two, step: 1.0e-12}"), "1.0e-12", MANY),
-    (
-        GRID,
-        rounds("precision: [fp32, bf16]", "precision: {between: best_two, step: 0.1}"),
-        "step: 0.1",
-        "between needs numbers",
-    ),
-    (
-        GRID,
-        rounds(TWO, "temperature: [0.1]", "learning_rate: {between: best_two, step: 0.01}"),
-        "best_two",
-        "between needs a round before it",
-    ),
+    (GRID, rounds("precision: [fp32, bf16]", "precision: {between: best_two, step: 0.1}"),
+     "step: 0.1", "between needs numbers"),
+    (GRID, rounds(TWO, "temperature: [0.1]", "learning_rate: {between: best_two, step: 0.01}"),
+     "best_two", "between needs a round before it"),
     (GRID, "    rounds: []\n", NEW, "at least 1 item"),
     (GRID, "    rounds: [{}]\n", NEW, "the round is empty"),
     (GRID, "    rounds: [null]\n", NEW, "valid dictionary"),
@@ -123,10 +115,8 @@ TEXTS = [
     *(
         (GRID, below(choice), choice, reason)
         for choice, reason in (
-            (
-                "{low: 1.0e-5, high: 1.0e-3, when: {hed: tanh}}",
-                'when names "hed", which is no range above this one; above it are: temperature, ',
-            ),
+            ("{low: 1.0e-5, high: 1.0e-3, when: {hed: tanh}}",
+             'when names "hed", which is no range above this one; above it are: temperature, '),
             ("{values: [1.0e-5], when: {head: relu}}", "head is never 'relu'; its values: tanh, "),
             ("{values: [1.0e-5], when: {temperature: 7}}", "is never 7; its values: 0.01"),
             ("{values: [1.0e-5], when: {head: []}}", "at least 1 item"),
@@ -160,12 +150,8 @@ TEXTS = [
             ("[graded, cost]", '"graded" is a test score'),
         )
     ),
-    (
-        "select: {metric: graded-dev}",
-        "select: [dev, cost]\npruner: asha",
-        "pruner",
-        "a pruner looks at dev alone",
-    ),
+    ("select: {metric: graded-dev}", "select: [dev, cost]\npruner: asha", "pruner",
+     "a pruner looks at dev alone"),
     # Values of a method
     ("learning_rate", "learning_rat", NEW, '"learning_rat"', 'did you mean "learning_rate"?'),
     ("max_steps", "max_step", NEW, '"max_step"', 'did you mean "max_steps"?'),
@@ -217,32 +203,15 @@ TEXTS = [
             ("variant: {a: {batch_size: 64}}", 'did you mean "variants"?'),
         )
     ),
-    (
-        GRID,
-        "    variants:\n      good: {epochs: 2}\n      bad:\n        epochs: 0\n",
-        "epochs: 0",
-        "variants.bad.epochs",
-        "greater than 0",
-    ),
-    (
-        "  simcse:\n" + GRID,
-        "  diffcse:\n    variants:\n      next: {objective: none, contrastive: false}\n",
-        "next:",
-        "methods.diffcse.variants.next",
-        "discriminator",
-    ),
-    (
-        "    grid:",
-        "    variants: {a: {learning_rate: 1e-3}}\n    grid:",
-        NEW,
-        "learning_rate is searched as well",
-    ),
-    (
-        "    grid:",
-        "    variants:\n      a: {}\n      a: {epochs: 2}\n    grid:",
-        "a: {epochs",
-        "a is written twice",
-    ),
+    (GRID, "    variants:\n      good: {epochs: 2}\n      bad:\n        epochs: 0\n",
+     "epochs: 0", "variants.bad.epochs", "greater than 0"),
+    ("  simcse:\n" + GRID,
+     "  diffcse:\n    variants:\n      next: {objective: none, contrastive: false}\n",
+     "next:", "methods.diffcse.variants.next", "discriminator"),
+    ("    grid:", "    variants: {a: {learning_rate: 1e-3}}\n    grid:", NEW,
+     "learning_rate is searched as well"),
+    ("    grid:", "    variants:\n      a: {}\n      a: {epochs: 2}\n    grid:", "a: {epochs",
+     "a is written twice"),
     *(
         ("    grid:", TRAINED.replace(old, new), NEW, part)
         for old, new, part in (
@@ -269,9 +238,8 @@ def test_a_mistake_is_named_with_its_line(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+def test_part_of_another_kind(refused: Refused, space: SpaceFile) -> None:
+    for old, new in (
         *(("[42]", seeds) for seeds in ("[true]", "[1.5]", "[.inf]", "[[1]]", "null", "{a: 1}")),
         *(("setting: unsup", f"setting: {kind}") for kind in ("[[unsup]]", "true", "!!binary Y")),
         *(("setting: unsup", f"{key}: unsup") for key in ("3", "null", "2020-01-01")),
@@ -282,11 +250,9 @@ def test_a_mistake_is_named_with_its_line(
         (GRID, "    - 1\n"),
         ("sentences: graded-sentences", "sentences: 3"),
         (f"learning_rate: {VALUES}", "3: [1]"),
-    ],
-)  # fmt: skip
-def test_part_of_another_kind(old: str, new: str, refused: Refused, space: SpaceFile) -> None:
-    path = space(old, new)
-    refused(["plan", path], path)
+    ):
+        path = space(old, new)
+        refused(["plan", path], path)
 
 
 def test_test_score_as_selector(refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
@@ -310,42 +276,31 @@ def test_two_parts_that_do_not_fit(refused: Refused, space: SpaceFile, line_of: 
     refused(arguments, "trial 0000000000, which trains it, has not finished")
 
 
-def test_configurations_of_a_grid(refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
-    keys = ("learning_rate", "temperature", "weight_decay")
-    path = space(GRID, "    grid:\n" + "".join(map(hundred, keys)))
-    refused(["plan", path], line_of(path, "temperature"), MANY)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("setting: unsup\n", "setting: [unsup, sup]\n"),
-        ("search: {seeds: [42]}", "search: {seeds: [1, 2, 3]}"),
-        ("final: {seeds: [0, 1]}", f"final: {{seeds: {[*range(150)]}, subsets: {[*range(150)]}}}"),
-    ],
-    ids=["settings", "seeds", "subsets"],
-)
-def test_trials_of_a_space(
-    old: str, new: str, refused: Refused, space: SpaceFile, line_of: LineOf
+def test_configurations_and_trials_of_a_space(
+    refused: Refused, space: SpaceFile, line_of: LineOf
 ) -> None:
-    grid = "".join(hundred(key, 0.1) for key in ("learning_rate", "temperature"))
-    more = {"setting: unsup\n": ("search: {seeds: [42]}", "search: {seeds: [1, 2]}")}.get(old, ())
-    path = space(GRID, f"    grid:\n{grid}", old, new, *more)
-    refused(["plan", path], line_of(path, "simcse:"), "at most 20000 can be planned")
+    path = space(GRID, "    grid:\n" + "".join(map(hundred, (*RATES, "weight_decay"))))
+    refused(["plan", path], line_of(path, "temperature"), MANY)
+    grid = "".join(hundred(key, 0.1) for key in RATES)
+    for changes in (
+        ("setting: unsup\n", "setting: [unsup, sup]\n", "[42]", "[1, 2]"),
+        ("[42]", "[1, 2, 3]"),
+        ("{seeds: [0, 1]}", f"{{seeds: {[*range(150)]}, subsets: {[*range(150)]}}}"),
+    ):
+        path = space(GRID, f"    grid:\n{grid}", *changes)
+        refused(["plan", path], line_of(path, "simcse:"), "at most 20000 can be planned")
 
 
 def test_verbs_that_read_a_space(refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
-    """The same sentence from both, and nothing of a missing file."""
+    """The same sentence from both, and nothing of a missing file.
+
+    A model that is only missing is named under the plan.
+    """
     path = space("learning_rate", "learning_rat")
     for verb in ("plan", "sweep"):
         refused([verb, path], line_of(path, "learning_rat"), 'did you mean "learning_rate"?')
         refused([verb, path.with_name("none.yaml")], "none.yaml", "no such file")
         refused([verb, "simcse"], '"simcse" is not a search space', ".yaml")
     refused(["plan", "simcse", "quickstrat"], '"quickstrat"', 'did you mean "quickstart"?')
-
-
-def test_a_name_that_no_model_can_have(refused: Refused, space: SpaceFile) -> None:
-    """A model that is only missing is named under the plan."""
     for name in ("a/../tiny-bert", "tiny-bert/..", "a\\nb", ""):
-        path = space("[tiny-bert]", f'["{name}"]')
-        refused(["plan", path], "cannot be the name of a model")
+        refused(["plan", space("[tiny-bert]", f'["{name}"]')], "cannot be the name of a model")
