@@ -19,9 +19,7 @@ from transformers import BertConfig, BertModel
 
 from harness.data.batching import TextBatch
 from harness.errors import UserError
-from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.optimisers import Lars
 from harness.training.parameters import count, trainable
@@ -67,16 +65,6 @@ def test_trap_1_the_vectors_are_the_frozen_encoders_without_dropout(kit: Kit) ->
     cached = method.vectors(batch.items).flatten(0, 1)
     assert (cached - expected).abs().max() < 1e-5
     assert (method.base(batch) - expected).abs().max() < 1e-5
-
-
-def test_trap_1_mlp_and_head_train_and_nothing_else(kit: Kit) -> None:
-    method = build(kit)
-    before = {name: value.clone() for name, value in method.state_dict().items()}
-    assert trained(method, kit, (1.0, 2.0)).steps == 4
-    moved = {name for name, value in method.state_dict().items() if not value.equal(before[name])}
-    assert moved == {
-        f"{layer}.{part}" for layer in ("mlp.0", "mlp.2", "head") for part in ("weight", "bias")
-    }
 
 
 @FAMILIES
@@ -150,13 +138,6 @@ def test_trap_5_lars_with_warm_up_and_cosine(kit_for: KitFor, triplets: Path) ->
     cosine = [0.25 * (1 + np.cos(np.pi * step / 12)) for step in range(12)]
     assert rates == pytest.approx(warm + cosine)
     assert decays == {(2, 1e-4), (1, 0.0)}
-
-
-@pytest.mark.parametrize(("epochs", "ratio"), [(2000, 0.005), (100, 0.1), (10, 1.0), (1, 1.0)])
-def test_warm_up_is_10_epochs_however_many_there_are(epochs: float, ratio: float) -> None:
-    plugin = registry.load("clsr")
-    assert resolve(plugin, {"epochs": epochs}).warmup_ratio == pytest.approx(ratio)
-    assert resolve(plugin, {"epochs": epochs, "warmup_ratio": 0.25}).warmup_ratio == 0.25
 
 
 def test_batches_are_full(
@@ -233,20 +214,3 @@ def test_parameters(
     assert count(method.mlp, trained=True) == mlp
     assert count(method.head, trained=True) == 590_592
     assert count(method, trained=True) == mlp + 590_592
-
-
-def test_the_papers_values() -> None:
-    config = resolve(registry.load("clsr"), {})
-    assert (config.setting, config.pairs, config.pooling, config.relu) == (
-        "sup",
-        "nli-entailments",
-        "mean",
-        "both",
-    )
-    assert (config.batch_size, config.epochs, config.learning_rate) == (512, 2000, 0.5)
-    assert (config.weight_decay, config.temperature, config.precision) == (1e-4, 0.1, "fp32")
-
-
-def test_it_is_supervised() -> None:
-    with pytest.raises(UserError, match="setting"):
-        resolve(registry.load("clsr"), {"setting": "unsup"})

@@ -203,22 +203,6 @@ def test_embedding_is_the_state_at_the_last_mask(kit_for: KitFor) -> None:
             assert torch.allclose(embed(texts).double(), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("text", "read"), [("a cat", "a cat."), ("a cat.", "a cat."), ("", ""), ("why!", "why!.")]
-)
-def test_a_test_sentence_ends_with_a_stop(kit_for: KitFor, text: str, read: str) -> None:
-    assert kit_for("cotbert").build().test_text(text) == read
-
-
-@pytest.mark.parametrize("name", ["bert-base-uncased", "roberta-base"])
-def test_published_values(name: str) -> None:
-    config = resolve(PLUGIN, {"encoder": name})
-    found = (config.learning_rate, config.batch_size, config.accumulation, config.temperature)
-    assert found == (1e-5, 128, 2, 0.05)
-    assert (config.max_length, config.epochs, config.evaluation_interval) == (32, 1, 125)
-    assert (config.denoising, config.contrasts_second) == ("padding", True)
-
-
 def test_the_family_chooses_the_templates(tiny_encoder: Path, tiny_roberta: Path) -> None:
     bert, roberta = (
         resolve(PLUGIN, {"encoder": str(path)}).templates for path in (tiny_encoder, tiny_roberta)

@@ -23,7 +23,7 @@ from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable, trained_names
 from tests.families import FAMILIES
 from tests.method_cases import grouped
-from tests.methods.references import KitFor, build, first_batches, first_losses, moved
+from tests.methods.references import KitFor, build, first_batches, first_losses
 
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 LENGTH = 5
@@ -101,33 +101,6 @@ def test_trainable_parameters(
     assert sum(sizes[name] for name in trained_names(method, stage)) == expected
     trainable(method, stage)
     assert count(method, trained=True) == expected
-
-
-@FAMILIES
-@pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, setting: str) -> None:
-    kit = kit_for("d2cse", setting=setting, prompt_length=LENGTH, cls_prompt=True, max_steps=3)
-    method = build(kit)
-    before = dict(method.named_parameters())
-    changed = moved(kit, method)
-    assert changed == {
-        "prompts.table", "head.0.weight", "head.1.weight", "head.1.bias", "head.3.weight",
-        "detector.weight", "detector.bias", "cls_vector",
-    }  # fmt: skip
-    assert {name.split(".")[0] for name in before if name not in changed} == {"encoder", "editor"}
-
-
-@FAMILIES
-def test_every_trained_tensor_receives_gradient_and_no_other(kit_for: KitFor) -> None:
-    kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=True)
-    method = build(kit)
-    sum(first_losses(kit, method).values()).backward()  # type: ignore[union-attr]
-    for name, parameter in method.named_parameters():
-        if name.startswith(("encoder.", "editor.generator.")):
-            assert parameter.grad is None, name
-        else:
-            assert parameter.grad is not None, name
-            assert parameter.grad.abs().max() > 0, name
 
 
 @FAMILIES
@@ -408,14 +381,6 @@ def test_roberta_positions(
     )
 
 
-@pytest.mark.parametrize("shift", [True, False])
-def test_longest_sentence_leaves_room_for_the_shift(kit_for: KitFor, shift: bool) -> None:
-    method = build(kit_for("d2cse", prompt_length=LENGTH, position_shift=shift)).eval()
-    assert method.longest == (40 - LENGTH if shift else 40)
-    ids = torch.full((1, method.longest), 7)
-    assert method.embed(TextBatch(ids, torch.ones_like(ids), torch.arange(1))).shape == (1, 32)
-
-
 # Table 6, (a) to (d)
 
 
@@ -462,28 +427,6 @@ def test_what_the_discriminator_is(
     assert (edit is not None) == conditioned
     if conditioned:
         assert torch.equal(edit(torch.zeros(12, 3, 32))[:, 0], head.results[0])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("discriminator", ["shared", "plain", "copy", "unconditional"])
-def test_what_trains_beside_each_discriminator(kit_for: KitFor, discriminator: str) -> None:
-    kit = kit_for(
-        "d2cse",
-        prompt_length=LENGTH,
-        discriminator=discriminator,
-        max_steps=3,
-        discriminator_learning_rate=1e-2,
-    )
-    method = build(kit)
-    before = dict(method.named_parameters())
-    changed = moved(kit, method)
-    expected = {
-        name
-        for name in before
-        if name.split(".")[0] in ("prompts", "head", "detector", "discriminator")
-    }
-    assert changed == expected
-    assert any(name.startswith("discriminator.") for name in before) == (discriminator == "copy")
 
 
 def test_a_copied_discriminator_has_its_own_rate(kit_for: KitFor) -> None:
@@ -596,60 +539,4 @@ def test_static_corruption_trains_without_a_generator(
     Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("discriminator", ["shared", "copy"])
-def test_bfloat16_runs(kit_for: KitFor, tiny_roberta: Path, discriminator: str) -> None:
-    kit = kit_for(
-        "d2cse", encoder=str(tiny_roberta), prompt_length=LENGTH, cls_prompt=True,
-        discriminator=discriminator, precision="bf16", max_steps=2,
-    )  # fmt: skip
-    method = build(kit)
-    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
-    assert all(value.isfinite().all() for value in method.parameters())
-
-
 # What is declared
-
-
-@pytest.mark.parametrize(
-    ("setting", "encoder", "expected"),
-    [
-        ("unsup", "bert-base-uncased", (144, 0.021, 2, 16, False, "distilbert-base-uncased")),
-        ("unsup", "bert-large-uncased", (144, 0.034, 2, 16, False, "distilbert-base-uncased")),
-        ("unsup", "roberta-base", (128, 0.044, 2, 16, True, "distilroberta-base")),
-        ("sup", "bert-base-uncased", (256, 0.055, 10, 12, True, "distilbert-base-uncased")),
-        ("sup", "roberta-base", (256, 0.024, 10, 12, True, "distilroberta-base")),
-    ],
-)
-def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...]) -> None:
-    config = resolve(registry.load("d2cse"), {"setting": setting, "encoder": encoder})
-    names = ("batch_size", "learning_rate", "epochs", "prompt_length", "cls_prompt", "generator")
-    assert tuple(getattr(config, name) for name in names) == expected
-    assert (config.masking_ratio, config.replaced_token_weight, config.temperature) == (
-        0.3,
-        0.005,
-        0.05,
-    )
-    assert (config.max_length, config.gradient_clipping, config.evaluation_interval) == (
-        32,
-        1.0,
-        125,
-    )
-
-
-def test_loss_weights_and_data(kit_for: KitFor, sentences: Path, triplets: Path) -> None:
-    for setting, corpus in (("unsup", sentences), ("sup", triplets)):
-        kit = kit_for(
-            "d2cse",
-            setting=setting,
-            replaced_token_weight=0.075,
-            batch_size=9,
-            max_steps=7,
-            epochs=3,
-        )
-        method = kit.declared.method
-        (stage,) = method.stages(kit.config)
-        assert dict(stage.losses) == {"contrastive": 1.0, "replaced_tokens": 0.075}
-        assert (dict(stage.streams), stage.max_steps, stage.epochs) == ({"contrastive": 9}, 7, 3)
-        assert method.corpora(kit.config) == {"contrastive": str(corpus)}
-        assert set(method.models(kit.config)) == {kit.config.encoder, kit.config.generator}

@@ -18,7 +18,6 @@ from transformers import AutoModel, AutoModelForMaskedLM, BertConfig, BertModel,
 
 from harness.data.batching import TextBatch
 from harness.encoders.families import EncoderFamily
-from harness.errors import UserError
 from harness.modules.heads import TanhHead
 from harness.modules.prompts import DeepPrompts
 from harness.plugin import registry
@@ -244,28 +243,6 @@ def test_shallow_prompts(kit_for: KitFor, still: Callable[[str], str], family: s
 # What trains
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({"prompt_length": LENGTH}, {"prompts.table", "head"}),
-        ({"prompt_length": LENGTH, "setting": "sup"}, {"prompts.table", "head"}),
-        ({"prompt_length": LENGTH, "mlm": True}, {"prompts.table", "head", "vocabulary"}),
-        ({"prompt_length": LENGTH, "mlm": True, "freeze_lm_head": True}, {"prompts.table", "head"}),
-        ({"prompts": "shallow"}, {"prompts.vectors", "head"}),
-    ],
-)
-def test_three_updates_change_the_trained_and_nothing_else(
-    kit_for: KitFor, values: dict[str, Any], expected: set[str]
-) -> None:
-    kit = kit_for("dcpcse", max_steps=3, **values)
-    method = build(kit)
-    before = {name: value.detach().clone() for name, value in method.named_parameters()}
-    assert Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run().steps == 3
-    for name, value in method.named_parameters():
-        assert torch.equal(value, before[name]) != name.startswith(tuple(expected)), name
-
-
 @FAMILIES
 def test_masked_language_loss_touches_no_sentence_vector(kit_for: KitFor) -> None:
     """It trains prompts and vocabulary head, and not the tanh head.
@@ -396,7 +373,7 @@ def test_the_masked_pass_has_the_prompts_and_positions_of_the_first(
     )
 
 
-def test_masked_language_weight_decays(kit_for: KitFor) -> None:
+def test_masked_language_weight_decays() -> None:
     """0.1 * 0.95^(steps / 100) with a real exponent, where steps counts the steps done."""
     plugin = registry.load("dcpcse")
     losses_of = {
@@ -410,14 +387,6 @@ def test_masked_language_weight_decays(kit_for: KitFor) -> None:
     assert weight(15625) == pytest.approx(3.3e-5, rel=0.01)
     (stage,) = plugin.method.stages(resolve(plugin, {"mlm": True, "masked_language_weight": 0.4}))
     assert stage.losses["masked_language"](0) == pytest.approx(0.4)
-    kit = kit_for("dcpcse", mlm=True, max_steps=3, epochs=7, batch_size=9)
-    (stage,) = plugin.method.stages(kit.config)
-    assert (dict(stage.streams), stage.max_steps, stage.epochs) == ({"contrastive": 9}, 3, 7)
-    assert (stage.optimisation.schedule, stage.optimisation.optimiser, stage.accumulation) == (
-        "linear",
-        "adamw",
-        1,
-    )
 
 
 @pytest.mark.parametrize(("prompts", "around"), [("deep", 2), ("shallow", 6)])
@@ -445,93 +414,4 @@ def test_the_text_starts_behind_the_prompts_unless_told_otherwise(
     assert [int(given[0][0][0]) for given, _ in table.given] == [first, first]
 
 
-@pytest.mark.parametrize(
-    ("prompts", "shift", "longest"),
-    [("deep", True, 40 - LENGTH), ("deep", False, 40), ("shallow", True, 40)],
-)
-def test_longest_sentence_leaves_room_for_the_shift(
-    kit_for: KitFor, prompts: str, shift: bool, longest: int
-) -> None:
-    method = build(
-        kit_for(
-            "dcpcse",
-            prompts=prompts,
-            template=TEMPLATE,
-            prompt_length=LENGTH,
-            position_shift=shift,
-        )
-    ).eval()
-    assert method.longest == longest
-    ids = torch.full((1, longest), 7)
-    ids[0, -2] = method.tokenizer.mask_token_id
-    assert method.embed(TextBatch(ids, torch.ones_like(ids), torch.arange(1))).shape == (1, WIDTH)
-
-
-@pytest.mark.parametrize("values", [{"prompt_length": LENGTH, "mlm": True}, {"prompts": "shallow"}])
-def test_bf16(kit_for: KitFor, values: dict[str, Any]) -> None:
-    kit = kit_for("dcpcse", precision="bf16", max_steps=2, **values)
-    outcome = Trainer(build(kit), kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
-    assert outcome.steps == 2
-
-
 # What is declared
-
-
-@pytest.mark.parametrize(
-    ("setting", "encoder", "expected"),
-    [
-        ("unsup", "bert-base-uncased", (256, 3e-2, 16, False, 1)),
-        ("unsup", "bert-large-uncased", (256, 3e-2, 10, False, 1)),
-        ("unsup", "roberta-base", (64, 3e-2, 14, True, 1)),
-        ("unsup", "roberta-large", (64, 1e-2, 10, True, 1)),
-        ("sup", "bert-base-uncased", (256, 5e-3, 12, False, 10)),
-        ("sup", "bert-large-uncased", (256, 5e-3, 12, False, 10)),
-        ("sup", "roberta-base", (256, 1e-2, 10, False, 10)),
-        ("sup", "roberta-large", (256, 5e-3, 10, False, 10)),
-    ],
-)
-def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...]) -> None:
-    config = resolve(registry.load("dcpcse"), {"setting": setting, "encoder": encoder})
-    names = ("batch_size", "learning_rate", "prompt_length", "mlm", "epochs")
-    assert tuple(getattr(config, name) for name in names) == expected
-    assert (config.prompts, config.temperature, config.masking_ratio, config.max_length) == (
-        "deep",
-        0.05,
-        0.15,
-        32,
-    )
-    assert (config.warmup_ratio, config.weight_decay, config.gradient_clipping) == (0, 0, 1.0)
-    assert (config.evaluation_interval, config.masked_language_weight) == (125, 0.1)
-
-
-@pytest.mark.parametrize("encoder", ["bert-base-uncased", "roberta-base"])
-def test_published_values_of_shallow_prompts(encoder: str) -> None:
-    plugin = registry.load("dcpcse")
-    config = resolve(plugin, {"encoder": encoder, "prompts": "shallow"})
-    assert (config.batch_size, config.learning_rate, config.epochs, config.mlm) == (
-        256,
-        1e-3,
-        5,
-        False,
-    )
-    assert config.template == 'This sentence : "{s}" means [MASK]', "without a final full stop"
-    assert resolve(plugin, {"prompts": "shallow", "learning_rate": "2e-3"}).learning_rate == 2e-3
-
-
-def test_shallow_prompts_have_no_masked_language_loss() -> None:
-    with pytest.raises(UserError, match=r"mlm = True: .*shallow prompts have no masked-LM loss"):
-        resolve(registry.load("dcpcse"), {"prompts": "shallow", "mlm": True})
-
-
-def test_data(kit_for: KitFor, sentences: Path, triplets: Path) -> None:
-    for setting, corpus in (("unsup", sentences), ("sup", triplets)):
-        kit = kit_for("dcpcse", setting=setting)
-        assert kit.declared.corpora == {"contrastive": str(corpus)}
-        assert kit.declared.models == [kit.config.encoder]
-
-
-def test_without_its_loss_nothing_of_masked_language_counts() -> None:
-    plugin = registry.load("dcpcse")
-    others = {"masked_language_weight": 0.3, "masking_ratio": 0.4, "freeze_lm_head": True}
-    assert resolve(plugin, others) == resolve(plugin, {})
-    assert resolve(plugin, {"mlm": True, **others}) != resolve(plugin, {"mlm": True})

@@ -12,11 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
-from harness.errors import UserError
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable, trained_names
 from harness.training.shared_stages import StageStates
@@ -140,40 +138,6 @@ def test_gradients_of_stage_1_reach_both_modules(small: KitFor) -> None:
 
 
 # Settings of Table 5
-
-
-def test_defaults_of_table_5() -> None:
-    plugin = registry.load("diffaug")
-    config = resolve(plugin, {})
-    assert (config.setting, config.learning_rate, config.batch_size, config.epochs) == (
-        "semisup",
-        1e-5,
-        256,
-        1,
-    )
-    assert (config.stage1_steps, config.auxiliary_weight, config.stage1_decay_steps) == (
-        1500,
-        1e-3,
-        3907,
-    )
-    assert (config.stage1_learning_rate, config.stage1_batch_size, config.evaluation_interval) == (
-        1e-3,
-        128,
-        50,
-    )
-    assert resolve(plugin, {"auxiliary_weight": 0}).stage1_steps == 2000
-    sup = resolve(plugin, {"setting": "sup"})
-    assert (sup.learning_rate, sup.batch_size, sup.accumulation, sup.epochs) == (5e-5, 128, 4, 3)
-    assert (sup.stage1_steps, sup.stage1_decay_steps) == (1250, 1614)
-
-
-def test_few_labels_keep_the_decay_and_drop_the_accumulation() -> None:
-    """diffaug.md, section 7: the released rule would leave 15 steps in stage 2.
-
-    The rate of stage 1 would be 0 after 15 steps.
-    """
-    few = resolve(registry.load("diffaug"), {"setting": "sup", "label_fraction": 0.01})
-    assert (few.accumulation, few.stage1_decay_steps, few.stage1_steps) == (1, 1614, 1250)
 
 
 def test_stage_1_rate_decays_over_stage_2s_horizon(small: KitFor) -> None:
@@ -445,13 +409,6 @@ def test_classification_loss_of_triplets(small: KitFor) -> None:
     assert weight.shape == (2, 3 * 32)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", ["semisup", "sup"])
-def test_bf16_and_padding(small: KitFor, setting: str) -> None:
-    kit = small(setting=setting, precision="bf16", stage1_steps=2, max_steps=2, accumulation=1)
-    train(kit, build(kit))
-
-
 @FAMILIES
 @pytest.mark.parametrize("augmentation", ["prefix", "adapter"])
 def test_padding_does_not_change_an_embedding(small: KitFor, augmentation: str) -> None:
@@ -622,13 +579,3 @@ def test_analysis_is_of_the_same_first_items_in_all_trials(
         for sample, views in ((analysis.sentences, 1), (analysis.triplets, 3)):
             assert sorted(int(item) for batch in sample for item in batch.items) == list(range(12))
             assert {batch.views for batch in sample} == {views}
-
-
-@pytest.mark.parametrize(
-    "values", [{"augmentation": "adapter"}, {"augmentation": "lora"}, {"stage1_steps": 0}]
-)
-def test_analysis_without_prefixes_or_stage_1_is_refused(values: dict[str, Any]) -> None:
-    plugin = registry.load("diffaug")
-    with pytest.raises(UserError, match="it needs augmentation=prefix and stage1_steps > 0"):
-        resolve(plugin, {"analysis": True, **values})
-    assert resolve(plugin, {"analysis": False, **values}).analysis is False

@@ -16,9 +16,7 @@ from harness.data.batching import TextBatch
 from harness.encoders.masked_lm import VocabularyHead
 from harness.errors import UserError
 from harness.modules.heads import BatchNormHead, TanhHead
-from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.plugin.resolution import resolve
 from harness.plugin.sentence_editor import StaticCorruption
 from harness.training.loop import Trainer
 from harness.training.parameters import trained_names
@@ -26,7 +24,7 @@ from harness.views.edits import Edited
 from methods.diffcse.ablations import CorrectiveHead, corrective_loss
 from tests.families import FAMILIES
 from tests.method_cases import grouped
-from tests.methods.references import KitFor, build, first_batch, first_losses, info_nce, moved
+from tests.methods.references import KitFor, build, first_batch, first_losses, info_nce
 
 Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 Array = np.ndarray
@@ -217,24 +215,6 @@ def test_discriminator_is_a_second_copy_that_is_not_tied(unsup: Kit) -> None:
         assert mine.data_ptr() != other.data_ptr()
 
 
-@pytest.mark.slow
-@FAMILIES
-@pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_three_updates_change_the_trained_and_nothing_else(kit_for: KitFor, setting: str) -> None:
-    kit = kit_for("diffcse", setting=setting, max_steps=3, learning_rate=1e-2)
-    method = build(kit)
-    before = dict(method.named_parameters())
-    same = before.keys() - moved(kit, method)
-    assert {name for name in before if name.startswith("editor.")} == same
-    assert {name.split(".")[0] for name in before} == {
-        "encoder",
-        "discriminator",
-        "head",
-        "detector",
-        "editor",
-    }
-
-
 def test_trainable_parameters(unsup: Kit) -> None:
     """220,147,202 with BERT base: two encoders without pooler, head and detector; no generator."""
     method = build(unsup)
@@ -262,22 +242,6 @@ def test_trainable_parameters(unsup: Kit) -> None:
         sum(value.numel() for value in head.parameters()),
     )
     assert 2 * encoder + head + 2 * 768 + 2 == 220_147_202
-
-
-@FAMILIES
-@pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_head_is_dropped_at_test_time(kit_for: KitFor, setting: str, watch: Watch) -> None:
-    kit = kit_for("diffcse", setting=setting)
-    method = build(kit).eval()
-    others = [
-        watch(module) for module in (method.head, method.editor.generator, method.discriminator)
-    ]
-    batch = first_batch(kit, method)
-    states = method.encoder.model(
-        input_ids=batch.input_ids, attention_mask=batch.attention_mask
-    ).last_hidden_state
-    assert torch.allclose(method.embed(batch), states[:, 0], atol=1e-6)
-    assert all(calls.results == [] for calls in others)
 
 
 @FAMILIES
@@ -337,11 +301,7 @@ def test_which_sentence_is_edited(
     )
     method = build(kit)
     masker = watch(method.editor.masker if objective == "detection" else method.masker)
-    encoder, reader, head = (
-        watch(method.encoder),
-        watch(method.discriminator),
-        watch(method.head),
-    )
+    encoder, reader, head = (watch(method.encoder), watch(method.discriminator), watch(method.head))
     batch = first_batch(kit, method)
     assert batch.views == 2
     found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
@@ -511,91 +471,6 @@ def test_static_corruption_has_no_generator(kit_for: KitFor, watch: Watch) -> No
 # What is declared
 
 
-@pytest.mark.parametrize(
-    ("setting", "encoder", "expected"),
-    [
-        ("unsup", "bert-base-uncased", (7e-6, 0.3, 64, 2, "distilbert-base-uncased")),
-        ("unsup", "roberta-base", (1e-5, 0.2, 64, 2, "distilroberta-base")),
-        ("sup", "bert-base-uncased", (5e-5, 0.3, 512, 3, "distilbert-base-uncased")),
-    ],
-)
-def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...]) -> None:
-    config = resolve(registry.load("diffcse"), {"setting": setting, "encoder": encoder})
-    names = ("learning_rate", "masking_ratio", "batch_size", "epochs", "generator")
-    assert tuple(getattr(config, name) for name in names) == expected
-    assert (config.replaced_token_weight, config.temperature, config.max_length) == (
-        0.005,
-        0.05,
-        32,
-    )
-    assert (config.weight_decay, config.warmup_ratio, config.gradient_clipping) == (0, 0, 1.0)
-    assert (config.evaluation_interval, config.head, config.rtd_reduction) == (
-        125,
-        "batchnorm",
-        "mean_all",
-    )
-    assert [config.generator_eval, config.replace_only_masked, config.static_corruption] == [
-        False
-    ] * 3
-
-
-@pytest.mark.parametrize(
-    ("values", "ratio", "head"),
-    [
-        ({"edit": "replace"}, 0.3, "batchnorm"),
-        ({"edit": "insert"}, 0.15, "batchnorm"),
-        ({"edit": "all", "encoder": "roberta-base"}, 0.15, "batchnorm"),
-        ({"edit": "delete", "masking_ratio": 0.3}, 0.3, "batchnorm"),
-        ({"objective": "positives"}, 0.15, "tanh"),
-        ({"objective": "negatives", "head": "batchnorm"}, 0.15, "batchnorm"),
-        ({"objective": "none"}, 0.3, "tanh"),
-        ({"objective": "corrective"}, 0.3, "batchnorm"),
-    ],
-)
-def test_each_ablation_is_one_setting_away(values: dict[str, Any], ratio: float, head: str) -> None:
-    config = resolve(registry.load("diffcse"), values)
-    assert (config.masking_ratio, config.head) == (ratio, head)
-    simcse = values.get("objective") in ("positives", "negatives")  # appendix B
-    rate = 1e-5 if "encoder" in values else 7e-6
-    expected = (3e-5, 1) if simcse else (rate, 2)
-    assert (config.learning_rate, config.epochs) == expected
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (
-            {"edited": "next"},
-            r"^diffcse: edited=next needs running text, sentences=neighbours:FILE; "
-            r"wiki1m has no order$",
-        ),
-        ({"edited": "next", "setting": "sup"}, "unsup setting only"),
-        ({"objective": "negatives", "setting": "sup"}, "unsup setting only"),
-        ({"objective": "corrective", "edit": "insert"}, "edit must be replace"),
-        ({"objective": "masked-language", "edit": "all"}, "edit must be replace"),
-        ({"objective": "none", "contrastive": False}, "contrastive=False need a discriminator"),
-        (
-            {"replaced_token_weight": 0, "contrastive": False},
-            "contrastive=False need a discriminator",
-        ),
-        ({"static_corruption": True, "edit": "delete"}, "edit=replace"),
-        (
-            {"static_corruption": True, "edited": "next", "sentences": "neighbours:x.txt"},
-            "same sentence",
-        ),
-        ({"static_corruption": True, "objective": "masked-language"}, "generated"),
-        (
-            {"edited": "next", "sentences": "neighbours:x.txt", "objective": "positives"},
-            "need a discriminator",
-        ),
-        ({"edit": "swap"}, "edit = 'swap'"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_in_a_sentence(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        resolve(registry.load("diffcse"), values)
-
-
 def test_a_missing_file_of_running_text_is_named(kit_for: KitFor, tmp_path: Path) -> None:
     kit = kit_for("diffcse", edited="next", sentences=f"neighbours:{tmp_path}/none.txt")
     with pytest.raises(UserError, match=r"none\.txt.*no such file"):
@@ -603,35 +478,6 @@ def test_a_missing_file_of_running_text_is_named(kit_for: KitFor, tmp_path: Path
 
 
 # Other encoders, precision, memory
-
-
-VARIANTS: list[dict[str, Any]] = [
-    {},
-    {"objective": "masked-language"},
-    {"objective": "corrective"},
-    {"edit": "all"},
-    {"objective": "positives", "edit": "insert"},
-    {"setting": "sup"},
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("values", VARIANTS)
-def test_roberta_in_bfloat16(kit_for: KitFor, tiny_roberta: Path, values: dict[str, Any]) -> None:
-    kit = kit_for("diffcse", encoder=str(tiny_roberta), precision="bf16", max_steps=2, **values)
-    method = build(kit)
-    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
-    assert all(value.isfinite().all() for value in method.parameters())
-    method.eval()
-    batch = first_batch(kit, method).view(0)
-    short = int(batch.attention_mask.sum(dim=1).argmin())
-    length = int(batch.attention_mask[short].sum())
-    alone = TextBatch(
-        batch.input_ids[[short], :length],
-        batch.attention_mask[[short], :length],
-        batch.items[[short]],
-    )
-    assert torch.allclose(method.embed(batch)[short], method.embed(alone)[0], atol=1e-5)
 
 
 # Corrective language modelling against its formula in float64 numpy (diffcse.md, section 2).

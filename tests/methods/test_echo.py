@@ -139,12 +139,6 @@ def test_a_run(decoder: Path, tmp_path: Path, setting: str) -> None:
     assert record.steps == (3 if setting == "sup" else 0)
 
 
-@pytest.mark.parametrize("template", ["", "{s}", "{s} and {s} ends", "{s} {s} {s}"])
-def test_a_template_without_an_echo_is_refused(template: str) -> None:
-    with pytest.raises(UserError, match=r"an echo has \{s\} twice, the second one at its end"):
-        resolve(PLUGIN, {"template": template})
-
-
 def test_a_template_treats_both_alike() -> None:
     with pytest.raises(UserError, match=r"a space stands in front of both \{s\}, or of none"):
         resolve(PLUGIN, {"template": '"{s}" again: {s}'})

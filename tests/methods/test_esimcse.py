@@ -11,11 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
-from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
-from harness.training.parameters import trained_names
 from methods.esimcse.repetition import repeated_pieces
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, build, info_nce
@@ -66,8 +63,7 @@ def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(
         queue = np.concatenate([np.zeros((0, 32)), *appended])
         assert len(queue) == 6 * number
         assert found == pytest.approx(
-            info_nce(trained[0::2], [*trained[1::2], *queue], 0.05),
-            rel=1e-4,
+            info_nce(trained[0::2], [*trained[1::2], *queue], 0.05), rel=1e-4
         )
         appended.append(slow)
     assert np.array_equal(array(method.queue.vectors), np.concatenate(appended)[-15:])
@@ -106,12 +102,6 @@ def test_the_queue_is_empty_at_the_start_of_every_epoch(kit_for: KitFor, watch: 
     assert len(method.queue.vectors) == 6
 
 
-def test_queue_size_of_the_log() -> None:
-    """The size is 160 at a batch size of 64."""
-    config = resolve(registry.load("esimcse"), {})
-    assert int(config.queue_ratio * config.batch_size) == 160
-
-
 # The momentum encoder
 
 
@@ -144,43 +134,6 @@ def test_where_it_starts(kit_for: KitFor, start: str) -> None:
         zip(method.momentum.encoder.parameters(), method.encoder.parameters(), strict=True)
     )
     assert all(torch.equal(mine, theirs) for mine, theirs in pairs) is (start == "pretrained")
-
-
-@pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
-def test_three_steps(kit_for: KitFor, family: str, request: pytest.FixtureRequest) -> None:
-    """Encoder and head learn from gradients. The momentum copy changes without any."""
-    kit = kit_for(
-        "esimcse", encoder=str(request.getfixturevalue(family)), max_steps=3, momentum=0.9
-    )
-    method = build(kit)
-    (stage,) = method.stages(kit.config)
-    before = {name: value.detach().clone() for name, value in method.named_parameters()}
-    trained = set(trained_names(method, stage))
-    assert trained == {name for name in before if name.startswith(("encoder.", "head."))}
-    after: list[dict[str, Tensor]] = []
-
-    def evaluate() -> float:
-        after.append({name: value.detach().clone() for name, value in method.named_parameters()})
-        return 1.0
-
-    Trainer(method, kit, 0, evaluate, lambda _: None).run()
-    moved = {name for name, value in after[-1].items() if not torch.equal(value, before[name])}
-    assert {name.split(".")[0] for name in moved} == {"encoder", "head", "momentum"}
-    assert stage.moves == ("momentum.*",)
-    assert all(
-        value.grad is None and not value.requires_grad for value in method.momentum.parameters()
-    )
-
-
-@FAMILIES
-def test_every_trained_tensor_receives_gradient(kit_for: KitFor) -> None:
-    kit = kit_for("esimcse", batch_size=6)
-    method = build(kit)
-    for texts in batches(kit, method, 2):
-        loss = loss_of(method, texts)
-    loss.backward()
-    for name, value in method.named_parameters():
-        assert (value.grad is None) == name.startswith("momentum."), name
 
 
 # Word repetition
@@ -260,49 +213,6 @@ def test_each_part_alone(
 
 
 # Test time and declaration
-
-
-@FAMILIES
-def test_embedding_is_the_cls_state_without_head(kit_for: KitFor, watch: Watch) -> None:
-    kit = kit_for("esimcse")
-    method = build(kit).eval()
-    head, slow = watch(method.head), watch(method.momentum.encoder)
-    (texts,) = batches(kit, method)
-    states = method.encoder.model(
-        input_ids=texts.input_ids, attention_mask=texts.attention_mask
-    ).last_hidden_state
-    assert torch.allclose(method.embed(texts), states[:, 0], atol=1e-6)
-    assert torch.equal(method.embed_dev(texts), method.embed(texts))
-    assert head.results == slow.results == []
-
-
-@pytest.mark.parametrize(
-    ("encoder", "rate", "repetition", "queue", "dropout"),
-    [
-        ("bert-base-uncased", 3e-5, 0.32, 2.5, 0.1),
-        ("bert-large-uncased", 1e-5, 0.32, 2.5, 0.1),
-        ("roberta-base", 1e-5, 0.3, 2.5, 0.1),
-        ("roberta-large", 1e-5, 0.28, 2.0, 0.15),
-    ],
-)
-def test_published_values(
-    encoder: str, rate: float, repetition: float, queue: float, dropout: float
-) -> None:
-    config = resolve(registry.load("esimcse"), {"encoder": encoder})
-    assert (config.learning_rate, config.repetition_rate, config.batch_size) == (
-        rate,
-        repetition,
-        64,
-    )
-    assert (config.queue_ratio, config.encoder_dropout) == (queue, dropout)
-    assert (config.momentum, config.momentum_start) == (0.995, "pretrained")
-    assert (config.temperature, config.max_length, config.epochs, config.evaluation_interval) == (
-        0.05,
-        32,
-        1,
-        125,
-    )
-    assert (config.repetition_range, config.weight_decay) == ("code", 0)
 
 
 def test_dropout_is_a_field(kit_for: KitFor) -> None:

@@ -16,10 +16,8 @@ from torch.optim.optimizer import (
 )
 
 from harness.data.batching import TextBatch
-from harness.plugin import registry
 from harness.plugin.corpus_vectors import corpus_vectors
 from harness.plugin.kit import Kit
-from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from harness.training.optimisers import ReleasedAdamW
 from tests.families import FAMILIES
@@ -218,25 +216,3 @@ def test_the_released_optimiser(looked_up: Kit) -> None:
     with register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after):
         train(method, looked_up)
     assert len(steps) == 3, "20 items in batches of 8, the short one kept"
-
-
-def test_the_papers_values() -> None:
-    config = resolve(registry.load("flow"), {})
-    assert (config.setting, config.corpus, config.pooling, config.max_length) == (
-        "unsup",
-        "nli-pairs",
-        "first-last",
-        64,
-    )
-    assert (config.levels, config.steps_per_level, config.coupling_width) == (3, 3, 32)
-    assert (config.batch_size, config.epochs, config.learning_rate, config.weight_decay) == (
-        32,
-        1,
-        1e-3,
-        0.01,
-    )
-    assert (config.gradient_clipping, config.warmup_ratio, config.permutation) == (
-        1.0,
-        0,
-        "reverse",
-    )

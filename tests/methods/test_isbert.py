@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from harness.data.batching import TextBatch
-from harness.plugin import registry
-from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from methods.isbert.method import local_global_loss
 from tests.families import FAMILIES
@@ -64,12 +62,6 @@ def test_pairs_are_two_sentences_each(kit_for: KitFor, pairs: Any) -> None:
     texts = first_texts(kit, method, kit.config.sentences, size=4)
     assert len(method.embed(texts)) == 8
     assert Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run().steps == 2
-
-
-def test_what_is_declared() -> None:
-    config: Any = resolve(registry.load("isbert"), {})
-    assert (config.sentences, config.filters, config.learning_rate) == ("nli-pairs", 256, 1e-6)
-    assert (config.warmup_ratio, config.weight_decay) == (0.1, 0.01)
 
 
 def test_formula_of_the_loss() -> None:

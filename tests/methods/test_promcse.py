@@ -16,10 +16,7 @@ from transformers import DynamicCache
 
 import harness
 from harness.data.batching import TextBatch
-from harness.errors import UserError
-from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from methods.dcpcse.method import energy_hinge
 from tests.families import FAMILIES
@@ -176,30 +173,6 @@ def test_a_run(tiny_encoder: Path, tmp_path: Path, values: dict[str, Any], promp
     assert (record.status, record.steps) == ("finished", 4)
     assert record.parameters_added == prompts + WIDTH * WIDTH + WIDTH
     assert record.test
-
-
-def test_hinge_loss_is_a_loss_of_its_own_with_its_weight() -> None:
-    plugin = registry.load("dcpcse")
-
-    def losses(**values: Any) -> dict[str, Any]:
-        [stage] = plugin.declaration.stages(resolve(plugin, {"setting": "sup", **values}))
-        return dict(stage.losses)
-
-    assert losses() == {"contrastive": 1.0}
-    assert losses(hinge_weight=10) == {"contrastive": 1.0, "hinge": 10.0}
-
-
-def test_what_is_void_is_refused_or_counts_as_its_default() -> None:
-    plugin = registry.load("dcpcse")
-    with pytest.raises(UserError, match=r"hinge_weight = 10: .*hard negatives: add setting=sup"):
-        resolve(plugin, {"hinge_weight": 10})
-    with pytest.raises(UserError, match="input-layer prompts have no masked-LM loss"):
-        resolve(plugin, {"prompts": "input-layer", "mlm": True})
-    for void in ({"hinge_margin": 0.7}, {"hard_negative_weight": 2.0}):
-        assert resolve(plugin, void) == resolve(plugin, {})
-    front = {"prompts": "input-layer"}
-    assert resolve(plugin, {**front, "position_shift": False}) == resolve(plugin, front)
-    assert resolve(plugin, {**front, "prompt_length": 3}) != resolve(plugin, front)
 
 
 def terms(

@@ -18,9 +18,7 @@ from transformers import AutoModel
 from harness.data.batching import TextBatch
 from harness.data.tokens import Template
 from harness.evaluation.embedder import Embedder
-from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.plugin.resolution import resolve
 from harness.training.feeding import stage_streams
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable
@@ -338,25 +336,6 @@ def test_supervised_evaluation_has_head_and_denoising(
     assert torch.allclose(method.embed_dev(batch).double(), headed(alone), atol=1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a man plays", "a man plays."),
-        ("a man plays.", "a man plays."),
-        ("does he play?", "does he play?"),
-        ('he said "play"', 'he said "play"'),
-        ("the players'", "the players'"),
-        ("he plays!", "he plays!."),
-        ("he plays,", "he plays,."),
-        ("", ""),
-    ],
-)
-def test_final_stop(prompted: KitFor, text: str, expected: str) -> None:
-    assert build(prompted()).test_text(text) == expected
-    assert build(prompted(final_stop=False)).test_text(text) == text
-
-
 def test_final_stop_is_for_the_test_alone(prompted: KitFor, watch: Watch) -> None:
     kit = prompted()
     method = build(kit)
@@ -376,17 +355,6 @@ def test_a_training_sentence_has_max_length_bare_pieces(prompted: KitFor) -> Non
     method = build(kit)
     lengths = first_batch(kit, method, size=40).attention_mask.sum(dim=1)
     assert lengths.max() == 9 + len(method.template)
-
-
-@pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
-def test_longest_text_of_the_encoder_can_be_embedded(
-    prompted: KitFor, request: pytest.FixtureRequest, family: str
-) -> None:
-    method = build(prompted(encoder=str(request.getfixturevalue(family)), test_denoise=True)).eval()
-    ids = torch.full((1, method.longest), 7)
-    ids[0, -3] = method.tokenizer.mask_token_id
-    assert method.longest == 40
-    assert method.embed(TextBatch(ids, torch.ones_like(ids), torch.arange(1))).shape == (1, 32)
 
 
 @pytest.mark.parametrize("marked", [True, False])
@@ -440,24 +408,6 @@ def test_without_bytes_there_is_no_space_to_mark(prompted: KitFor, text: str) ->
 # What trains, and when
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
-def test_three_steps_change_everything(prompted: KitFor, setting: str) -> None:
-    """There is no BERT pooler, and of the masked-LM head only the transform."""
-    kit = prompted(setting=setting, max_steps=3)
-    method = build(kit)
-    before = {name: value.detach().clone() for name, value in method.named_parameters()}
-    assert Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run().steps == 3
-    still = {name for name, value in method.named_parameters() if torch.equal(value, before[name])}
-    assert still <= ({"head.LayerNorm.bias"} if setting == "sup" else set()), (
-        "it cancels out in g(h) - g(delta)"
-    )
-    assert {name.split(".")[0] for name in before} == {"encoder", "head"} | (
-        {"classifier"} if setting == "semisup" else set()
-    )
-    assert not [name for name in before if "pooler" in name or "decoder" in name]
-
-
 def test_supervised_head_starts_as_the_masked_language_heads_transform(kit_for: KitFor) -> None:
     kit = kit_for("promptbert", setting="sup")
     method = kit.build()
@@ -498,46 +448,4 @@ def test_semisupervised_schedules(
     assert outcome.steps == 2 * len(stages)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", ["unsup", "semisup", "sup"])
-def test_bf16(prompted: KitFor, setting: str) -> None:
-    kit = prompted(setting=setting, precision="bf16", max_steps=2)
-    assert Trainer(build(kit), kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run().steps == 2
-
-
 # What is declared
-
-
-@pytest.mark.parametrize("encoder", ["bert-base-uncased", "roberta-base", "bert-large-uncased"])
-@pytest.mark.parametrize(
-    ("setting", "expected"),
-    [
-        ("unsup", (256, 1e-5, 1, True, False)),
-        ("semisup", (256, 1e-5, 1, True, False)),
-        ("sup", (512, 5e-5, 3, True, True)),
-    ],
-)
-def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...]) -> None:
-    config = resolve(registry.load("promptbert"), {"setting": setting, "encoder": encoder})
-    names = ("batch_size", "learning_rate", "epochs", "dev_denoise", "test_denoise")
-    assert tuple(getattr(config, name) for name in names) == expected
-    assert (config.temperature, config.max_length, config.evaluation_interval) == (0.05, 32, 125)
-    assert (config.denoising, config.test_shift, config.final_stop, config.schedule) == (
-        "intended",
-        True,
-        True,
-        "joint",
-    )
-    assert (config.weight_decay, config.warmup_ratio, config.gradient_clipping) == (0, 0, 1.0)
-
-
-def test_data(kit_for: KitFor, sentences: Path, triplets: Path) -> None:
-    found = {}
-    for setting in ("unsup", "semisup", "sup"):
-        kit = kit_for("promptbert", setting=setting)
-        found[setting] = kit.declared.corpora
-    assert found == {
-        "unsup": {"contrastive": str(sentences)},
-        "semisup": {"contrastive": str(sentences), "labelled": str(triplets)},
-        "sup": {"contrastive": str(triplets)},
-    }

@@ -111,23 +111,6 @@ def test_no_space_stands_in_front_of_what_follows() -> None:
     assert not found.leading_space
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
-        ("", ""),
-        ("a cat", "a cat."),
-        ("a cat.", "a cat."),
-        ("a cat?", "a cat."),
-        ('the "cat"', "the 'cat'"),
-        ('the "cat" sat', "the 'cat' sat."),
-        ("a cat!", "a cat!."),
-    ],
-)
-def test_test_sentences_are_tidied(kit_for: KitFor, text: str, read: str) -> None:
-    assert kit_for("prompteol").build().test_text(text) == read
-    assert kit_for("prompteol", tidied=False).build().test_text(text) == text
-
-
 @pytest.mark.slow
 def test_the_loss_of_a_batch(kit_for: KitFor, decoder: Path) -> None:
     kit = kit_for("prompteol", setting="sup", encoder=str(decoder), batch_size=6)
@@ -160,26 +143,3 @@ def test_a_run(decoder: Path, tmp_path: Path, setting: str) -> None:
     )  # fmt: skip
     assert record.status == "finished"
     assert record.steps == (3 if setting == "sup" else 0)
-
-
-def test_published_values() -> None:
-    config = resolve(PLUGIN, {"setting": "sup", "encoder": "tiny-bert"})
-    assert (config.lora_rank, config.lora_alpha, config.learning_rate) == (64, 16, 5e-4)
-    assert (config.batch_size, config.epochs, config.max_length) == (256, 1, 32)
-    assert (config.temperature, config.evaluation_interval) == (0.05, 50)
-    assert round(config.warmup_ratio * 275_601 / 256) == 100
-    assert config.template == 'This sentence : "{s}" means in one word:"'
-
-
-def test_without_training_its_fields_change_nothing() -> None:
-    changed = {"learning_rate": 1.0, "lora_rank": 4, "max_length": 9, "decoder_pooling": "mean"}
-    assert resolve(PLUGIN, changed) == resolve(PLUGIN, {})
-    assert resolve(PLUGIN, {"tidied": False}) != resolve(PLUGIN, {})
-
-
-@pytest.mark.parametrize(
-    "template", ["", "no sentence", "{s} and {s}", "it ends with {s}", "{s} .\n{s}"]
-)
-def test_a_template_without_a_place_is_refused(template: str) -> None:
-    with pytest.raises(UserError, match=r"a prompt has one \{s\}, and something behind it"):
-        resolve(PLUGIN, {"template": template})

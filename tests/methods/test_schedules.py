@@ -267,9 +267,7 @@ def test_the_best_of_the_first_phase_is_where_the_second_starts_and_the_choice_s
     assert not torch.equal(states[5]["head.linear.weight"], states[6]["head.linear.weight"])
 
 
-def test_the_last_step_of_the_first_phase_is_always_evaluated(
-    small: KitFor,
-) -> None:
+def test_the_last_step_of_the_first_phase_is_always_evaluated(small: KitFor) -> None:
     kit = small(schedule="sup-unsup")  # 4 and 3 steps, every 50 and 125
     evaluations = []
     Trainer(

@@ -72,28 +72,15 @@ def test_scores_outside_of_the_range_are_refused(kit_for: KitFor, scored: str) -
     kit = kit_for("scored_pairs", scored_pairs=scored, highest_score=4.0)
     method = kit.build()
     with pytest.raises(TrialFailure, match="scores from 0 to 5; set lowest_score and highest_scor"):
-        method.prepared(
-            {"pairs": first_texts(kit, method, scored)},
-            method.stages(kit.config)[0],
-        )
+        method.prepared({"pairs": first_texts(kit, method, scored)}, method.stages(kit.config)[0])
 
 
-def test_an_empty_range_is_refused() -> None:
-    with pytest.raises(UserError, match="lowest_score must be below highest_score"):
-        resolve(registry.load("scored_pairs"), {"lowest_score": 5})
-
-
-def test_pairs_without_scores_are_refused(pairs: Path) -> None:
-    plugin = registry.load("scored_pairs")
+@pytest.mark.parametrize("method", ["scored_pairs", "angle"])
+def test_pairs_without_scores_are_refused(method: str, pairs: Path) -> None:
+    plugin = registry.load(method)
     declared = plugin.declare(resolve(plugin, {"scored_pairs": str(pairs)}))
     with pytest.raises(UserError, match=r"scored_pairs asks for scored pairs, .* has labelled pai"):
         declared.check()
-
-
-def test_the_fields_of_the_other_objective_change_nothing() -> None:
-    plugin = registry.load("scored_pairs")
-    same = [resolve(plugin, {"objective": "cosent", "highest_score": high}) for high in (1, 5)]
-    assert same[0] == same[1]
 
 
 @pytest.mark.usefixtures("hub")

@@ -12,7 +12,6 @@ from torch import Tensor
 from harness.data.tokens import piece_ids
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.plugin.resolution import resolve
 from harness.training.feeding import made, stage_streams
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, Vectors, cosine, has_slopes, info_nce
@@ -103,38 +102,9 @@ def test_embedding_is_the_state_at_the_mask(kit_for: KitFor) -> None:
     assert torch.allclose(method.embed(texts), masked, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("text", "read"), [("a cat", "a cat ."), ("a cat. ", "a cat."), ("", ""), ("why?", "why?")]
-)
-def test_a_test_sentence_ends_with_a_stop(kit_for: KitFor, text: str, read: str) -> None:
-    assert kit_for("sncse").build().test_text(text) == read
-
-
 @pytest.mark.parametrize("line", ["no json", '["one"]', '["one", 2]', '{"one": "two"}'])
 def test_a_wrong_line_is_named(kit_for: KitFor, tmp_path: Path, line: str) -> None:
     file = tmp_path / "negations.txt"
     file.write_text(f'["a cat", "no cat"]\n{line}\n')
     with pytest.raises(UserError, match=r'negations\.txt, line 2: \["SENTENCE", "ITS NEGATION"\]'):
         kit_for("sncse", negations=str(file)).build()
-
-
-def test_margins_in_the_wrong_order_are_refused() -> None:
-    with pytest.raises(UserError, match="smallest_margin must not be above largest_margin"):
-        resolve(PLUGIN, {"smallest_margin": 0.5})
-
-
-@pytest.mark.parametrize(
-    ("encoder", "rate", "batch_size", "weight"),
-    [
-        ("bert-base-uncased", 1e-5, 256, 1e-3),
-        ("bert-large-uncased", 5e-6, 128, 1e-3),
-        ("roberta-base", 1e-5, 256, 5e-4),
-        ("roberta-large", 5e-6, 128, 5e-4),
-    ],
-)
-def test_published_values(encoder: str, rate: float, batch_size: int, weight: float) -> None:
-    config = resolve(PLUGIN, {"encoder": encoder})
-    found = (config.learning_rate, config.batch_size, config.margin_weight)
-    assert found == (rate, batch_size, weight)
-    assert (config.smallest_margin, config.largest_margin, config.temperature) == (0.1, 0.3, 0.05)
-    assert (config.max_length, config.epochs, config.evaluation_interval) == (32, 1, 125)

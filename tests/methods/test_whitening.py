@@ -12,7 +12,6 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.corpus_vectors import corpus_vectors
 from harness.plugin.kit import Kit
-from harness.plugin.resolution import resolve
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, first_texts
 
@@ -145,15 +144,3 @@ def test_both_sizes_share_one_fit(kit_for: KitFor, sentences: Path) -> None:
         build(kit_for("whitening", corpus=str(sentences), dimensions=size)) for size in (None, 7)
     )
     assert full.map[:, :7].equal(reduced.map)
-
-
-def test_nothing_trains_and_the_defaults() -> None:
-    plugin = registry.load("whitening")
-    config = resolve(plugin, {})
-    assert plugin.method.stages(config) == []
-    assert (config.corpus, config.pooling, config.dimensions, config.max_length) == (
-        "nli-pairs",
-        "first-last",
-        None,
-        64,
-    )

@@ -510,10 +510,7 @@ def test_two_stages_run_with_their_parameters_and_streams(
     for _, _, trains in built.log[4:]:
         assert {
             name for name in trains if not name.startswith("encoder.model.encoder.layer.1.")
-        } == {
-            "norm.weight",
-            "norm.bias",
-        }
+        } == {"norm.weight", "norm.bias"}
     sizes = {name: parameter.numel() for name, parameter in built.named_parameters()}
     assert outcome.trainable_parameters == sum(sizes[name] for name in built.log[-1][2])
     # 20 triplets in eights: 8 + 8 + 4 an epoch, begun again three times and a bit

@@ -362,10 +362,7 @@ def test_asked_to_give_way_it_saves_and_goes_on_later(
             (running / GIVE_WAY).touch()
 
     running.mkdir(parents=True)
-    with (
-        heard(simcse.trial, asks),
-        pytest.raises(Interrupted, match="stopped after 3 of 7 steps"),
-    ):
+    with heard(simcse.trial, asks), pytest.raises(Interrupted, match="stopped after 3 of 7 steps"):
         run(simcse.trial, other)
     assert [path.name for path in running.iterdir()] == [CHECKPOINT]
     with counted(simcse.trial) as left:
