@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
@@ -19,6 +19,7 @@ from harness.plugin.stage import Stage
 from harness.training.feeding import StepBatches, made, stage_streams
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable
+from tests.kits import Calls
 
 KitFor = Callable[..., Kit]
 Vectors = list[list[float]]
@@ -71,6 +72,28 @@ def batches_of(kit: Kit, method: Any) -> tuple[Stage, Iterator[StepBatches]]:
     """The only stage of a method, and its prepared batches."""
     (stage,) = kit.declared.stages
     return stage, made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+
+
+def watched(method: nn.Module, modules: str) -> list[Calls]:
+    """The calls of these modules of a method from now on."""
+    return [Calls(method.get_submodule(name)) for name in modules.split()]
+
+
+def array(tensor: Tensor) -> np.ndarray:
+    """The numbers of a tensor in float64, without its gradient."""
+    return tensor.detach().double().numpy()
+
+
+def alone(batch: TextBatch) -> list[Tensor]:
+    """The ids of each row without its padding."""
+    lengths = batch.attention_mask.sum(dim=1)
+    return [ids[:length] for ids, length in zip(batch.input_ids, lengths, strict=True)]
+
+
+def cross_entropies(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Logits (..., classes) and labels (...) -> cross entropies (...)."""
+    own = np.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+    return np.asarray(np.log(np.exp(logits).sum(axis=-1)) - own)
 
 
 def by_transformers(folder: Path, texts: list[str]) -> Vectors:

@@ -1,18 +1,16 @@
 """What several methods promise alike: what trains, bf16, test vectors, test texts and lengths."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from harness.data.batching import TextBatch
 from harness.plugin import registry
 from harness.training.loop import Trainer
 from tests.families import FAMILIES
-from tests.methods.references import KitFor, build, first_batch, moved
+from tests.methods.references import KitFor, build, first_batch, moved, watched
 
 SUP, SEMISUP = {"setting": "sup"}, {"setting": "semisup", "auxiliary_batch_size": 5}
 TRAINED: list[tuple[str, dict[str, Any], str, str]] = [
@@ -22,6 +20,9 @@ TRAINED: list[tuple[str, dict[str, Any], str, str]] = [
                              (SEMISUP, "encoder head vocabulary classifier"))),
     *(("diffcse", setting, "encoder discriminator head detector", "editor")
       for setting in ({}, SUP)),
+    *(("diffcse", values, "encoder discriminator head detector", "editor")
+      for values in ({"objective": "corrective"}, {"contrastive": False})),
+    ("diffcse", {"objective": "masked-language"}, "encoder discriminator head detector", ""),
     *(("d2cse", {**setting, "cls_prompt": True}, "prompts.table head detector cls_vector",
        "encoder editor") for setting in ({}, SUP)),
     *(("d2cse", {"discriminator": each}, "prompts.table head detector", "encoder editor")
@@ -109,13 +110,12 @@ def test_roberta_in_bf16(
     ],
 )
 def test_the_test_vector_is_the_cls_state_alone(
-    kit_for: KitFor, watch: Callable[[nn.Module], Any], name: str, values: dict[str, Any],
-    unused: str,
-) -> None:  # fmt: skip
+    kit_for: KitFor, name: str, values: dict[str, Any], unused: str
+) -> None:
     """Heads and other models are dropped; dev has the same vectors."""
     kit = kit_for(name, **values)
     method = build(kit).eval()
-    others = [watch(method.get_submodule(module)) for module in unused.split()]
+    others = watched(method, unused)
     batch = first_batch(kit, method)
     states = method.encoder.model(
         input_ids=batch.input_ids, attention_mask=batch.attention_mask
@@ -173,3 +173,19 @@ def test_the_longest_text_leaves_room_for_the_shift(
     ids = torch.full((1, longest), 7)
     ids[0, -2] = method.tokenizer.mask_token_id
     assert method.embed(TextBatch(ids, torch.ones_like(ids), torch.arange(1))).shape == (1, 32)
+
+
+@FAMILIES
+@pytest.mark.parametrize("name", ["d2cse", "dcpcse"])
+def test_dropout_of_the_frozen_encoder_makes_the_views(kit_for: KitFor, name: str) -> None:
+    """In evaluation mode the two views would be equal."""
+    kit = kit_for(name, prompt_length=5, max_steps=1)
+    method = build(kit).eval()
+    (encoder,) = watched(method, "encoder")
+    Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
+    ids, states = encoder.given[0][0][0].input_ids, encoder.results[0][:, 0]
+    assert torch.equal(ids[0::2], ids[1::2])
+    assert ((states[0::2] - states[1::2]).abs().amax(dim=1) > 1e-3).all()
+    assert method.encoder.training
+    if name == "d2cse":
+        assert method.editor.generator.training, "as in the released code"

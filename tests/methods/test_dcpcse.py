@@ -23,7 +23,6 @@ from harness.modules.prompts import DeepPrompts
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.loop import Trainer
 from harness.training.parameters import count, trainable
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, first_batch
@@ -323,19 +322,6 @@ def test_shallow_prompts_of_the_paper_are_six_vectors(kit_for: KitFor, hub: Path
 
 
 # Traps
-
-
-@FAMILIES
-def test_the_frozen_encoder_keeps_its_dropout(kit_for: KitFor, watch: Watch) -> None:
-    """In evaluation mode the two views would be equal (trap 1)."""
-    kit = kit_for("dcpcse", prompt_length=LENGTH, max_steps=1)
-    method = build(kit).eval()
-    encoder = watch(method.encoder)
-    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
-    assert method.encoder.training
-    ids, states = encoder.given[0][0][0].input_ids, encoder.results[0][:, 0]
-    assert torch.equal(ids[0::2], ids[1::2])
-    assert ((states[0::2] - states[1::2]).abs().amax(dim=1) > 1e-3).all()
 
 
 @FAMILIES
