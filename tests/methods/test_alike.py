@@ -12,12 +12,14 @@ from harness.training.loop import Trainer
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, build, first_batch, moved, watched
 
+TEMPLATE = "the {s} a [MASK] ."
 SUP, SEMISUP = {"setting": "sup"}, {"setting": "semisup", "auxiliary_batch_size": 5}
 TRAINED: list[tuple[str, dict[str, Any], str, str]] = [
     *(("simcse", {**setting, "head": head, "masked_language_weight": 0.1}, parts, "")
       for head in ("tanh", "batchnorm")
       for setting, parts in (({}, "encoder head vocabulary"), (SUP, "encoder head vocabulary"),
                              (SEMISUP, "encoder head vocabulary classifier"))),
+    ("simcse", {**SEMISUP, "auxiliary_weight": 0}, "encoder head", "classifier"),
     *(("diffcse", setting, "encoder discriminator head detector", "editor")
       for setting in ({}, SUP)),
     *(("diffcse", values, "encoder discriminator head detector", "editor")
@@ -189,3 +191,22 @@ def test_dropout_of_the_frozen_encoder_makes_the_views(kit_for: KitFor, name: st
     assert method.encoder.training
     if name == "d2cse":
         assert method.editor.generator.training, "as in the released code"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "around"),
+    [
+        ("simcse", {}, 2 - 2),
+        ("dcpcse", {}, 2 - 2),
+        ("dcpcse", {"prompts": "shallow", "template": "the old {s} sees [MASK]"}, 6 - 2),
+        ("promptbert", {"template": TEMPLATE}, 6),
+        ("diffaug", {"template": TEMPLATE, "prompt_length": 2}, 6),
+    ],
+)
+def test_max_length_counts_pieces_without_a_template(
+    kit_for: KitFor, name: str, values: dict[str, Any], around: int
+) -> None:
+    """Of [CLS] and [SEP] alone, it counts these two as well."""
+    kit = kit_for(name, max_length=9, **values)
+    batch = first_batch(kit, build(kit), size=40)
+    assert batch.attention_mask.sum(dim=1).max() == 9 + around

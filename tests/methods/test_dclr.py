@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from harness.plugin import registry
-from harness.training.feeding import made, stage_streams
 from tests.methods.references import (
     KitFor,
     Vectors,
@@ -84,16 +83,6 @@ def test_the_loss_and_its_gradient(seed: int) -> None:
     has_slopes(given.grad, looped, first)
 
 
-def test_a_sentence_is_its_own_positive_whatever_the_teacher_says() -> None:
-    torch.manual_seed(0)
-    views, noise = torch.randn(2, 4, 6), torch.randn(2, 6)
-    own = torch.eye(4, dtype=torch.bool)
-    losses = [
-        debiased_contrast(*views, noise, alike, temperature=0.3) for alike in (own, ~own & own)
-    ]
-    assert torch.equal(*losses)
-
-
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_noise_climbs(steps: int) -> None:
     torch.manual_seed(steps)
@@ -153,8 +142,7 @@ def test_vectors_of_dev_and_of_the_test(kit_for: KitFor) -> None:
     for dev_head in (True, False):
         kit = kit_for("dclr", dev_head=dev_head)
         method = kit.build().eval()
-        (stage,) = kit.declared.stages
-        batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+        _, batches = batches_of(kit, method)
         texts = next(batches)["contrastive"]
         with torch.no_grad():
             states = method.encoder(texts)[:, 0]

@@ -318,6 +318,7 @@ def test_methods_that_do_not_train(method: str, values: dict[str, Any]) -> None:
         ("dcpcse", {"setting": "sup"}, {"contrastive": 1.0}),
         ("dcpcse", {"setting": "sup", "hinge_weight": 10}, {"contrastive": 1.0, "hinge": 10.0}),
         ("consert", {}, {"contrastive": 0.15}),
+        ("consert", {"setting": "sup"}, {"contrastive": 0.15, "classification": 1.0}),
         ("diffcse", {"contrastive": False}, {"replaced_tokens": 0.005}),
         ("consert", {"setting": "semisup"}, {"contrastive": 0.15, "classification": 1e-3}),
         *(

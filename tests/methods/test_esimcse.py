@@ -1,6 +1,5 @@
 """ESimCSE against esimcse.md."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -15,9 +14,8 @@ from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from methods.esimcse.repetition import repeated_pieces
 from tests.families import FAMILIES
-from tests.methods.references import KitFor, build, info_nce
+from tests.methods.references import KitFor, array, build, info_nce, watched
 
-Watch = Callable[[nn.Module], Any]
 SWITCHED_OFF = {"repetition_rate": 0, "queue_ratio": 0}
 
 
@@ -37,24 +35,18 @@ def loss_of(method: Any, texts: TextBatch) -> Tensor:
     return found["contrastive"]
 
 
-def array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().double().numpy()
-
-
 # The queue
 
 
 @FAMILIES
-def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(
-    kit_for: KitFor, watch: Watch
-) -> None:
+def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(kit_for: KitFor) -> None:
     """Three batches of 6 with room for 15 meet 0, 6 and 12 negatives.
 
     After the third batch the oldest 3 are gone.
     """
     kit = kit_for("esimcse", batch_size=6, queue_ratio=2.5)
     method = build(kit)
-    head = watch(method.head)
+    (head,) = watched(method, "head")
     appended: list[np.ndarray] = []
     for number, texts in enumerate(batches(kit, method, 3)):
         head.results.clear()
@@ -89,10 +81,10 @@ def test_queue_vectors_are_the_original_sentence_without_dropout_under_the_share
 
 
 @FAMILIES
-def test_the_queue_is_empty_at_the_start_of_every_epoch(kit_for: KitFor, watch: Watch) -> None:
+def test_the_queue_is_empty_at_the_start_of_every_epoch(kit_for: KitFor) -> None:
     kit = kit_for("esimcse", batch_size=6)
     method = build(kit)
-    head = watch(method.head)
+    (head,) = watched(method, "head")
     one, two, three = batches(kit, method, 3)
     for texts in (one, two, replace(three, epoch=1)):
         head.results.clear()
@@ -140,10 +132,10 @@ def test_where_it_starts(kit_for: KitFor, start: str) -> None:
 
 
 @FAMILIES
-def test_view_2_repeats_pieces_the_same_way_in_every_epoch(kit_for: KitFor, watch: Watch) -> None:
+def test_view_2_repeats_pieces_the_same_way_in_every_epoch(kit_for: KitFor) -> None:
     kit = kit_for("esimcse", repetition_rate=0.6)
     method = build(kit)
-    encoder = watch(method.encoder)
+    (encoder,) = watched(method, "encoder")
     (texts,) = batches(kit, method)
     loss_of(method, texts)
     loss_of(method, replace(texts, epoch=1))
@@ -163,12 +155,12 @@ def test_view_2_repeats_pieces_the_same_way_in_every_epoch(kit_for: KitFor, watc
 
 
 @FAMILIES
-def test_the_paper_repeats_in_short_sentences_too(kit_for: KitFor, watch: Watch) -> None:
+def test_the_paper_repeats_in_short_sentences_too(kit_for: KitFor) -> None:
     longest = []
     for rule in ("code", "paper"):
         kit = kit_for("esimcse", repetition_rate=0.1, repetition_range=rule)
         method = build(kit)
-        encoder = watch(method.encoder)
+        (encoder,) = watched(method, "encoder")
         for texts in batches(kit, method, 4):
             loss_of(method, texts)
         lengths = [rows[0][0].attention_mask.sum(dim=1) for rows in encoder.given]
@@ -199,11 +191,11 @@ def test_without_both_it_is_simcse(kit_for: KitFor) -> None:
     [({"queue_ratio": 0}, True, False), ({"repetition_rate": 0}, False, True)],
 )
 def test_each_part_alone(
-    kit_for: KitFor, watch: Watch, options: dict[str, Any], repeats: bool, queues: bool
+    kit_for: KitFor, options: dict[str, Any], repeats: bool, queues: bool
 ) -> None:
     kit = kit_for("esimcse", **{"repetition_rate": 0.6, **options})
     method = build(kit)
-    encoder = watch(method.encoder)
+    (encoder,) = watched(method, "encoder")
     for texts in batches(kit, method, 2):
         loss_of(method, texts)
     rows = encoder.given[0][0][0]

@@ -16,9 +16,8 @@ from harness.errors import UserError
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from tests.architectures import save
-from tests.methods.references import KitFor, info_nce
+from tests.methods.references import KitFor, batches_of, info_nce
 from tests.sweeping import write_few_pairs
 
 PLUGIN = registry.load("prompteol")
@@ -115,8 +114,7 @@ def test_no_space_stands_in_front_of_what_follows() -> None:
 def test_the_loss_of_a_batch(kit_for: KitFor, decoder: Path) -> None:
     kit = kit_for("prompteol", setting="sup", encoder=str(decoder), batch_size=6)
     method = kit.build().eval()
-    (stage,) = kit.declared.stages
-    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    stage, batches = batches_of(kit, method)
     for _ in range(3):
         batch = next(batches)
         vectors = method.embed(batch["contrastive"]).detach().double().tolist()
@@ -135,11 +133,16 @@ def test_only_low_rank_changes_train(kit_for: KitFor) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_a_run(decoder: Path, tmp_path: Path, setting: str) -> None:
-    store = tmp_path / "store"
+@pytest.mark.parametrize(
+    ("name", "values"), [("prompteol", {}), ("echo", {"template": "the {s} . {s}"})]
+)
+def test_a_run(
+    tmp_path: Path, decoder: Path, setting: str, name: str, values: dict[str, str]
+) -> None:
     record = harness.run(
-        "prompteol", setting=setting, encoder=str(decoder), suite=str(write_few_pairs(tmp_path)),
-        triplets="graded-triplets", batch_size=8, max_steps=3, lora_rank=2, store=store,
+        name, setting=setting, encoder=str(decoder), suite=str(write_few_pairs(tmp_path)),
+        triplets="graded-triplets", batch_size=8, max_steps=3, lora_rank=2,
+        store=tmp_path / "store", **values,
     )  # fmt: skip
     assert record.status == "finished"
     assert record.steps == (3 if setting == "sup" else 0)

@@ -1,13 +1,12 @@
 """SBERT against sbert.md."""
 
-import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from harness.data.batching import TextBatch
 from harness.data.corpora import source
@@ -15,20 +14,16 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from tests.methods.references import KitFor, first_texts
+from tests.families import FAMILIES
+from tests.methods import references
+from tests.methods.references import KitFor, first_texts, nli_loss
+
+build = partial(references.build, enlarged="classifier", std=1.0)
 
 
-@pytest.fixture(params=["tiny_encoder", "tiny_roberta"])
-def kit(request: pytest.FixtureRequest, kit_for: KitFor, pairs: Path) -> Kit:
-    return kit_for("sbert", encoder=str(request.getfixturevalue(request.param)), pairs=str(pairs))
-
-
-def build(kit: Kit) -> Any:
-    torch.manual_seed(0)
-    method = kit.build()
-    nn.init.normal_(method.classifier.linear.weight)
-    nn.init.normal_(method.classifier.linear.bias)
-    return method
+@pytest.fixture
+def kit(kit_for: KitFor, pairs: Path) -> Kit:
+    return kit_for("sbert", pairs=str(pairs))
 
 
 def means(method: Any, texts: TextBatch) -> np.ndarray:
@@ -40,25 +35,21 @@ def means(method: Any, texts: TextBatch) -> np.ndarray:
     return np.array(rows)
 
 
+@FAMILIES
 def test_softmax_over_u_v_and_their_difference(kit: Kit) -> None:
     method = build(kit).eval()
     texts = first_texts(kit, method, kit.config.pairs)
     assert texts.labels is not None
     assert (texts.attention_mask == 0).any(), "padding must be there to be left out"
     vectors = means(method, texts)
-    linear = method.classifier.linear
-    weight, bias = (part.detach().double().numpy() for part in (linear.weight, linear.bias))
-    total = 0.0
-    for first, second, label in zip(
-        vectors[0::2], vectors[1::2], texts.labels.tolist(), strict=True
-    ):
-        logits = weight @ np.concatenate([first, second, np.abs(first - second)]) + bias
-        total += math.log(np.exp(logits).sum()) - float(logits[label])
+    pairs = list(zip(vectors[0::2], vectors[1::2], texts.labels.tolist(), strict=True))
+    expected = nli_loss(method.classifier, pairs)
     (stage,) = method.stages(kit.config)
     found = method.losses({"pairs": texts}, stage)["classification"]
-    assert found.item() == pytest.approx(total / 6, rel=1e-4)
+    assert found.item() == pytest.approx(expected, rel=1e-4)
 
 
+@FAMILIES
 def test_embedding_is_the_mean_without_the_classifier(kit: Kit) -> None:
     method = build(kit).eval()
     texts = first_texts(kit, method, kit.config.pairs)

@@ -4,13 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from harness.data.corpora import source
 from harness.errors import TrialFailure, UserError
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
-from harness.training.loop import Trainer
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, first_texts
 
@@ -48,24 +46,6 @@ def test_the_loss_of_a_batch(kit_for: KitFor, scored: str, objective: str) -> No
     losses = method.losses(method.prepared({"pairs": texts}, stage), stage)
     assert losses.keys() == {objective} == stage.losses.keys()
     assert losses[objective].item() == pytest.approx(expected, rel=1e-4)
-
-
-def test_training_orders_the_cosines_as_the_scores_are(kit_for: KitFor, scored: str) -> None:
-    kit = kit_for(
-        "scored_pairs", scored_pairs=scored, objective="cosent", max_steps=30, learning_rate=1e-3,
-        encoder_dropout=0.0, batch_size=6,
-    )  # fmt: skip
-    method = kit.build()
-    (stage,) = method.stages(kit.config)
-    texts = first_texts(kit, method, scored)
-
-    def loss() -> float:
-        with torch.no_grad():
-            return float(method.eval().losses({"pairs": texts}, stage)["cosent"])
-
-    before = loss()
-    Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()
-    assert loss() < before / 2
 
 
 def test_scores_outside_of_the_range_are_refused(kit_for: KitFor, scored: str) -> None:

@@ -1,8 +1,8 @@
 """SimCSE against simcse.md and semisupervised.md (the schedules: test_schedules.py)."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +18,33 @@ from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from tests.families import FAMILIES
-from tests.methods.references import KitFor, first_batch, first_batches, first_losses, info_nce
+from tests.methods import references
+from tests.methods.references import (
+    KitFor,
+    alone,
+    array,
+    first_batch,
+    first_batches,
+    first_losses,
+    headed,
+    info_nce,
+    losses,
+    watched,
+)
 
-Watch = Callable[[torch.nn.Module], Any]  # tests.conftest.Calls
-
-
-def build(kit: Kit) -> Any:
-    torch.manual_seed(0)
-    method = kit.build()
-    torch.nn.init.normal_(
-        method.head.linear.bias
-    )  # it starts at zero, where a forgotten bias would not show
-    torch.nn.init.normal_(method.head.linear.weight, std=0.3)  # so large that tanh is not linear
-    return method.train()
+build = partial(references.build, enlarged="head", std=0.3)
 
 
 def contrastive(kit: Kit, method: Any, batch: TextBatch) -> float:
-    found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+    found = losses(kit, method, batch)
     assert set(found) == {"contrastive"}
     return found["contrastive"].item()
 
 
-def head_outputs(method: Any, ids: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
+def head_outputs(method: Any, batch: TextBatch) -> np.ndarray:
     """tanh(W h + b) of the last [CLS] state in float64, by plain calls of transformers."""
-    weight, bias = (
-        part.detach().double().numpy()
-        for part in (method.head.linear.weight, method.head.linear.bias)
-    )
-    rows = []
-    for row, length in enumerate(mask.sum(dim=1).tolist()):
-        state = method.encoder.model(input_ids=ids[row : row + 1, :length]).last_hidden_state[0, 0]
-        rows.append(np.tanh(weight @ state.detach().double().numpy() + bias))
-    return np.array(rows)
+    states = [method.encoder.model(ids[None]).last_hidden_state[0, 0] for ids in alone(batch)]
+    return headed(method, array(torch.stack(states)))
 
 
 @FAMILIES
@@ -58,41 +53,49 @@ def test_without_dropout_the_views_are_one(kit_for: KitFor, without_dropout: str
     kit = kit_for("simcse", encoder=without_dropout, temperature=0.1)
     method = build(kit)
     batch = first_batch(kit, method)
-    vectors = head_outputs(method, batch.input_ids, batch.attention_mask)
+    vectors = head_outputs(method, batch)
     assert contrastive(kit, method, batch) == pytest.approx(
         info_nce(vectors, vectors, 0.1), rel=1e-4
     )
 
 
 @FAMILIES
-def test_dropout_makes_the_second_view(
-    kit_for: KitFor, watch: Callable[[torch.nn.Module], Any]
-) -> None:
+def test_dropout_makes_the_second_view(kit_for: KitFor) -> None:
     kit = kit_for("simcse")
     method = build(kit)
     batch = first_batch(kit, method)
-    encoder, head = watch(method.encoder), watch(method.head)
+    encoder, head = watched(method, "encoder head")
     contrastive(kit, method, batch)
-    ids, vectors = encoder.given[0][0][0].input_ids, head.results[0]
+    ids, (vectors,) = encoder.given[0][0][0].input_ids, head.results
     assert torch.equal(ids[0::2], batch.input_ids)
     assert torch.equal(ids[1::2], batch.input_ids)
     assert ((vectors[0::2] - vectors[1::2]).abs().amax(dim=1) > 1e-3).all()
 
 
 @FAMILIES
+@pytest.mark.parametrize("weight", [0, 1.5])
 def test_supervised_candidates_are_entailments_and_contradictions(
-    kit_for: KitFor, without_dropout: str
+    kit_for: KitFor, without_dropout: str, weight: float
 ) -> None:
-    kit = kit_for("simcse", setting="sup", encoder=without_dropout, temperature=0.1)
+    """The hard-negative weight is on the own contradiction only."""
+    given = {"temperature": 0.5, "hard_negative_weight": weight}
+    kit = kit_for("simcse", setting="sup", encoder=without_dropout, **given)
     method = build(kit)
     batch = first_batch(kit, method)
     assert batch.views == 3
-    premises, entailments, contradictions = (
-        head_outputs(method, batch.input_ids[view::3], batch.attention_mask[view::3])
-        for view in range(3)
-    )
-    expected = info_nce(premises, [*entailments, *contradictions], 0.1)
+    vectors = head_outputs(method, batch)
+    candidates = [*vectors[1::3], *vectors[2::3]]
+    expected = info_nce(vectors[0::3], candidates, 0.5, weight)
     assert contrastive(kit, method, batch) == pytest.approx(expected, rel=1e-4)
+
+
+def test_masked_language_modelling_is_off_by_default(kit_for: KitFor) -> None:
+    kit = kit_for("simcse")
+    method = build(kit)
+    (encoder,) = watched(method, "encoder")
+    assert set(first_losses(kit, method)) == {"contrastive"}
+    assert len(encoder.results) == 1
+    assert not hasattr(method, "vocabulary")
 
 
 @FAMILIES
@@ -100,7 +103,7 @@ def test_supervised_test_vectors_have_the_head(kit_for: KitFor) -> None:
     kit = kit_for("simcse", setting="sup")
     method = build(kit).eval()
     batch = first_batch(kit, method)
-    expected = head_outputs(method, batch.input_ids, batch.attention_mask)
+    expected = head_outputs(method, batch)
     assert np.abs(method.embed(batch).detach().numpy() - expected).max() < 1e-5
 
 
@@ -108,36 +111,14 @@ def test_supervised_test_vectors_have_the_head(kit_for: KitFor) -> None:
 
 
 @FAMILIES
-def test_hard_negative_weight_is_on_the_own_contradiction_only(
-    kit_for: KitFor, without_dropout: str
-) -> None:
-    kit = kit_for(
-        "simcse", setting="sup", encoder=without_dropout, temperature=0.5, hard_negative_weight=1.5
-    )
-    method = build(kit)
-    batch = first_batch(kit, method)
-    views = [
-        head_outputs(method, batch.input_ids[view::3], batch.attention_mask[view::3])
-        for view in range(3)
-    ]
-    anchors, *others = (view / np.linalg.norm(view, axis=1, keepdims=True) for view in views)
-    logits = anchors @ np.concatenate(others).T / 0.5
-    logits[np.arange(6), 6 + np.arange(6)] += 1.5
-    expected = np.mean(
-        [math.log(np.exp(row).sum()) - row[index] for index, row in enumerate(logits)]
-    )
-    assert contrastive(kit, method, batch) == pytest.approx(float(expected), rel=1e-4)
-
-
-@FAMILIES
 @pytest.mark.parametrize(("setting", "copies"), [("unsup", 2), ("sup", 1), ("semisup", 2)])
 def test_masks_are_on_a_copy_and_the_contrastive_pass_sees_whole_sentences(
-    kit_for: KitFor, watch: Watch, setting: str, copies: int
+    kit_for: KitFor, setting: str, copies: int
 ) -> None:
     """In the code before 2021-11-23 the contrastive pass saw masked tokens."""
     kit = kit_for("simcse", setting=setting, masked_language_weight=0.1, masking_ratio=0.5)
     method = build(kit)
-    encoder = watch(method.encoder)
+    (encoder,) = watched(method, "encoder")
     given = first_batches(kit, method)
     method.losses(given, method.stages(kit.config)[0])
     whole, masked = (call[0][0] for call in encoder.given[:2])
@@ -152,11 +133,11 @@ def test_masks_are_on_a_copy_and_the_contrastive_pass_sees_whole_sentences(
 
 
 @FAMILIES
-def test_masked_language_loss_against_the_formula(kit_for: KitFor, watch: Watch) -> None:
+def test_masked_language_loss_against_the_formula(kit_for: KitFor) -> None:
     """The mean over the chosen positions of the cross entropy over the vocabulary."""
     kit = kit_for("simcse", masked_language_weight=0.1, masking_ratio=0.5)
     method = build(kit)
-    encoder, masker = watch(method.encoder), watch(method.masker)
+    encoder, masker = watched(method, "encoder masker")
     found = first_losses(kit, method)
     chosen, originals = masker.results[0].chosen, encoder.given[0][0][0].input_ids
     head, total = method.vocabulary.double(), 0.0
@@ -168,31 +149,15 @@ def test_masked_language_loss_against_the_formula(kit_for: KitFor, watch: Watch)
 
 
 @FAMILIES
-def test_masked_language_weight_and_what_is_off_by_default(kit_for: KitFor, watch: Watch) -> None:
-    plain = kit_for("simcse")
-    method = build(plain)
-    encoder = watch(method.encoder)
-    assert set(first_losses(plain, method)) == {"contrastive"}
-    assert len(encoder.results) == 1
-    assert not hasattr(method, "vocabulary")
-    for setting in ("unsup", "sup", "semisup"):
-        kit = kit_for("simcse", setting=setting, masked_language_weight=0.1)
-        (stage,) = kit.declared.stages
-        assert (stage.losses["contrastive"], stage.losses["masked_language"]) == (1.0, 0.1)
-    assert resolve(registry.load("simcse"), {}).masking_ratio == 0.15
-
-
-@pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
-def test_masked_language_head_is_the_checkpoints_and_untied(
-    kit_for: KitFor, family: str, request: pytest.FixtureRequest
-) -> None:
-    folder = str(request.getfixturevalue(family))
-    kit = kit_for("simcse", encoder=folder, masked_language_weight=0.1, max_steps=2)
+def test_masked_language_head_is_the_checkpoints_and_untied(kit_for: KitFor) -> None:
+    kit = kit_for("simcse", masked_language_weight=0.1, max_steps=2)
     method = build(kit)
-    reference = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
+    reference = AutoModelForMaskedLM.from_pretrained(kit.config.encoder, dtype=torch.float32)
     batch = first_batch(kit, method)
     states = method.encoder.eval()(batch)
-    expected = reference(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
+    expected = reference.eval()(
+        input_ids=batch.input_ids, attention_mask=batch.attention_mask
+    ).logits
     real = batch.attention_mask.bool()
     assert (method.vocabulary(states) - expected)[real].abs().max() < 1e-4
     words, decoder = (
@@ -221,11 +186,11 @@ def thesaurus(tmp_path: Path, tiny_encoder: Path) -> Path:
 
 @pytest.mark.parametrize("setting", ["unsup", "semisup"])
 def test_one_word_of_view_2_is_a_synonym_and_the_same_in_every_epoch(
-    kit_for: KitFor, watch: Watch, thesaurus: Path, setting: str
+    kit_for: KitFor, thesaurus: Path, setting: str
 ) -> None:
     kit = kit_for("simcse", setting=setting, synonyms=str(thesaurus))
     method = build(kit)
-    encoder = watch(method.encoder)
+    (encoder,) = watched(method, "encoder")
     given = first_batches(kit, method)
     for epoch in range(2):
         contrastive_batch = replace(given["contrastive"], epoch=epoch)
@@ -241,11 +206,11 @@ def test_one_word_of_view_2_is_a_synonym_and_the_same_in_every_epoch(
 
 @FAMILIES
 def test_masks_and_synonyms_together_work_on_the_same_rows(
-    kit_for: KitFor, watch: Watch, thesaurus: Path
+    kit_for: KitFor, thesaurus: Path
 ) -> None:
     kit = kit_for("simcse", synonyms=str(thesaurus), masked_language_weight=0.1, masking_ratio=0.0)
     method = build(kit)
-    encoder = watch(method.encoder)
+    (encoder,) = watched(method, "encoder")
     first_losses(kit, method)
     whole, masked = (call[0][0] for call in encoder.given)
     assert torch.equal(whole.input_ids, masked.input_ids)
@@ -268,34 +233,16 @@ def test_synonyms_that_cannot_be_used_are_refused(
         resolve(registry.load("simcse"), {"synonyms": str(thesaurus), **given})
 
 
-@FAMILIES
-def test_head_of_diffcse(kit_for: KitFor, watch: Watch) -> None:
-    """BatchNorm runs over the rows of both views together. The head is dropped at test time."""
-    kit = kit_for("simcse", head="batchnorm")
-    torch.manual_seed(0)
-    method = kit.build().train()
-    head = watch(method.head)
-    given = first_batches(kit, method)
-    method.losses(given, method.stages(kit.config)[0])
-    assert [len(result) for result in head.results] == [12]
-    assert torch.allclose(head.results[0].mean(dim=0), torch.zeros(32), atol=1e-5)
-    assert sum(value.numel() for value in method.head.parameters()) == 4 * 32**2 + 4 * 32
-    method.eval().embed(given["contrastive"])
-    assert len(head.results) == 1
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("equal_views")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
-def test_checkpointed_gradients_are_the_same(
-    kit_for: KitFor, family: str, precision: str, request: pytest.FixtureRequest
-) -> None:
+@FAMILIES
+def test_checkpointed_gradients_are_the_same(kit_for: KitFor, precision: str) -> None:
     """There is no dropout here, because the last layer draws fewer masks without checkpointing."""
     gradients = []
     for checkpointing in (False, True):
-        kit = kit_for("simcse", setting="semisup", encoder=str(request.getfixturevalue(family)),
-                      gradient_checkpointing=checkpointing, masked_language_weight=0.1)  # fmt: skip
+        given = {"gradient_checkpointing": checkpointing, "masked_language_weight": 0.1}
+        kit = kit_for("simcse", setting="semisup", **given)
         method = build(kit)
         for module in method.encoder.modules():
             if isinstance(module, torch.nn.Dropout):
