@@ -19,6 +19,7 @@ from harness.plugin.sentence_editor import StaticCorruption
 from harness.plugin.static_corruption import corruption_artefacts
 from harness.training.loop import Trainer
 from harness.views.edits import Editor
+from tests.families import FAMILIES
 from tests.methods.references import build, first_losses, watched
 
 KitFor = Callable[..., Kit]
@@ -42,12 +43,9 @@ def epoch(kit: Kit) -> list[TextBatch]:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["d2cse", "diffcse"])
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
-@pytest.mark.parametrize("encoder", ["tiny_encoder", "tiny_roberta"])
-def test_rules(
-    kit_for: KitFor, method: str, setting: str, encoder: str, request: pytest.FixtureRequest
-) -> None:
-    name = str(request.getfixturevalue(encoder))
-    kit = kit_for(method, setting=setting, encoder=name, static_corruption=True, max_length=12)
+@FAMILIES
+def test_rules(kit_for: KitFor, method: str, setting: str) -> None:
+    kit = kit_for(method, setting=setting, static_corruption=True, max_length=12)
     corruption = StaticCorruption(kit)
     changed = 0
     for batch in epoch(kit):

@@ -38,20 +38,11 @@ pytestmark = pytest.mark.slow
 
 OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib"}
 SMALL = {
-    **TINY,
-    "max_steps": 7,
-    "evaluation_interval": 3,
-    "learning_rate": 1e-3,
-    "epochs": 9,
-    "precision": "fp32",
-    "stage1_steps": 5,
-    "stage1_batch_size": 8,
-    "auxiliary_batch_size": 8,
-    "classification_batch_size": 8,
-    "classification_max_steps": 4,
-    "teacher": "tiny-bert",
+    **TINY, "max_steps": 7, "evaluation_interval": 3, "learning_rate": 1e-3, "epochs": 9,
+    "precision": "fp32", "stage1_steps": 5, "stage1_batch_size": 8, "auxiliary_batch_size": 8,
+    "classification_batch_size": 8, "classification_max_steps": 4, "teacher": "tiny-bert",
     "second_teacher": "tiny-bert",
-}
+}  # fmt: skip
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("simcse", {"setting": "semisup", "schedule": "sup-unsup"}),  # a run of its own
     ("promptbert", {"setting": "semisup", "schedule": "sup-joint"}),
