@@ -298,9 +298,6 @@ def test_test_pooling_is_a_field(small: KitFor) -> None:
     assert torch.equal(method.embed(texts), method.embed_dev(texts))
 
 
-# What trains
-
-
 def test_optimiser_in_every_phase(small: KitFor) -> None:
     for values in ({}, {"setting": "sup"}, {"setting": "semisup", "schedule": "sup-joint"}):
         kit = small(**values)

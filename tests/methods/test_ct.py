@@ -81,3 +81,15 @@ def test_large_products_stay_finite_under_autocast() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         loss = tension(vectors, vectors, torch.tensor([True, False]))
     assert loss.item() == pytest.approx(768 * 100 / 2)
+
+
+def test_formula_of_the_loss() -> None:
+    torch.manual_seed(0)
+    first, second = (torch.randn(6, 5, dtype=torch.float64) for _ in range(2))
+    same = torch.tensor([True, False, False, True, False, False])
+    total = 0.0
+    for u, v, positive in zip(first.tolist(), second.tolist(), same.tolist(), strict=True):
+        z = sum(a * b for a, b in zip(u, v, strict=True))
+        probability = 1 / (1 + math.exp(-z))
+        total -= math.log(probability if positive else 1 - probability)
+    assert tension(first, second, same).item() == pytest.approx(total / 6, rel=1e-12)

@@ -233,9 +233,6 @@ def test_a_copied_discriminator_has_its_own_rate(kit_for: KitFor) -> None:
         assert mine.data_ptr() != other.data_ptr()
 
 
-# The sum over the texts of an item
-
-
 @pytest.mark.parametrize(("setting", "texts"), [("unsup", 2), ("sup", 3)])
 def test_the_sum_over_texts_is_that_of_their_means(
     kit_for: KitFor, setting: str, texts: int
@@ -257,6 +254,3 @@ def test_the_mean_over_texts_is_in_no_key(method: str) -> None:
     summed = resolve(registry.load(method), {"setting": "sup", "rtd_texts": "sum"})
     assert summed.deciding() == {**plain.deciding(), "rtd_texts": "sum"}
     assert "rtd_texts" not in plain.deciding()
-
-
-# What is declared

@@ -247,6 +247,3 @@ def test_the_text_starts_behind_the_prompts_unless_told_otherwise(
     first_losses(kit, method)
     first = 2 + LENGTH if shift else 2
     assert [int(given[0][0][0]) for given, _ in table.given] == [first, first]
-
-
-# What is declared

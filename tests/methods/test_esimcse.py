@@ -204,9 +204,6 @@ def test_each_part_alone(
     assert (method.queue.vectors is not None) is queues
 
 
-# Test time and declaration
-
-
 def test_dropout_is_a_field(kit_for: KitFor) -> None:
     method = build(kit_for("esimcse", encoder_dropout=0.25))
     rates = {module.p for module in method.encoder.modules() if isinstance(module, nn.Dropout)}

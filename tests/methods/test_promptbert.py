@@ -253,9 +253,6 @@ def test_final_stop_is_for_the_test_alone(prompted: KitFor) -> None:
     assert len(dev) == 3 + len(method.template)
 
 
-# Templates and lengths
-
-
 @pytest.mark.parametrize("marked", [True, False])
 def test_roberta_marks_the_space_before_a_sentence(
     kit_for: KitFor, byte_roberta: Path, tmp_path: Path, marked: bool
@@ -292,9 +289,6 @@ def test_without_bytes_there_is_no_space_to_mark(prompted: KitFor) -> None:
         method = build(prompted(roberta_prefix_space=marked))
         read = [method.test_text(text) for text in ("cats", "cats.", "")]
         assert read == ["cats.", "cats.", ""]
-
-
-# The head
 
 
 def test_supervised_head_starts_as_the_masked_language_heads_transform(kit_for: KitFor) -> None:
