@@ -137,7 +137,7 @@ def test_it_follows_the_data(kit_for: KitFor, sentences: Path, tmp_path: Path) -
     means = []
     for text in (sentences.read_text(), "the cat sees the dog\n" * 50):
         corpus.write_text(text)
-        means.append(
-            np.array(kit_for("whitening", corpus=str(corpus)).artefact("whitening")["mean"])
-        )
+        kit = kit_for("whitening", corpus=str(corpus))
+        kit.build_shared()
+        means.append(np.array(kit.artefact("whitening")["mean"]))
     assert np.abs(means[0] - means[1]).max() > 1e-3
