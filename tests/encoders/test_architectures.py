@@ -9,13 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    DynamicCache,
-    T5Config,
-    T5Model,
-)
+from transformers import AutoConfig, AutoModel, DynamicCache, T5Config, T5Model
 
 from harness.choices import Decoding
 from harness.data.batching import TextBatch
@@ -277,12 +271,7 @@ def test_an_encoder_with_a_decoder_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_families_that_no_list_names(
-    kind: str,
-    sizes: dict[str, Any],
-    longest: int,
-    prompts: bool,
-    tmp_path: Path,
-    batch: TextBatch,
+    kind: str, sizes: dict[str, Any], longest: int, prompts: bool, tmp_path: Path, batch: TextBatch
 ) -> None:
     """They number positions from elsewhere, or not at all, and have attentions of all kinds."""
     torch.manual_seed(0)

@@ -13,25 +13,12 @@ from torch import nn
 from transformers import AutoModel, BertConfig, BertModel
 
 from harness.choices import Pooling
-from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
 from harness.encoders.pooling import pooled
 from harness.modules.heads import BatchNormHead, TanhHead
-from tests.families import FAMILIES
+from tests.rows_and_models import text
 
 LENGTHS = [7, 4, 2]
-LAYERS_AVERAGED = {
-    "mean": (2,),
-    "first-last": (1, 2),  # the first Transformer layer
-    "first-last-embeddings": (0, 2),
-    "last-two": (1, 2),  # the same in a model of two layers; see the three-layer test
-}
-
-
-def text() -> TextBatch:
-    mask = torch.tensor([[int(position < length) for position in range(7)] for length in LENGTHS])
-    ids = torch.randint(5, 30, (3, 7), generator=torch.Generator().manual_seed(0))
-    return TextBatch(ids * mask, mask, torch.arange(3))
 
 
 def expected(states: list[np.ndarray]) -> np.ndarray:
@@ -50,52 +37,33 @@ def hidden_states(folder: Path) -> list[np.ndarray]:
     model = AutoModel.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager"
     ).eval()
-    batch = text()
+    batch = text(LENGTHS)
     output = model(
         input_ids=batch.input_ids, attention_mask=batch.attention_mask, output_hidden_states=True
     )
     return [states.detach().numpy() for states in output.hidden_states]
 
 
-@FAMILIES
-def test_every_pooling(request: pytest.FixtureRequest, family: str) -> None:
-    folder: Path = request.getfixturevalue(family)
-    states, encoder = hidden_states(folder), Encoder(str(folder)).double().eval()
-    wanted = {
-        name: expected([states[layer] for layer in layers])
-        for name, layers in LAYERS_AVERAGED.items()
-    }
-    for pooling, vectors in (wanted | {"cls": states[-1][:, 0]}).items():
-        found = pooled(encoder, text(), pooling).detach().numpy()  # type: ignore[arg-type]
-        assert np.abs(found - vectors).max() < 1e-10, pooling
-
-
-@pytest.mark.slow
-def test_four_layers_tell_all_poolings_apart(tmp_path: Path) -> None:
+def test_every_pooling(tmp_path: Path) -> None:
+    """Four layers tell all of them apart."""
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=30,
-        hidden_size=8,
-        num_hidden_layers=4,
-        num_attention_heads=2,
+        vocab_size=30, hidden_size=8, num_hidden_layers=4, num_attention_heads=2,
         intermediate_size=8,
-    )
+    )  # fmt: skip
     BertModel(config).save_pretrained(tmp_path)
     states, encoder = hidden_states(tmp_path), Encoder(str(tmp_path)).double().eval()
     averaged = {
-        "mean": (4,),
-        "first-last": (1, 4),
-        "first-last-embeddings": (0, 4),
-        "last-two": (3, 4),
+        "mean": (4,), "first-last": (1, 4), "first-last-embeddings": (0, 4), "last-two": (3, 4),
+    }  # fmt: skip
+    wanted = {
+        name: expected([states[layer] for layer in layers]) for name, layers in averaged.items()
     }
-    assert {*averaged, "cls"} == set(get_args(Pooling))
-    for pooling, layers in averaged.items():
-        found = pooled(encoder, text(), pooling).detach().numpy()  # type: ignore[arg-type]
-        assert np.abs(found - expected([states[layer] for layer in layers])).max() < 1e-10, pooling
-
-
-def test_batch_norm_head_has_the_published_size() -> None:
-    assert sum(parameter.numel() for parameter in BatchNormHead(768).parameters()) == 2_362_368
+    wanted["cls"] = states[-1][:, 0]
+    assert {*wanted} == set(get_args(Pooling))
+    for pooling, vectors in wanted.items():
+        found = pooled(encoder, text(LENGTHS), pooling).detach().numpy()  # type: ignore[arg-type]
+        assert np.abs(found - vectors).max() < 1e-10, pooling
 
 
 def test_batch_norm_head_against_its_formula() -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import transformers
@@ -274,13 +273,6 @@ def test_a_batch_on_a_gpu_still_knows_its_mask() -> None:
     assert changed.host_mask is None, "another mask is not known"
     assert interleaved(batch, batch, 0).host_mask is None
     assert batch.to(torch.device("meta")).host_mask is batch.host_mask
-
-
-def test_the_order_of_rows_does_not_matter(tiny_encoder: Path) -> None:
-    encoder, batch = encoder_of(tiny_encoder).eval(), text()
-    order = torch.from_numpy(np.random.default_rng(0).permutation(ROWS))
-    moved = batch.replaced(batch.input_ids[order], batch.attention_mask[order])
-    torch.testing.assert_close(encoder(moved), encoder(batch)[order], rtol=1e-5, atol=1e-5)
 
 
 def test_families_are_kinds_of_models() -> None:

@@ -3,9 +3,6 @@
 consert.md, section 3; sbert.md, section 1; semisupervised.md, section 2; diffaug.md, section 3.
 """
 
-import math
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 import torch
@@ -13,6 +10,7 @@ import torch
 from harness.data.batching import TextBatch
 from harness.errors import UserError
 from harness.losses.nli import PairClassifier, labels_of, pair_loss, triplet_loss
+from tests.methods.references import labelled, nli_loss
 
 WIDTH = 6
 
@@ -33,33 +31,11 @@ def classifier(classes: int, *, squared_maximum: bool = False) -> PairClassifier
     return built
 
 
-def cross_entropy(
-    built: PairClassifier, first: np.ndarray, second: np.ndarray, label: int
-) -> float:
-    """The cross entropy of a pair, from [u, v, |u - v|] and (in a wider layer) max(u, v)^2."""
-    features = [
-        *first,
-        *second,
-        *(abs(one - other) for one, other in zip(first, second, strict=True)),
-    ]
-    if built.linear.in_features == 4 * WIDTH:
-        features += [max(one, other) ** 2 for one, other in zip(first, second, strict=True)]
-    weight, bias = (
-        part.detach().double().numpy() for part in (built.linear.weight, built.linear.bias)
-    )
-    logits = weight @ np.array(features) + bias
-    return math.log(sum(math.exp(value) for value in logits)) - float(logits[label])
-
-
-def mean_loss(built: PairClassifier, pairs: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> float:
-    return sum(cross_entropy(built, *pair) for pair in pairs) / len(pairs)
-
-
 @pytest.mark.parametrize("squared_maximum", [False, True])
 def test_pair_loss(squared_maximum: bool) -> None:
     built = classifier(3, squared_maximum=squared_maximum)
     first, second, labels = vectors(0), vectors(1), [0, 2, 1, 1, 0]
-    expected = mean_loss(built, list(zip(first, second, labels, strict=True)))
+    expected = nli_loss(built, list(zip(first, second, labels, strict=True)))
     assert pair_loss(built, *tensors(first, second), torch.tensor(labels)).item() == pytest.approx(
         expected, rel=1e-5
     )
@@ -71,13 +47,10 @@ def test_pair_loss(squared_maximum: bool) -> None:
 
 @pytest.mark.parametrize("squared_maximum", [False, True])
 def test_triplets_are_two_pairs_without_a_neutral(squared_maximum: bool) -> None:
-    """Entailment is class 1 and contradiction is class 0. The mean is over 2B pairs."""
     built = classifier(2, squared_maximum=squared_maximum)
-    premises, entailments, contradictions = vectors(2), vectors(3), vectors(4)
-    pairs = [(one, other, 1) for one, other in zip(premises, entailments, strict=True)]
-    pairs += [(one, other, 0) for one, other in zip(premises, contradictions, strict=True)]
-    found = triplet_loss(built, *tensors(premises, entailments, contradictions)).item()
-    assert found == pytest.approx(mean_loss(built, pairs), rel=1e-5)
+    views = vectors(2), vectors(3), vectors(4)
+    expected = nli_loss(built, labelled(np.stack(views, axis=1).reshape(15, WIDTH)))
+    assert triplet_loss(built, *tensors(*views)).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_gradient_reaches_both_sentences_and_the_classifier() -> None:
@@ -108,7 +81,7 @@ def test_bf16_autocast_runs_and_the_loss_is_float32() -> None:
         loss = pair_loss(built, *tensors(first, second), torch.tensor(labels))
     assert loss.dtype == torch.float32
     assert loss.item() == pytest.approx(
-        mean_loss(built, list(zip(first, second, labels, strict=True))), rel=0.05
+        nli_loss(built, list(zip(first, second, labels, strict=True))), rel=0.05
     )
 
 

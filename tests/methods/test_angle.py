@@ -9,10 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.plugin.resolution import resolve
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, Vectors, batches_of, cosine, has_slopes, info_nce
 
@@ -132,25 +130,3 @@ def test_losses_of_triplets(kit_for: KitFor) -> None:
         }
         for name, value in expected.items():
             assert found[name].item() == pytest.approx(value, rel=1e-4), name
-
-
-def test_a_weight_of_0_leaves_a_loss_out(kit_for: KitFor) -> None:
-    kit = kit_for("angle", cosine_weight=0, in_batch_weight=30)
-    assert kit.declared.stages[0].losses == {"in-batch": 30.0, "angle": 1.0}
-    assert (
-        kit.config == kit_for("angle", cosine_weight=0, in_batch_weight=30, cosine_scale=3).config
-    )
-
-
-def test_pairs_without_scores_are_refused(pairs: Path) -> None:
-    declared = PLUGIN.declare(resolve(PLUGIN, {"scored_pairs": str(pairs)}))
-    with pytest.raises(UserError, match=r"scored_pairs asks for scored pairs, .* has labelled pai"):
-        declared.check()
-
-
-def test_published_values() -> None:
-    config = resolve(PLUGIN, {})
-    assert (config.cosine_weight, config.in_batch_weight, config.angle_weight) == (1, 1, 1)
-    assert (config.cosine_scale, config.in_batch_scale, config.angle_scale) == (20, 20, 1)
-    assert (config.learning_rate, config.batch_size, config.max_length) == (5e-5, 128, 128)
-    assert round(config.warmup_ratio * config.epochs * 275_601 / 128) == 50

@@ -3,15 +3,12 @@
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from harness.data.batching import TextBatch
-from harness.errors import UserError
 from harness.plugin import registry
-from harness.plugin.resolution import resolve
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, Vectors, batches_of, has_slopes
 
@@ -172,15 +169,3 @@ def test_the_triplets_have_no_dropout_and_the_views_have(kit_for: KitFor) -> Non
     assert all(each.training for each in method.encoder.modules())
     losses[0]["triplet"].backward()
     assert any(each.grad is not None for each in method.encoder.parameters())
-
-
-def test_ratios_in_the_wrong_order_are_refused() -> None:
-    with pytest.raises(UserError, match="smaller_ratio must not be above larger_ratio"):
-        resolve(PLUGIN, {"smaller_ratio": 0.5})
-
-
-def test_defaults() -> None:
-    config = resolve(PLUGIN, {})
-    assert (config.angular_margin, config.triplet_weight, config.triplet_margin) == (10, 0.1, 0)
-    assert (config.smaller_ratio, config.larger_ratio, config.temperature) == (0.2, 0.4, 0.05)
-    assert np.isclose(config.learning_rate, 3e-5)

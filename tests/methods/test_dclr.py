@@ -9,8 +9,6 @@ import torch
 from torch import nn
 
 from harness.plugin import registry
-from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from tests.methods.references import (
     KitFor,
     Vectors,
@@ -85,16 +83,6 @@ def test_the_loss_and_its_gradient(seed: int) -> None:
     has_slopes(given.grad, looped, first)
 
 
-def test_a_sentence_is_its_own_positive_whatever_the_teacher_says() -> None:
-    torch.manual_seed(0)
-    views, noise = torch.randn(2, 4, 6), torch.randn(2, 6)
-    own = torch.eye(4, dtype=torch.bool)
-    losses = [
-        debiased_contrast(*views, noise, alike, temperature=0.3) for alike in (own, ~own & own)
-    ]
-    assert torch.equal(*losses)
-
-
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_noise_climbs(steps: int) -> None:
     torch.manual_seed(steps)
@@ -154,33 +142,10 @@ def test_vectors_of_dev_and_of_the_test(kit_for: KitFor) -> None:
     for dev_head in (True, False):
         kit = kit_for("dclr", dev_head=dev_head)
         method = kit.build().eval()
-        (stage,) = kit.declared.stages
-        batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+        _, batches = batches_of(kit, method)
         texts = next(batches)["contrastive"]
         with torch.no_grad():
             states = method.encoder(texts)[:, 0]
             assert torch.allclose(method.embed(texts), states, atol=1e-6)
             expected = method.head[0](states) if dev_head else states
             assert torch.allclose(method.embed_dev(texts), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("encoder", "rate", "batch_size", "epochs", "bound", "ratio", "layers", "teacher"),
-    [
-        ("bert-base-uncased", 3e-5, 128, 3, 0.9, 1.0, 2, "bert-base-uncased"),
-        ("roberta-base", 3e-5, 128, 3, 0.85, 2.5, 2, "roberta-base"),
-        ("princeton-nlp/unsup-simcse-bert-large-uncased", 3e-5, 256, 1, 0.9, 3.0, 1,
-         "bert-base-uncased"),
-        ("princeton-nlp/unsup-simcse-roberta-large", 1e-5, 256, 1, 0.85, 5.0, 1, "roberta-base"),
-    ],
-)  # fmt: skip
-def test_published_values(
-    encoder: str, rate: float, batch_size: int, epochs: int, bound: float, ratio: float,
-    layers: int, teacher: str,
-) -> None:  # fmt: skip
-    config = resolve(PLUGIN, {"encoder": encoder})
-    assert config.teacher == f"princeton-nlp/unsup-simcse-{teacher}"
-    found = (config.learning_rate, config.batch_size, config.epochs, config.head_layers)
-    assert found == (rate, batch_size, epochs, layers)
-    assert (config.similarity_bound, config.noise_ratio) == (bound, ratio)
-    assert (config.temperature, config.ascent_steps, config.ascent_rate) == (0.05, 4, 1e-3)

@@ -6,83 +6,48 @@ section 1.4).
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
-from transformers import AutoModel, AutoModelForMaskedLM, BertConfig, BertModel, DynamicCache
+from transformers import AutoModelForMaskedLM
 
-from harness.data.batching import TextBatch
-from harness.encoders.families import EncoderFamily
-from harness.errors import UserError
-from harness.modules.heads import TanhHead
-from harness.modules.prompts import DeepPrompts
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.loop import Trainer
-from harness.training.parameters import count, trainable
+from harness.training.parameters import count
 from tests.families import FAMILIES
-from tests.methods.references import KitFor, first_batch
+from tests.methods import references
+from tests.methods.references import (
+    KitFor,
+    alone,
+    array,
+    behind_prompts,
+    first_batch,
+    first_losses,
+    headed,
+    info_nce,
+    losses,
+    plain_model,
+    watched,
+)
 
-Watch = Callable[[nn.Module], Any]  # tests.conftest.Calls
 LENGTH, WIDTH = 5, 32
+SUP = {"setting": "sup"}
 TEMPLATE = "the old {s} sees [MASK]"
+build = partial(references.build, enlarged="prompts head")
 
 
-def build(kit: Kit) -> Any:
-    """The method with a head and prompts so large that a mistake in them shows."""
-    torch.manual_seed(0)
-    method = kit.build()
-    for parameter in (*method.prompts.parameters(), *method.head.parameters()):
-        nn.init.normal_(parameter, std=0.5)
-    trainable(method, method.stages(kit.config)[0])
-    return method.train()
+def deep_states(method: Any, ids: torch.Tensor, model: Any) -> np.ndarray:
+    """All last states of one row, (length, H), behind prompts.
 
-
-def losses(kit: Kit, method: Any, batch: TextBatch | None = None) -> dict[str, torch.Tensor]:
-    texts = first_batch(kit, method) if batch is None else batch
-    found: dict[str, torch.Tensor] = method.losses(
-        {"contrastive": texts}, method.stages(kit.config)[0]
-    )
-    return found
-
-
-def rows(batch: TextBatch) -> list[torch.Tensor]:
-    """The ids of each row without its padding."""
-    return [
-        ids[:length]
-        for ids, length in zip(batch.input_ids, batch.attention_mask.sum(dim=1), strict=True)
-    ]
-
-
-def plain_model(kit: Kit, kind: Any = AutoModel) -> Any:
-    return kind.from_pretrained(kit.config.encoder, attn_implementation="eager").double().eval()
-
-
-def deep_states(kit: Kit, method: Any, ids: torch.Tensor, model: Any = None) -> np.ndarray:
-    """All last states of one row, (length, H), by transformers with the prompts as cached keys.
-
-    Slot 2j of a prompt position is the key of layer j, slot 2j + 1 its value. The length of the
-    cache shifts the positions.
+    Slot 2j of a prompt position is the key of layer j, slot 2j + 1 its value.
     """
-    model = model or plain_model(kit)
-    table = (
-        method.prompts.table.detach().double().reshape(LENGTH, 2, 2, 4, WIDTH // 4)
-    )  # prompts, layer, slot, heads
-    cache = DynamicCache()
-    for layer in range(2):
-        key, value = (table[:, layer, slot].permute(1, 0, 2)[None] for slot in range(2))
-        cache.update(key, value, layer)
-    mask = torch.ones(1, LENGTH + len(ids), dtype=torch.long)
-    states = model(
-        input_ids=ids[None], attention_mask=mask, past_key_values=cache
-    ).last_hidden_state
-    return np.asarray(states[0].detach())
+    prompts = method.prompts.table.detach().double().reshape(LENGTH, 2, 2, 4, WIDTH // 4)
+    return array(behind_prompts(model, prompts, ids))
 
 
 def shallow_states(kit: Kit, method: Any, ids: torch.Tensor, text: int) -> np.ndarray:
@@ -97,105 +62,37 @@ def shallow_states(kit: Kit, method: Any, ids: torch.Tensor, text: int) -> np.nd
     return np.asarray(states[0].detach())
 
 
-def headed(method: Any, vectors: np.ndarray) -> np.ndarray:
-    weight, bias = (
-        part.detach().double().numpy()
-        for part in (method.head.linear.weight, method.head.linear.bias)
-    )
-    return np.tanh(vectors @ weight.T + bias)
-
-
-def closed_form(
-    views: list[np.ndarray], temperature: float, hard_negative_weight: float = 0
-) -> float:
-    anchors, candidates = views[0], np.concatenate(views[1:])
-    total = 0.0
-    for row, anchor in enumerate(anchors):
-        logits = [
-            float(anchor @ other) / np.linalg.norm(anchor) / np.linalg.norm(other) / temperature
-            for other in candidates
-        ]
-        if len(views) == 3:
-            logits[len(anchors) + row] += hard_negative_weight
-        total += math.log(sum(math.exp(logit) for logit in logits)) - logits[row]
-    return float(total / len(anchors))
-
-
 # Prompts, head and losses against the reference
 
 
 @pytest.mark.slow
 @FAMILIES
-@pytest.mark.parametrize("setting", ["unsup", "sup"])
+@pytest.mark.parametrize("values", [{}, SUP, {**SUP, "hard_negative_weight": 2.0}], ids=str)
 def test_contrastive_loss(
-    kit_for: KitFor, still: Callable[[str], str], family: str, setting: str
+    kit_for: KitFor, still: Callable[[str], str], family: str, values: dict[str, Any]
 ) -> None:
-    kit = kit_for(
-        "dcpcse", setting=setting, encoder=still(family), prompt_length=LENGTH, temperature=0.3
-    )
+    given = {"encoder": still(family), "prompt_length": LENGTH, "temperature": 0.3}
+    kit = kit_for("dcpcse", **given, **values)
     method = build(kit)
-    batch = first_batch(kit, method)
-    vectors = headed(method, np.array([deep_states(kit, method, ids)[0] for ids in rows(batch)]))
-    views = [vectors, vectors] if setting == "unsup" else [vectors[view::3] for view in range(3)]
+    batch, model = first_batch(kit, method), plain_model(kit)
+    states = [deep_states(method, ids, model)[0] for ids in alone(batch)]
+    vectors = headed(method, np.array(states))
+    views = [vectors[view::3] for view in range(3)] if values else [vectors, vectors]
+    weight = values.get("hard_negative_weight", 0.0)
+    expected = info_nce(views[0], np.concatenate(views[1:]), 0.3, weight)
     found = losses(kit, method, batch)
     assert set(found) == {"contrastive"}
-    assert found["contrastive"].item() == pytest.approx(closed_form(views, 0.3), rel=1e-4)
+    assert found["contrastive"].item() == pytest.approx(expected, rel=1e-4)
 
 
 @FAMILIES
-@pytest.mark.slow
-def test_hard_negative_weight_is_on_the_own_contradiction(
-    kit_for: KitFor, still: Callable[[str], str]
-) -> None:
-    given = {
-        "setting": "sup",
-        "encoder": still("tiny_encoder"),
-        "prompt_length": LENGTH,
-        "temperature": 0.3,
-    }
-    kit = kit_for("dcpcse", **given, hard_negative_weight=2.0)
-    method = build(kit)
-    batch = first_batch(kit, method)
-    vectors = headed(method, np.array([deep_states(kit, method, ids)[0] for ids in rows(batch)]))
-    expected = closed_form([vectors[view::3] for view in range(3)], 0.3, hard_negative_weight=2.0)
-    assert losses(kit, method, batch)["contrastive"].item() == pytest.approx(expected, rel=1e-4)
-
-
-@pytest.mark.slow
-@FAMILIES
-@pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_test_time_head_is_dropped_without_and_kept_with_labels(
-    kit_for: KitFor, request: pytest.FixtureRequest, family: str, setting: str
-) -> None:
-    """At test time there is no dropout, which the model has.
-
-    Positions start at the prompt length (RoBERTa: plus 2).
-    """
-    kit = kit_for(
-        "dcpcse",
-        setting=setting,
-        encoder=str(request.getfixturevalue(family)),
-        prompt_length=LENGTH,
-    )
-    method = build(kit).eval()
-    batch = first_batch(kit, method)
-    expected = np.array([deep_states(kit, method, ids)[0] for ids in rows(batch)])
-    if setting == "sup":
-        expected = headed(method, expected)
-    for embed in (method.embed, method.embed_dev):
-        assert np.abs(embed(batch).detach().numpy() - expected).max() < 1e-4
-
-
-@FAMILIES
-def test_masked_language_loss(
-    kit_for: KitFor, still: Callable[[str], str], family: str, watch: Watch
-) -> None:
+def test_masked_language_loss(kit_for: KitFor, still: Callable[[str], str], family: str) -> None:
     """It is a second pass with the same prompts on masked rows, with the checkpoint's own head."""
     kit = kit_for(
         "dcpcse", encoder=still(family), prompt_length=LENGTH, mlm=True, masking_ratio=0.4
     )
     method = build(kit)
-    masker, batch = watch(method.masker), first_batch(kit, method)
+    (masker,), batch = watched(method, "masker"), first_batch(kit, method)
     found = losses(kit, method, batch)["masked_language"].item()
     (masked,) = masker.results
     whole = plain_model(kit, AutoModelForMaskedLM)
@@ -203,11 +100,9 @@ def test_masked_language_loss(
         (whole.bert, whole.cls) if family == "tiny_encoder" else (whole.roberta, whole.lm_head)
     )
     terms = []
-    for row, original in enumerate(rows(batch.repeated(2))):
-        states = torch.from_numpy(
-            deep_states(kit, method, masked.input_ids[row, : len(original)], encoder)
-        )
-        logits = head(states).detach().numpy()
+    for row, original in enumerate(alone(batch.repeated(2))):
+        states = deep_states(method, masked.input_ids[row, : len(original)], encoder)
+        logits = array(head(torch.from_numpy(states)))
         for place in np.flatnonzero(masked.chosen[row]):
             terms.append(math.log(np.exp(logits[place]).sum()) - logits[place, original[place]])
     assert found == pytest.approx(float(np.mean(terms)), rel=1e-4)
@@ -224,46 +119,17 @@ def test_shallow_prompts(kit_for: KitFor, still: Callable[[str], str], family: s
     )
     method = build(kit)
     batch = first_batch(kit, method)
-    assert {tuple(ids[[0, -2, -1]].tolist()) for ids in rows(batch)} == {
-        (
-            method.tokenizer.cls_token_id,
-            method.tokenizer.mask_token_id,
-            method.tokenizer.sep_token_id,
-        )
-    }
-    states = np.array([shallow_states(kit, method, ids, len(ids) - 6)[-2] for ids in rows(batch)])
+    ends = {tuple(ids[[0, -2, -1]].tolist()) for ids in alone(batch)}
+    names = ("cls_token_id", "mask_token_id", "sep_token_id")
+    assert ends == {tuple(getattr(method.tokenizer, name) for name in names)}
+    states = np.array([shallow_states(kit, method, ids, len(ids) - 6)[-2] for ids in alone(batch)])
     vectors = headed(method, states)
-    assert losses(kit, method, batch)["contrastive"].item() == pytest.approx(
-        closed_form([vectors] * 2, 0.3), rel=1e-4
-    )
-    assert np.abs(method.eval().embed(batch).detach().numpy() - states).max() < 1e-4, (
-        "no head at test time"
-    )
+    found = losses(kit, method, batch)["contrastive"].item()
+    assert found == pytest.approx(info_nce(vectors, vectors, 0.3), rel=1e-4)
+    assert np.abs(array(method.eval().embed(batch)) - states).max() < 1e-4, "no head"
 
 
 # What trains
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({"prompt_length": LENGTH}, {"prompts.table", "head"}),
-        ({"prompt_length": LENGTH, "setting": "sup"}, {"prompts.table", "head"}),
-        ({"prompt_length": LENGTH, "mlm": True}, {"prompts.table", "head", "vocabulary"}),
-        ({"prompt_length": LENGTH, "mlm": True, "freeze_lm_head": True}, {"prompts.table", "head"}),
-        ({"prompts": "shallow"}, {"prompts.vectors", "head"}),
-    ],
-)
-def test_three_updates_change_the_trained_and_nothing_else(
-    kit_for: KitFor, values: dict[str, Any], expected: set[str]
-) -> None:
-    kit = kit_for("dcpcse", max_steps=3, **values)
-    method = build(kit)
-    before = {name: value.detach().clone() for name, value in method.named_parameters()}
-    assert Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run().steps == 3
-    for name, value in method.named_parameters():
-        assert torch.equal(value, before[name]) != name.startswith(tuple(expected)), name
 
 
 @FAMILIES
@@ -274,7 +140,7 @@ def test_masked_language_loss_touches_no_sentence_vector(kit_for: KitFor) -> Non
     """
     kit = kit_for("dcpcse", prompt_length=LENGTH, mlm=True)
     method = build(kit)
-    found = losses(kit, method)
+    found = first_losses(kit, method)
     found["masked_language"].backward(retain_graph=True)
     assert all(value.grad is None for value in method.head.parameters())
     assert all(value.grad.abs().max() > 0 for value in method.vocabulary.parameters())
@@ -285,31 +151,12 @@ def test_masked_language_loss_touches_no_sentence_vector(kit_for: KitFor) -> Non
     assert all(value.grad is None for value in method.encoder.parameters())
 
 
-@pytest.mark.parametrize(
-    ("layers", "width", "heads", "length", "prompts", "total"),
-    [
-        (12, 768, 12, 16, 294_912, 885_504),
-        (24, 1024, 16, 10, 491_520, 1_541_120),
-        (12, 768, 12, 14, 258_048, 848_640),
-        (12, 768, 12, 12, 221_184, 811_776),
-        (24, 1024, 16, 12, 589_824, 1_639_424),
-        (12, 768, 12, 10, 184_320, 774_912),
-    ],
-)
-def test_trainable_parameters(
-    layers: int, width: int, heads: int, length: int, prompts: int, total: int
-) -> None:
-    sizes = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads}
-    with torch.device("meta"):
-        model = BertModel(BertConfig(**sizes))
-        encoder: Any = SimpleNamespace(model=model, family=EncoderFamily("NAME", model))
-        found = DeepPrompts(encoder, length).table.numel()
-        assert (found, found + count(TanhHead(width), trained=False)) == (prompts, total)
+def test_trainable_parameters(kit_for: KitFor) -> None:
+    """The decoder of the vocabulary head is a matrix of its own, not the frozen embeddings."""
 
+    def expected(width: int, layers: int, length: int) -> int:
+        return length * 2 * layers * width + width**2 + width
 
-def test_trainable_parameters_with_and_without_the_vocabulary_head(kit_for: KitFor) -> None:
-    """The decoder of the head is a matrix of its own, not the frozen embeddings."""
-    prompts, head = LENGTH * 2 * 2 * WIDTH, WIDTH * WIDTH + WIDTH
     for values, vocabulary in (
         ({}, False),
         ({"mlm": True}, True),
@@ -318,11 +165,14 @@ def test_trainable_parameters_with_and_without_the_vocabulary_head(kit_for: KitF
         method = build(kit_for("dcpcse", prompt_length=LENGTH, **values))
         words = method.encoder.model.get_input_embeddings().weight
         pieces = words.shape[0]
-        extra = head + 2 * WIDTH + pieces * WIDTH + pieces
-        assert count(method, trained=True) == prompts + head + extra * vocabulary
+        extra = WIDTH**2 + 3 * WIDTH + pieces * WIDTH + pieces
+        assert count(method, trained=True) == expected(WIDTH, 2, LENGTH) + extra * vocabulary
         if vocabulary:
             assert torch.equal(method.vocabulary.decoder.weight, words)
             assert method.vocabulary.decoder.weight.data_ptr() != words.data_ptr()
+    published = {16: 885_504, 14: 848_640, 12: 811_776, 10: 774_912}
+    assert {length: expected(768, 12, length) for length in published} == published
+    assert [expected(1024, 24, length) for length in (10, 12)] == [1_541_120, 1_639_424]
 
 
 def test_shallow_prompts_of_the_paper_are_six_vectors(kit_for: KitFor, hub: Path) -> None:
@@ -349,41 +199,13 @@ def test_shallow_prompts_of_the_paper_are_six_vectors(kit_for: KitFor, hub: Path
 
 
 @FAMILIES
-def test_the_frozen_encoder_keeps_its_dropout(kit_for: KitFor, watch: Watch) -> None:
-    """In evaluation mode the two views would be equal (trap 1)."""
-    kit = kit_for("dcpcse", prompt_length=LENGTH, max_steps=1)
-    method = build(kit).eval()
-    encoder = watch(method.encoder)
-    Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
-    assert method.encoder.training
-    ids, states = encoder.given[0][0][0].input_ids, encoder.results[0][:, 0]
-    assert torch.equal(ids[0::2], ids[1::2])
-    assert ((states[0::2] - states[1::2]).abs().amax(dim=1) > 1e-3).all()
-
-
-@FAMILIES
-def test_every_row_has_its_own_dropout_of_the_prompts(kit_for: KitFor) -> None:
-    """This is trap 4."""
-    method = build(kit_for("dcpcse", prompt_length=LENGTH))
-    drawn = method.prompts(400)
-    for keys in (*drawn.keys, *drawn.values):
-        dropped = keys == 0
-        assert abs(dropped.double().mean().item() - 0.1) < 0.01
-        assert not torch.equal(dropped[0], dropped[1])
-    key = method.prompts.eval()(2).keys[0]
-    assert torch.equal(key[0], key[1])
-
-
-@FAMILIES
-def test_the_masked_pass_has_the_prompts_and_positions_of_the_first(
-    kit_for: KitFor, watch: Watch
-) -> None:
+def test_the_masked_pass_has_the_prompts_and_positions_of_the_first(kit_for: KitFor) -> None:
     """They are drawn once, dropout included. The next batch draws anew (trap 7)."""
     kit = kit_for("dcpcse", prompt_length=LENGTH, mlm=True)
     method = build(kit)
-    encoder, masker = watch(method.encoder), watch(method.masker)
+    encoder, masker = watched(method, "encoder masker")
     for _ in range(2):
-        losses(kit, method)
+        first_losses(kit, method)
     first, masked, next_first, _ = (encoder.keyword(call, "prefix") for call in range(4))
     assert first is masked
     assert not torch.equal(first.keys[0], next_first.keys[0])
@@ -396,7 +218,7 @@ def test_the_masked_pass_has_the_prompts_and_positions_of_the_first(
     )
 
 
-def test_masked_language_weight_decays(kit_for: KitFor) -> None:
+def test_masked_language_weight_decays() -> None:
     """0.1 * 0.95^(steps / 100) with a real exponent, where steps counts the steps done."""
     plugin = registry.load("dcpcse")
     losses_of = {
@@ -410,128 +232,18 @@ def test_masked_language_weight_decays(kit_for: KitFor) -> None:
     assert weight(15625) == pytest.approx(3.3e-5, rel=0.01)
     (stage,) = plugin.method.stages(resolve(plugin, {"mlm": True, "masked_language_weight": 0.4}))
     assert stage.losses["masked_language"](0) == pytest.approx(0.4)
-    kit = kit_for("dcpcse", mlm=True, max_steps=3, epochs=7, batch_size=9)
-    (stage,) = plugin.method.stages(kit.config)
-    assert (dict(stage.streams), stage.max_steps, stage.epochs) == ({"contrastive": 9}, 3, 7)
-    assert (stage.optimisation.schedule, stage.optimisation.optimiser, stage.accumulation) == (
-        "linear",
-        "adamw",
-        1,
-    )
-
-
-@pytest.mark.parametrize(("prompts", "around"), [("deep", 2), ("shallow", 6)])
-def test_a_training_text_has_max_length_pieces_without_a_template(
-    kit_for: KitFor, prompts: str, around: int
-) -> None:
-    kit = kit_for("dcpcse", prompts=prompts, template=TEMPLATE, prompt_length=LENGTH, max_length=9)
-    method = build(kit)
-    longest = max(len(ids) for ids in rows(first_batch(kit, method, size=40)))
-    assert longest == 9 - 2 + around
 
 
 @pytest.mark.parametrize("shift", [True, False])
 def test_the_text_starts_behind_the_prompts_unless_told_otherwise(
-    kit_for: KitFor, tiny_roberta: Path, shift: bool, watch: Watch
+    kit_for: KitFor, tiny_roberta: Path, shift: bool
 ) -> None:
     """RoBERTa's own first position is 2."""
     kit = kit_for(
         "dcpcse", encoder=str(tiny_roberta), prompt_length=LENGTH, mlm=True, position_shift=shift
     )
     method = build(kit)
-    table = watch(method.encoder.model.embeddings.position_embeddings)
-    losses(kit, method)
+    (table,) = watched(method, "encoder.model.embeddings.position_embeddings")
+    first_losses(kit, method)
     first = 2 + LENGTH if shift else 2
     assert [int(given[0][0][0]) for given, _ in table.given] == [first, first]
-
-
-@pytest.mark.parametrize(
-    ("prompts", "shift", "longest"),
-    [("deep", True, 40 - LENGTH), ("deep", False, 40), ("shallow", True, 40)],
-)
-def test_longest_sentence_leaves_room_for_the_shift(
-    kit_for: KitFor, prompts: str, shift: bool, longest: int
-) -> None:
-    method = build(
-        kit_for(
-            "dcpcse",
-            prompts=prompts,
-            template=TEMPLATE,
-            prompt_length=LENGTH,
-            position_shift=shift,
-        )
-    ).eval()
-    assert method.longest == longest
-    ids = torch.full((1, longest), 7)
-    ids[0, -2] = method.tokenizer.mask_token_id
-    assert method.embed(TextBatch(ids, torch.ones_like(ids), torch.arange(1))).shape == (1, WIDTH)
-
-
-@pytest.mark.parametrize("values", [{"prompt_length": LENGTH, "mlm": True}, {"prompts": "shallow"}])
-def test_bf16(kit_for: KitFor, values: dict[str, Any]) -> None:
-    kit = kit_for("dcpcse", precision="bf16", max_steps=2, **values)
-    outcome = Trainer(build(kit), kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
-    assert outcome.steps == 2
-
-
-# What is declared
-
-
-@pytest.mark.parametrize(
-    ("setting", "encoder", "expected"),
-    [
-        ("unsup", "bert-base-uncased", (256, 3e-2, 16, False, 1)),
-        ("unsup", "bert-large-uncased", (256, 3e-2, 10, False, 1)),
-        ("unsup", "roberta-base", (64, 3e-2, 14, True, 1)),
-        ("unsup", "roberta-large", (64, 1e-2, 10, True, 1)),
-        ("sup", "bert-base-uncased", (256, 5e-3, 12, False, 10)),
-        ("sup", "bert-large-uncased", (256, 5e-3, 12, False, 10)),
-        ("sup", "roberta-base", (256, 1e-2, 10, False, 10)),
-        ("sup", "roberta-large", (256, 5e-3, 10, False, 10)),
-    ],
-)
-def test_published_values(setting: str, encoder: str, expected: tuple[Any, ...]) -> None:
-    config = resolve(registry.load("dcpcse"), {"setting": setting, "encoder": encoder})
-    names = ("batch_size", "learning_rate", "prompt_length", "mlm", "epochs")
-    assert tuple(getattr(config, name) for name in names) == expected
-    assert (config.prompts, config.temperature, config.masking_ratio, config.max_length) == (
-        "deep",
-        0.05,
-        0.15,
-        32,
-    )
-    assert (config.warmup_ratio, config.weight_decay, config.gradient_clipping) == (0, 0, 1.0)
-    assert (config.evaluation_interval, config.masked_language_weight) == (125, 0.1)
-
-
-@pytest.mark.parametrize("encoder", ["bert-base-uncased", "roberta-base"])
-def test_published_values_of_shallow_prompts(encoder: str) -> None:
-    plugin = registry.load("dcpcse")
-    config = resolve(plugin, {"encoder": encoder, "prompts": "shallow"})
-    assert (config.batch_size, config.learning_rate, config.epochs, config.mlm) == (
-        256,
-        1e-3,
-        5,
-        False,
-    )
-    assert config.template == 'This sentence : "{s}" means [MASK]', "without a final full stop"
-    assert resolve(plugin, {"prompts": "shallow", "learning_rate": "2e-3"}).learning_rate == 2e-3
-
-
-def test_shallow_prompts_have_no_masked_language_loss() -> None:
-    with pytest.raises(UserError, match=r"mlm = True: .*shallow prompts have no masked-LM loss"):
-        resolve(registry.load("dcpcse"), {"prompts": "shallow", "mlm": True})
-
-
-def test_data(kit_for: KitFor, sentences: Path, triplets: Path) -> None:
-    for setting, corpus in (("unsup", sentences), ("sup", triplets)):
-        kit = kit_for("dcpcse", setting=setting)
-        assert kit.declared.corpora == {"contrastive": str(corpus)}
-        assert kit.declared.models == [kit.config.encoder]
-
-
-def test_without_its_loss_nothing_of_masked_language_counts() -> None:
-    plugin = registry.load("dcpcse")
-    others = {"masked_language_weight": 0.3, "masking_ratio": 0.4, "freeze_lm_head": True}
-    assert resolve(plugin, others) == resolve(plugin, {})
-    assert resolve(plugin, {"mlm": True, **others}) != resolve(plugin, {"mlm": True})

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -9,30 +10,39 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
-from harness.errors import UserError
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
-from harness.training.parameters import trainable, trained_names
+from harness.training.parameters import trainable
 from harness.training.shared_stages import StageStates
 from methods.diffaug.analysis import representation_divergence, weight_convergence
 from tests.families import FAMILIES
-from tests.methods.references import KitFor, first_batches
+from tests.methods import references
+from tests.methods.references import (
+    KitFor,
+    alone,
+    array,
+    first_batches,
+    headed,
+    info_nce,
+    labelled,
+    moved,
+    nli_loss,
+    watched,
+)
 
-Watch = Callable[[nn.Module], Any]
 LENGTH = 2
 SMALL = {
-    "prompt_length": LENGTH,
-    "template": "the {s} a [MASK] .",
-    "stage1_steps": 3,
-    "max_steps": 3,
+    "prompt_length": LENGTH, "template": "the {s} a [MASK] .", "stage1_steps": 3, "max_steps": 3,
     "rank": 2,
-}
+}  # fmt: skip
+
+
+build = partial(references.build, enlarged="augmentation")
 
 
 @pytest.fixture(autouse=True)
@@ -52,32 +62,14 @@ def small(kit_for: KitFor) -> KitFor:
     return make
 
 
-def build(kit: Kit) -> Any:
-    torch.manual_seed(0)
-    method = kit.build()
-    with torch.no_grad():  # large prefixes, as after training
-        for parameter in method.augmentation.parameters():
-            parameter.normal_(std=0.5)
-    return method
-
-
 def train(kit: Kit, method: Any, evaluate: Callable[[], float] = lambda: 1.0) -> Trainer:
     trainer = Trainer(method, kit, 0, evaluate, lambda _: None)
     trainer.run()
     return trainer
 
 
-def copies(method: Any) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in method.named_parameters()}
-
-
-def changed(method: Any, before: dict[str, Tensor]) -> set[str]:
-    """The first parts of the names of the parameters that changed."""
-    return {
-        name.split(".")[0]
-        for name, value in method.named_parameters()
-        if not torch.equal(value, before[name])
-    }
+def parts(names: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in names}
 
 
 def ever_better() -> Callable[[], float]:
@@ -93,11 +85,13 @@ def test_stage_1_trains_prefixes_and_classifier_and_nothing_else(small: KitFor) 
     """Head and encoder stay the same to the last bit (trap 5: the head is random and fixed)."""
     kit = small()
     method = build(kit)
-    before = copies(method)
-    first = method.stages(kit.config)[0]
-    kit.declared.stages = [first]
-    train(kit, method)
-    assert changed(method, before) == {"augmentation", "classifier"}
+    stage = kit.declared.stages[0]
+    trainable(method, stage)
+    batch = {"labelled": first_batches(kit, method)["labelled"]}
+    method.losses(batch, stage)["classification"].backward()
+    assert (method.augmentation.table.grad.abs().amax(dim=(1, 2)) > 0).all(), "both modules"
+    kit.declared.stages = [stage]
+    assert parts(moved(kit, method)) == {"augmentation", "classifier"}
 
 
 @pytest.mark.slow
@@ -119,61 +113,10 @@ def test_stage_1_trains_prefixes_and_classifier_and_nothing_else(small: KitFor) 
 )
 def test_what_stage_2_moves(small: KitFor, values: dict[str, Any], moving: set[str]) -> None:
     kit = small(stage1_steps=0, **values)
-    method = build(kit)
-    before = copies(method)
-    train(kit, method, ever_better())
-    assert changed(method, before) == moving
-
-
-@FAMILIES
-def test_gradients_of_stage_1_reach_both_modules(small: KitFor) -> None:
-    kit = small()
-    method = build(kit)
-    stage = method.stages(kit.config)[0]
-    trainable(method, stage)
-    method.losses({"labelled": first_batches(kit, method)["labelled"]}, stage)[
-        "classification"
-    ].backward()
-    assert (method.augmentation.table.grad.abs().amax(dim=(1, 2)) > 0).all()
-    for name, parameter in method.named_parameters():
-        assert (parameter.grad is not None) == (name in trained_names(method, stage)), name
+    assert parts(moved(kit, build(kit))) == moving
 
 
 # Settings of Table 5
-
-
-def test_defaults_of_table_5() -> None:
-    plugin = registry.load("diffaug")
-    config = resolve(plugin, {})
-    assert (config.setting, config.learning_rate, config.batch_size, config.epochs) == (
-        "semisup",
-        1e-5,
-        256,
-        1,
-    )
-    assert (config.stage1_steps, config.auxiliary_weight, config.stage1_decay_steps) == (
-        1500,
-        1e-3,
-        3907,
-    )
-    assert (config.stage1_learning_rate, config.stage1_batch_size, config.evaluation_interval) == (
-        1e-3,
-        128,
-        50,
-    )
-    assert resolve(plugin, {"auxiliary_weight": 0}).stage1_steps == 2000
-    sup = resolve(plugin, {"setting": "sup"})
-    assert (sup.learning_rate, sup.batch_size, sup.accumulation, sup.epochs) == (5e-5, 128, 4, 3)
-    assert (sup.stage1_steps, sup.stage1_decay_steps) == (1250, 1614)
-
-
-def test_few_labels_keep_the_decay_and_drop_the_accumulation() -> None:
-    """diffaug.md, section 7: the released rule would leave 15 steps in stage 2.
-
-    The rate of stage 1 would be 0 after 15 steps.
-    """
-    few = resolve(registry.load("diffaug"), {"setting": "sup", "label_fraction": 0.01})
-    assert (few.accumulation, few.stage1_decay_steps, few.stage1_steps) == (1, 1614, 1250)
 
 
 def test_stage_1_rate_decays_over_stage_2s_horizon(small: KitFor) -> None:
@@ -194,25 +137,6 @@ def test_alpha_is_doubled_on_demand(small: KitFor) -> None:
     for released, weight in ((False, 1e-3), (True, 2e-3)):
         kit = small(auxiliary_released=released)
         assert build(kit).stages(kit.config)[1].losses["classification"] == weight
-
-
-def test_evaluation_counter_runs_through_both_stages(small: KitFor) -> None:
-    """Every 2 steps from the start of stage 1, and after the last step."""
-    kit = small(stage1_steps=3, max_steps=4, evaluation_interval=2)
-    steps: list[int] = []
-    method = build(kit)
-    trainer: Trainer
-
-    def evaluate() -> float:
-        steps.append(trainer.outcome.steps)
-        return 1.0
-
-    trainer = Trainer(method, kit, 0, evaluate, lambda _: None)
-    trainer.run()
-    assert steps == [2, 4, 6, 7]
-    assert trainer.outcome.best_step == 2, (
-        "stage-1 checkpoints take part, and the earlier wins a tie"
-    )
 
 
 def test_stage_2_starts_from_the_last_stage_1_weights(small: KitFor) -> None:
@@ -237,18 +161,16 @@ def test_released_clipping_moves_the_prefixes_far_less(small: KitFor) -> None:
 
     The encoder still does not move.
     """
-    moved = {}
+    distances = {}
     for rule in ("clean", "released"):
         kit = small(stage1_clip=rule, stage1_steps=4)
         torch.manual_seed(0)
         method = kit.build()
-        before = copies(method)
-        first = method.stages(kit.config)[0]
-        kit.declared.stages = [first]
-        train(kit, method, ever_better())
-        assert changed(method, before) == {"augmentation", "classifier"}
-        moved[rule] = (method.augmentation.table - before["augmentation.table"]).norm().item()
-    assert 0 < moved["released"] < moved["clean"] / 10
+        before = method.augmentation.table.detach().clone()
+        kit.declared.stages = kit.declared.stages[:1]
+        assert parts(moved(kit, method)) == {"augmentation", "classifier"}
+        distances[rule] = (method.augmentation.table - before).norm().item()
+    assert 0 < distances["released"] < distances["clean"] / 10
 
 
 # What a pass sees
@@ -258,16 +180,9 @@ def test_released_clipping_moves_the_prefixes_far_less(small: KitFor) -> None:
 def test_which_module_a_row_meets(small: KitFor) -> None:
     """Premises and first views meet module 0, hypotheses and second views module 1.
 
-    At test time a row meets both (traps 1 and 6).
+    At test time a row meets both (traps 1 and 6), and with `views: same` always.
     """
-    kit = small(auxiliary_weight=1.0)
-    method = build(kit).eval()
-    asked: list[Any] = []
-    reach = method.augmentation.reach
-    method.augmentation.reach = lambda rows, modules: (
-        asked.append((rows, modules)) or reach(rows, modules)
-    )
-    data = first_batches(kit, method)
+    method, data, asked = asked_of(small(auxiliary_weight=1.0))
     method.losses({"labelled": data["labelled"]}, None)
     assert asked[0][1].tolist() == [0, 1, 1] * 6
     assert len(asked) == 1, "trap 7: no denoising of the NLI rows"
@@ -279,17 +194,20 @@ def test_which_module_a_row_meets(small: KitFor) -> None:
     asked.clear()
     method.embed(data["contrastive"])
     assert asked == [(6, None)]
+    method, data, asked = asked_of(small(views="same"))
+    method.losses({"contrastive": data["contrastive"]}, None)
+    assert [modules for _, modules in asked] == [None, None]
 
 
-@FAMILIES
-def test_same_views_see_both_modules(small: KitFor) -> None:
-    kit = small(views="same")
+def asked_of(kit: Kit) -> tuple[Any, dict[str, TextBatch], list[tuple[int, Any]]]:
+    """A method, its first batches, and the rows and modules that are asked of it from now on."""
     method = build(kit).eval()
-    asked: list[Any] = []
+    asked: list[tuple[int, Any]] = []
     reach = method.augmentation.reach
-    method.augmentation.reach = lambda rows, modules: asked.append(modules) or reach(rows, modules)
-    method.losses({"contrastive": first_batches(kit, method)["contrastive"]}, None)
-    assert asked == [None, None]
+    method.augmentation.reach = lambda rows, modules: (
+        asked.append((rows, modules)) or reach(rows, modules)
+    )
+    return method, first_batches(kit, method), asked
 
 
 @FAMILIES
@@ -298,7 +216,7 @@ def test_same_views_see_both_modules(small: KitFor) -> None:
     [("prefix", True, 2 * LENGTH), ("prefix", False, 0), ("lora", True, None)],
 )
 def test_test_time_is_one_pass_and_the_raw_mask_state(
-    small: KitFor, watch: Watch, augmentation: str, shift: bool, expected: int | None
+    small: KitFor, augmentation: str, shift: bool, expected: int | None
 ) -> None:
     """Trap 1: the text stands behind all rows, unless it is told not to.
 
@@ -306,7 +224,7 @@ def test_test_time_is_one_pass_and_the_raw_mask_state(
     """
     kit = small(augmentation=augmentation, position_shift=shift)
     method = build(kit).eval()
-    encoder, head = watch(method.encoder), watch(method.head)
+    encoder, head = watched(method, "encoder head")
     batch = first_batches(kit, method)["contrastive"]
     found = method.embed(batch)
     assert len(encoder.results) == 1
@@ -319,19 +237,7 @@ def test_test_time_is_one_pass_and_the_raw_mask_state(
     assert torch.equal(found, method.embed(batch)), "no dropout"
 
 
-@FAMILIES
-def test_training_sentences_keep_32_pieces_besides_the_template(small: KitFor) -> None:
-    kit = small(max_length=32)
-    method = build(kit)
-    assert method.training_pieces == 32
-    assert len(method.template) == 2 + 4, "[CLS] the | a [MASK] . [SEP], and '.' is a piece"
-
-
 # Losses in float64
-
-
-def normalised(vectors: np.ndarray) -> np.ndarray:
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
 def reference_states(
@@ -363,22 +269,13 @@ def reference_states(
     return np.asarray((main - empty).detach().numpy())
 
 
-def headed(method: Any, states: np.ndarray) -> np.ndarray:
-    weight, bias = (
-        value.detach().numpy() for value in (method.head.linear.weight, method.head.linear.bias)
-    )
-    return np.asarray(np.tanh(states @ weight.T + bias))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("encoder", ["tiny_encoder", "tiny_roberta"])
+@FAMILIES
 @pytest.mark.parametrize("denoising", ["intended", "released"])
 @pytest.mark.parametrize("setting", ["semisup", "sup"])
-def test_contrastive_loss_with_denoising(
-    small: KitFor, request: pytest.FixtureRequest, encoder: str, setting: str, denoising: str
-) -> None:
+def test_contrastive_loss_with_denoising(small: KitFor, setting: str, denoising: str) -> None:
     """It is per module and at the sentence's own length (trap 7)."""
-    kit = small(setting=setting, denoising=denoising, encoder=str(request.getfixturevalue(encoder)))
+    kit = small(setting=setting, denoising=denoising)
     method = build(kit).double().eval()
     batch = first_batches(kit, method)["contrastive"]
     found = method.losses({"contrastive": batch}, None)["contrastive"].item()
@@ -390,101 +287,28 @@ def test_contrastive_loss_with_denoising(
         ])
         for view in range(texts.views)
     ]  # fmt: skip
-    first, *others = (normalised(headed(method, view)) for view in views)
-    logits = first @ np.concatenate(others).T / 0.05
-    assert logits.shape == (6, 6 * len(others)), "trap 9: 2N columns with hard negatives"
-    expected = np.mean([np.log(np.exp(row).sum()) - row[item] for item, row in enumerate(logits)])
-    assert found == pytest.approx(expected, rel=1e-6)
-
-
-def test_released_roberta_numbers_the_template_from_zero(
-    small: KitFor, tiny_roberta: Path, watch: Watch
-) -> None:
-    kit = small(denoising="released", encoder=str(tiny_roberta))
-    method = build(kit).eval()
-    encoder = watch(method.encoder)
-    method.losses({"contrastive": first_batches(kit, method)["contrastive"]}, None)
-    assert [encoder.keyword(call, "position_offset") for call in (0, 1)] == [
-        2 * LENGTH,
-        2 * LENGTH - 2,
-    ]
+    first, *others = (headed(method, view) for view in views)
+    candidates = np.concatenate(others)
+    assert len(candidates) == 6 * (texts.views - 1), "trap 9: 2N columns with hard negatives"
+    assert found == pytest.approx(info_nce(first, candidates, 0.05), rel=1e-6)
 
 
 @FAMILIES
 def test_classification_loss_of_triplets(small: KitFor) -> None:
-    """The features are [u, v, |u - v|] of vectors after the head and without denoising.
-
-    Entailment is 1, contradiction is 0, and there are no neutral pairs (traps 5 and 6).
-    """
+    """On vectors after the head and without denoising (traps 5 and 6)."""
     kit = small()
     method = build(kit).double().eval()
     batch = first_batches(kit, method)["labelled"]
     found = method.losses({"labelled": batch}, None)["classification"].item()
-    mask_id = kit.tokenizer.mask_token_id
     vectors = []
-    for row in range(18):
-        length = int(batch.attention_mask[row].sum())
-        ids = batch.input_ids[row, :length][None]
+    for row, ids in enumerate(alone(batch)):
         reach = method.augmentation.reach(1, torch.tensor([min(row % 3, 1)]))
-        states = method.encoder.forward(
-            TextBatch(ids, torch.ones_like(ids), torch.arange(1)), **reach
-        )
-        vectors.append(headed(method, states[0, ids[0].tolist().index(mask_id)].detach().numpy()))
-    weight, bias = (
-        value.detach().numpy()
-        for value in (method.classifier.linear.weight, method.classifier.linear.bias)
-    )
-    total = 0.0
-    for item in range(6):
-        u = vectors[3 * item]
-        for other, label in ((1, 1), (2, 0)):
-            v = vectors[3 * item + other]
-            logits = weight @ np.concatenate([u, v, np.abs(u - v)]) + bias
-            total += np.log(np.exp(logits).sum()) - logits[label]
-    assert found == pytest.approx(total / 12, rel=1e-6)
-    assert weight.shape == (2, 3 * 32)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", ["semisup", "sup"])
-def test_bf16_and_padding(small: KitFor, setting: str) -> None:
-    kit = small(setting=setting, precision="bf16", stage1_steps=2, max_steps=2, accumulation=1)
-    train(kit, build(kit))
-
-
-@FAMILIES
-@pytest.mark.parametrize("augmentation", ["prefix", "adapter"])
-def test_padding_does_not_change_an_embedding(small: KitFor, augmentation: str) -> None:
-    kit = small(augmentation=augmentation)
-    method = build(kit).double().eval()
-    batch = first_batches(kit, method)["contrastive"]
-    together = method.embed(batch)
-    for row, length in enumerate(batch.attention_mask.sum(dim=1).tolist()):
-        ids = batch.input_ids[row : row + 1, :length]
-        alone = method.embed(TextBatch(ids, torch.ones_like(ids), torch.arange(1)))
-        assert (alone - together[row]).abs().max() < 1e-10
-
-
-@FAMILIES
-def test_four_batches_make_one_supervised_step(small: KitFor) -> None:
-    """Trap 9: the negatives are those of a batch, and a step is on four batches.
-
-    The batches of an epoch that are left over are dropped.
-    """
-    kit = small(
-        setting="sup", accumulation=4, batch_size=2, epochs=1, max_steps=None, stage1_steps=1
-    )
-    method = build(kit)
-    sizes: list[int] = []
-    losses = method.losses
-    method.losses = lambda batch, stage: (
-        sizes.append(len(next(iter(batch.values())).items)) or losses(batch, stage)
-    )
-    trainer = train(kit, method)
-    items = len(list(islice(iter(kit.tokens(kit.config.triplets).starts[0]), 100))) - 1
-    assert items == 20
-    assert trainer.outcome.steps == 1 + 2, "10 batches of 2: two groups of four"
-    assert sizes[1:] == [2] * 8
+        text = TextBatch(ids[None], torch.ones_like(ids[None]), torch.arange(1))
+        states = method.encoder.forward(text, **reach)[0]
+        vectors.append(array(states[ids == kit.tokenizer.mask_token_id][0]))
+    expected = nli_loss(method.classifier, labelled(headed(method, np.array(vectors))))
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert method.classifier.linear.weight.shape == (2, 3 * 32)
 
 
 # Analysis along stage 1
@@ -545,14 +369,12 @@ def test_analysis_follows_both_metrics_along_stage_1(small: KitFor) -> None:
         assert kit.declared.corpora["analysed"] == kit.config.sentences
     method = build(kit)
     weights = [{name: value.clone() for name, value in method.state_dict().items()}]
-    trainer = train(
-        kit,
-        method,
-        lambda: float(
-            weights.append({name: value.clone() for name, value in method.state_dict().items()})
-            or 1
-        ),
-    )
+
+    def evaluate() -> float:
+        weights.append({name: value.clone() for name, value in method.state_dict().items()})
+        return 1.0
+
+    trainer = train(kit, method, evaluate)
     found = curves(trainer)
     assert list(found["loss"]) == list(found["dev"]) == [2, 4]
     watched = {metric: values for metric, values in found.items() if metric not in ("loss", "dev")}
@@ -622,13 +444,3 @@ def test_analysis_is_of_the_same_first_items_in_all_trials(
         for sample, views in ((analysis.sentences, 1), (analysis.triplets, 3)):
             assert sorted(int(item) for batch in sample for item in batch.items) == list(range(12))
             assert {batch.views for batch in sample} == {views}
-
-
-@pytest.mark.parametrize(
-    "values", [{"augmentation": "adapter"}, {"augmentation": "lora"}, {"stage1_steps": 0}]
-)
-def test_analysis_without_prefixes_or_stage_1_is_refused(values: dict[str, Any]) -> None:
-    plugin = registry.load("diffaug")
-    with pytest.raises(UserError, match="it needs augmentation=prefix and stage1_steps > 0"):
-        resolve(plugin, {"analysis": True, **values})
-    assert resolve(plugin, {"analysis": False, **values}).analysis is False

@@ -13,21 +13,20 @@ from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
 from harness.errors import UserError
 from methods.diffaug.adapters import LowRankKind, LowRankModules
+from tests.rows_and_models import text
 
 RANK = 4
+
+
+@pytest.fixture
+def batch() -> TextBatch:
+    return text([6, 4, 2])
 
 
 @pytest.fixture(params=["tiny_encoder", "tiny_roberta"])
 def folder(request: pytest.FixtureRequest) -> Path:
     path: Path = request.getfixturevalue(request.param)
     return path
-
-
-@pytest.fixture
-def batch() -> TextBatch:
-    ids = torch.randint(5, 30, (3, 6), generator=torch.Generator().manual_seed(0))
-    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0]])
-    return TextBatch(ids, mask, torch.arange(3))
 
 
 def plain(folder: Path) -> Encoder:

@@ -10,7 +10,7 @@ import torch
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.plugin.kit import Kit
-from methods.diffaug.analysis import Convergence, representation_divergence, weight_convergence
+from methods.diffaug.analysis import representation_divergence, weight_convergence
 from tests.families import FAMILIES
 
 LENGTH = 2
@@ -145,22 +145,5 @@ def test_convergence_is_a_difference_of_mean_row_norms(parts: tuple[Kit, Any]) -
             expected = sum(norms) / len(norms) - sum(prefix) / len(prefix)
             assert value == pytest.approx(expected, abs=1e-5), (name, layer)
     assert found.mean == pytest.approx(sum(found.keys + found.values) / (2 * layers))
-
-
-def test_convergence_falls_as_prefixes_grow(parts: tuple[Kit, Any]) -> None:
-    """The analysis also removes its hooks."""
-    kit, method = parts
-    found: list[Convergence] = []
-    for std in (0.02, 0.2, 1.0):
-        torch.manual_seed(0)
-        with torch.no_grad():
-            for parameter in method.augmentation.parameters():
-                parameter.normal_(std=std)
-        sample = batches(kit, method, "contrastive")
-        found.append(weight_convergence(method.states, method.encoder, method.augmentation, sample))
-    assert found[0].mean > found[1].mean > found[2].mean
-    assert found[0].mean > 0
-    assert not any(
-        module._forward_hooks
-        for module in method.encoder.model.encoder.layer[0].attention.self.children()
-    )
+    parts = encoder.model.encoder.layer[0].attention.self.children()
+    assert not any(part._forward_hooks for part in parts), "its hooks are gone"

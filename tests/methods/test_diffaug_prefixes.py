@@ -14,22 +14,20 @@ from harness.encoders.backbone import Encoder
 from harness.encoders.families import EncoderFamily
 from harness.encoders.reach import KeyValues
 from methods.diffaug.prefixes import PrefixModules
+from tests.rows_and_models import text
 
 LENGTH, LAYERS, HEADS, WIDTH = 3, 2, 4, 32
+
+
+@pytest.fixture
+def batch() -> TextBatch:
+    return text([6, 4, 1])
 
 
 @pytest.fixture(params=["tiny_encoder", "tiny_roberta"])
 def encoder(request: pytest.FixtureRequest) -> Encoder:
     folder: Path = request.getfixturevalue(request.param)
     return Encoder(str(folder)).double().eval()
-
-
-@pytest.fixture
-def batch() -> TextBatch:
-    """Three rows of 6, 4 and 1 real tokens."""
-    ids = torch.randint(5, 30, (3, 6), generator=torch.Generator().manual_seed(0))
-    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0], [1, 0, 0, 0, 0, 0]])
-    return TextBatch(ids, mask, torch.arange(3))
 
 
 def modules_of(encoder: Any, **options: Any) -> PrefixModules:
@@ -147,22 +145,3 @@ def test_every_row_has_its_own_dropout_in_training_only(encoder: Encoder) -> Non
     calm = modules.eval().reach(2, torch.zeros(2, dtype=torch.long))["prefix"]
     assert calm is not None
     assert torch.equal(calm.keys[0][0], calm.keys[0][1])
-
-
-def test_gradient_checkpointing_gives_the_same_gradients(
-    tiny_encoder: Path, batch: TextBatch
-) -> None:
-    gradients = []
-    for checkpointing in (False, True):
-        encoder = (
-            Encoder(str(tiny_encoder), dropout=0.0, checkpointing=checkpointing).double().train()
-        )
-        modules = modules_of(encoder)
-        encoder.at(batch, 0, **modules.reach(3, torch.tensor([0, 1, 0]))).pow(3).sum().backward()
-        gradients.append(
-            [parameter.grad for parameter in (*modules.parameters(), *encoder.parameters())]
-        )
-    for one, two in zip(*gradients, strict=True):
-        assert (one is None) == (two is None)
-        if one is not None and two is not None:
-            assert (one - two).abs().max() < 1e-10

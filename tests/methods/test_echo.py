@@ -8,7 +8,6 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-import harness
 from harness.data.batching import TextBatch, pad
 from harness.data.tokens import load_tokenizer, piece_ids
 from harness.errors import UserError
@@ -16,9 +15,8 @@ from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from tests.architectures import save
-from tests.sweeping import write_few_pairs
+from tests.methods.references import array, batches_of, info_nce
 
 KitFor = Callable[..., Kit]
 PLUGIN = registry.load("echo")
@@ -115,34 +113,13 @@ def test_training_draws_on_the_same_vectors(kit_for: KitFor, decoder: Path) -> N
     """The loss of supervised SimCSE, in float64, over several batches."""
     kit = kit_for("echo", setting="sup", encoder=str(decoder), template=ECHO, max_length=6)
     method = kit.build().eval()
-    (stage,) = kit.declared.stages
-    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    stage, batches = batches_of(kit, method)
     for _ in range(3):
         batch = next(batches)
-        vectors = torch.nn.functional.normalize(method.embed(batch["contrastive"]).double())
-        anchors, candidates = vectors[0::3], torch.cat([vectors[1::3], vectors[2::3]])
-        scores = (anchors @ candidates.T / 0.05).exp()
-        expected = -(scores.diagonal() / scores.sum(dim=1)).log().mean()
-        loss = method.losses(batch, stage)["contrastive"]
-        assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_a_run(decoder: Path, tmp_path: Path, setting: str) -> None:
-    record = harness.run(
-        "echo", setting=setting, encoder=str(decoder), suite=str(write_few_pairs(tmp_path)),
-        triplets="graded-triplets", batch_size=8, max_steps=3, lora_rank=2, template=ECHO,
-        store=tmp_path / "store",
-    )  # fmt: skip
-    assert record.status == "finished"
-    assert record.steps == (3 if setting == "sup" else 0)
-
-
-@pytest.mark.parametrize("template", ["", "{s}", "{s} and {s} ends", "{s} {s} {s}"])
-def test_a_template_without_an_echo_is_refused(template: str) -> None:
-    with pytest.raises(UserError, match=r"an echo has \{s\} twice, the second one at its end"):
-        resolve(PLUGIN, {"template": template})
+        vectors = array(method.embed(batch["contrastive"]))
+        expected = info_nce(vectors[0::3], [*vectors[1::3], *vectors[2::3]], 0.05)
+        found = method.losses(batch, stage)["contrastive"].item()
+        assert found == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_template_treats_both_alike() -> None:

@@ -1,6 +1,5 @@
 """ESimCSE against esimcse.md."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -11,16 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
-from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
-from harness.training.parameters import trained_names
 from methods.esimcse.repetition import repeated_pieces
 from tests.families import FAMILIES
-from tests.methods.references import KitFor, build, info_nce
+from tests.methods.references import KitFor, array, build, info_nce, watched
 
-Watch = Callable[[nn.Module], Any]
 SWITCHED_OFF = {"repetition_rate": 0, "queue_ratio": 0}
 
 
@@ -40,24 +35,18 @@ def loss_of(method: Any, texts: TextBatch) -> Tensor:
     return found["contrastive"]
 
 
-def array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().double().numpy()
-
-
 # The queue
 
 
 @FAMILIES
-def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(
-    kit_for: KitFor, watch: Watch
-) -> None:
+def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(kit_for: KitFor) -> None:
     """Three batches of 6 with room for 15 meet 0, 6 and 12 negatives.
 
     After the third batch the oldest 3 are gone.
     """
     kit = kit_for("esimcse", batch_size=6, queue_ratio=2.5)
     method = build(kit)
-    head = watch(method.head)
+    (head,) = watched(method, "head")
     appended: list[np.ndarray] = []
     for number, texts in enumerate(batches(kit, method, 3)):
         head.results.clear()
@@ -66,8 +55,7 @@ def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(
         queue = np.concatenate([np.zeros((0, 32)), *appended])
         assert len(queue) == 6 * number
         assert found == pytest.approx(
-            info_nce(trained[0::2], [*trained[1::2], *queue], 0.05),
-            rel=1e-4,
+            info_nce(trained[0::2], [*trained[1::2], *queue], 0.05), rel=1e-4
         )
         appended.append(slow)
     assert np.array_equal(array(method.queue.vectors), np.concatenate(appended)[-15:])
@@ -93,10 +81,10 @@ def test_queue_vectors_are_the_original_sentence_without_dropout_under_the_share
 
 
 @FAMILIES
-def test_the_queue_is_empty_at_the_start_of_every_epoch(kit_for: KitFor, watch: Watch) -> None:
+def test_the_queue_is_empty_at_the_start_of_every_epoch(kit_for: KitFor) -> None:
     kit = kit_for("esimcse", batch_size=6)
     method = build(kit)
-    head = watch(method.head)
+    (head,) = watched(method, "head")
     one, two, three = batches(kit, method, 3)
     for texts in (one, two, replace(three, epoch=1)):
         head.results.clear()
@@ -104,12 +92,6 @@ def test_the_queue_is_empty_at_the_start_of_every_epoch(kit_for: KitFor, watch: 
     views = array(head.results[0])
     assert found == pytest.approx(info_nce(views[0::2], views[1::2], 0.05), rel=1e-4)
     assert len(method.queue.vectors) == 6
-
-
-def test_queue_size_of_the_log() -> None:
-    """The size is 160 at a batch size of 64."""
-    config = resolve(registry.load("esimcse"), {})
-    assert int(config.queue_ratio * config.batch_size) == 160
 
 
 # The momentum encoder
@@ -146,51 +128,14 @@ def test_where_it_starts(kit_for: KitFor, start: str) -> None:
     assert all(torch.equal(mine, theirs) for mine, theirs in pairs) is (start == "pretrained")
 
 
-@pytest.mark.parametrize("family", ["tiny_encoder", "tiny_roberta"])
-def test_three_steps(kit_for: KitFor, family: str, request: pytest.FixtureRequest) -> None:
-    """Encoder and head learn from gradients. The momentum copy changes without any."""
-    kit = kit_for(
-        "esimcse", encoder=str(request.getfixturevalue(family)), max_steps=3, momentum=0.9
-    )
-    method = build(kit)
-    (stage,) = method.stages(kit.config)
-    before = {name: value.detach().clone() for name, value in method.named_parameters()}
-    trained = set(trained_names(method, stage))
-    assert trained == {name for name in before if name.startswith(("encoder.", "head."))}
-    after: list[dict[str, Tensor]] = []
-
-    def evaluate() -> float:
-        after.append({name: value.detach().clone() for name, value in method.named_parameters()})
-        return 1.0
-
-    Trainer(method, kit, 0, evaluate, lambda _: None).run()
-    moved = {name for name, value in after[-1].items() if not torch.equal(value, before[name])}
-    assert {name.split(".")[0] for name in moved} == {"encoder", "head", "momentum"}
-    assert stage.moves == ("momentum.*",)
-    assert all(
-        value.grad is None and not value.requires_grad for value in method.momentum.parameters()
-    )
-
-
-@FAMILIES
-def test_every_trained_tensor_receives_gradient(kit_for: KitFor) -> None:
-    kit = kit_for("esimcse", batch_size=6)
-    method = build(kit)
-    for texts in batches(kit, method, 2):
-        loss = loss_of(method, texts)
-    loss.backward()
-    for name, value in method.named_parameters():
-        assert (value.grad is None) == name.startswith("momentum."), name
-
-
 # Word repetition
 
 
 @FAMILIES
-def test_view_2_repeats_pieces_the_same_way_in_every_epoch(kit_for: KitFor, watch: Watch) -> None:
+def test_view_2_repeats_pieces_the_same_way_in_every_epoch(kit_for: KitFor) -> None:
     kit = kit_for("esimcse", repetition_rate=0.6)
     method = build(kit)
-    encoder = watch(method.encoder)
+    (encoder,) = watched(method, "encoder")
     (texts,) = batches(kit, method)
     loss_of(method, texts)
     loss_of(method, replace(texts, epoch=1))
@@ -210,12 +155,12 @@ def test_view_2_repeats_pieces_the_same_way_in_every_epoch(kit_for: KitFor, watc
 
 
 @FAMILIES
-def test_the_paper_repeats_in_short_sentences_too(kit_for: KitFor, watch: Watch) -> None:
+def test_the_paper_repeats_in_short_sentences_too(kit_for: KitFor) -> None:
     longest = []
     for rule in ("code", "paper"):
         kit = kit_for("esimcse", repetition_rate=0.1, repetition_range=rule)
         method = build(kit)
-        encoder = watch(method.encoder)
+        (encoder,) = watched(method, "encoder")
         for texts in batches(kit, method, 4):
             loss_of(method, texts)
         lengths = [rows[0][0].attention_mask.sum(dim=1) for rows in encoder.given]
@@ -246,63 +191,17 @@ def test_without_both_it_is_simcse(kit_for: KitFor) -> None:
     [({"queue_ratio": 0}, True, False), ({"repetition_rate": 0}, False, True)],
 )
 def test_each_part_alone(
-    kit_for: KitFor, watch: Watch, options: dict[str, Any], repeats: bool, queues: bool
+    kit_for: KitFor, options: dict[str, Any], repeats: bool, queues: bool
 ) -> None:
     kit = kit_for("esimcse", **{"repetition_rate": 0.6, **options})
     method = build(kit)
-    encoder = watch(method.encoder)
+    (encoder,) = watched(method, "encoder")
     for texts in batches(kit, method, 2):
         loss_of(method, texts)
     rows = encoder.given[0][0][0]
     assert (not torch.equal(rows.attention_mask[0::2], rows.attention_mask[1::2])) is repeats
     assert hasattr(method, "momentum") is queues
     assert (method.queue.vectors is not None) is queues
-
-
-# Test time and declaration
-
-
-@FAMILIES
-def test_embedding_is_the_cls_state_without_head(kit_for: KitFor, watch: Watch) -> None:
-    kit = kit_for("esimcse")
-    method = build(kit).eval()
-    head, slow = watch(method.head), watch(method.momentum.encoder)
-    (texts,) = batches(kit, method)
-    states = method.encoder.model(
-        input_ids=texts.input_ids, attention_mask=texts.attention_mask
-    ).last_hidden_state
-    assert torch.allclose(method.embed(texts), states[:, 0], atol=1e-6)
-    assert torch.equal(method.embed_dev(texts), method.embed(texts))
-    assert head.results == slow.results == []
-
-
-@pytest.mark.parametrize(
-    ("encoder", "rate", "repetition", "queue", "dropout"),
-    [
-        ("bert-base-uncased", 3e-5, 0.32, 2.5, 0.1),
-        ("bert-large-uncased", 1e-5, 0.32, 2.5, 0.1),
-        ("roberta-base", 1e-5, 0.3, 2.5, 0.1),
-        ("roberta-large", 1e-5, 0.28, 2.0, 0.15),
-    ],
-)
-def test_published_values(
-    encoder: str, rate: float, repetition: float, queue: float, dropout: float
-) -> None:
-    config = resolve(registry.load("esimcse"), {"encoder": encoder})
-    assert (config.learning_rate, config.repetition_rate, config.batch_size) == (
-        rate,
-        repetition,
-        64,
-    )
-    assert (config.queue_ratio, config.encoder_dropout) == (queue, dropout)
-    assert (config.momentum, config.momentum_start) == (0.995, "pretrained")
-    assert (config.temperature, config.max_length, config.epochs, config.evaluation_interval) == (
-        0.05,
-        32,
-        1,
-        125,
-    )
-    assert (config.repetition_range, config.weight_decay) == ("code", 0)
 
 
 def test_dropout_is_a_field(kit_for: KitFor) -> None:

@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.plugin.resolution import resolve
 from harness.training.feeding import stage_streams
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, batches_of
@@ -130,12 +129,3 @@ def test_the_lower_layers_are_those_of_the_encoder(kit_for: KitFor) -> None:
 def test_more_layers_than_the_encoder_has(kit_for: KitFor) -> None:
     with pytest.raises(UserError, match="has 2 layers, and 3 of them are asked for"):
         kit_for("infocse", lower_layers=3).build()
-
-
-def test_released_values() -> None:
-    config = resolve(PLUGIN, {})
-    assert (config.learning_rate, config.batch_size, config.epochs) == (7e-6, 64, 2)
-    assert (config.masking_ratio, config.reconstruction_weight) == (0.4, 1e-5)
-    assert (config.auxiliary_layers, config.head, config.lower_layers) == (2, "batchnorm", None)
-    large = resolve(PLUGIN, {"encoder": "bert-large-uncased"})
-    assert (large.masking_ratio, large.lower_layers) == (0.3, 6)

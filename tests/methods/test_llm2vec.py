@@ -1,8 +1,7 @@
 """LLM2Vec against llm2vec.md."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,14 +11,12 @@ from transformers import AutoModelForCausalLM
 
 import harness
 from harness.data.batching import TextBatch
-from harness.errors import UserError
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
-from harness.plugin.stage import Stage
-from harness.training.feeding import made, stage_streams
 from tests.architectures import save
+from tests.methods.references import batches_of
 from tests.sweeping import write_few_pairs
 
 KitFor = Callable[..., Kit]
@@ -44,10 +41,6 @@ def bidirectional(folder: Path, ids: Tensor) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         output = model(ids[None], attention_mask=everything, output_hidden_states=True)
     return output.hidden_states[-1][0], output.logits[0]
-
-
-def batches_of(kit: Kit, method: Any, stage: Stage) -> Iterator[dict[str, Any]]:
-    return made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
 
 
 @pytest.mark.parametrize("attention", ["bidirectional", "causal"])
@@ -76,8 +69,7 @@ def test_a_masked_piece_is_predicted_from_the_state_before_it(
         stage1_batch_size=6,
     )  # fmt: skip
     method = kit.build().train()
-    stage = kit.declared.stages[0]
-    batches = batches_of(kit, method, stage)
+    stage, batches = batches_of(kit, method)
     for number in range(3):
         texts = (batch := next(batches))["masked"]
         torch.manual_seed(number)
@@ -105,10 +97,9 @@ def test_the_contrastive_loss_of_mean_vectors(kit_for: KitFor, decoder: Path) ->
     """What the tokenizer puts in front does not count; both views are equal without dropout."""
     kit = kit_for("llm2vec", encoder=str(decoder), encoder_dropout=0, batch_size=6)
     method = kit.build().train()
-    stage = kit.declared.stages[1]
+    stage, batches = batches_of(kit, method, 1)
     begin = len(method.template.begin)
     assert begin == (0 if "qwen" in method.encoder.model.config.model_type else 1)
-    batches = batches_of(kit, method, stage)
     for _ in range(3):
         texts = (batch := next(batches))["contrastive"]
         rows = zip(texts.input_ids, texts.attention_mask.sum(dim=1), strict=True)
@@ -123,9 +114,9 @@ def test_the_contrastive_loss_of_mean_vectors(kit_for: KitFor, decoder: Path) ->
 def test_dropout_of_attention_is_of_the_second_stage(kit_for: KitFor, tmp_path: Path) -> None:
     kit = kit_for("llm2vec", encoder=str(save("Llama", tmp_path / "decoder")), batch_size=6)
     method = kit.build().train()
-    first, second = kit.declared.stages
-    for stage, draws in ((second, True), (first, False), (second, True)):
-        batch = next(batches_of(kit, method, stage))
+    for number, draws in ((1, True), (0, False), (1, True)):
+        stage, batches = batches_of(kit, method, number)
+        batch = next(batches)
         found = []
         for _ in range(2):
             method.losses(batch, stage)
@@ -177,11 +168,5 @@ def test_both_stages_of_a_run_train_the_same_weights(decoder: Path, tmp_path: Pa
 
 
 def test_without_the_first_stage() -> None:
-    config = resolve(PLUGIN, {"stage1_steps": 0, "masking_ratio": 0.5})
+    config = resolve(PLUGIN, {"stage1_steps": 0})
     assert [stage.name for stage in PLUGIN.declare(config).stages] == ["contrastive"]
-    assert config == resolve(PLUGIN, {"stage1_steps": 0})
-
-
-def test_other_poolings_are_refused() -> None:
-    with pytest.raises(UserError, match="decoder_pooling"):
-        resolve(PLUGIN, {"decoder_pooling": "last-token"})

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from harness.plugin import registry
-from harness.plugin.resolution import resolve
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, Vectors, batches_of, cosine, has_slopes
 
@@ -73,11 +72,3 @@ def test_the_loss_of_a_batch(kit_for: KitFor) -> None:
         mixed = mixtures(vectors, 0.2), mixtures(vectors, 0.2)
         found = method.losses(batch, stage)["contrastive"].item()
         assert found == pytest.approx(looped(vectors, vectors, mixed, 0.05), rel=1e-4)
-
-
-def test_published_values(kit_for: KitFor) -> None:
-    config = resolve(PLUGIN, {})
-    assert (config.mixing_share, config.temperature, config.learning_rate) == (0.2, 0.05, 3e-5)
-    assert (config.batch_size, config.epochs, config.evaluation_interval) == (64, 1, 125)
-    method = kit_for("mixcse", dev_head=False).build()
-    assert not method.config.dev_head

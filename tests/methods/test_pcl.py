@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from harness.plugin import registry
-from harness.plugin.resolution import resolve
 from harness.training.feeding import made, stage_streams
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, Vectors, batches_of, cosine
@@ -154,9 +153,3 @@ def test_deletion_takes_the_first_of_equal_pieces() -> None:
     pieces, generator = np.array([7, 8, 7, 7, 7]), np.random.default_rng(0)
     found = {tuple(shortened(pieces, 0.2, generator).tolist()) for _ in range(50)}
     assert found == {(8, 7, 7, 7), (7, 7, 7, 7)}
-
-
-def test_released_values() -> None:
-    config = resolve(PLUGIN, {})
-    assert (config.views, config.change_rate, config.temperature) == (10, 0.2, 0.05)
-    assert (config.batch_size, config.learning_rate, config.epochs) == (64, 3e-5, 1)

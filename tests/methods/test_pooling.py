@@ -11,13 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModel, AutoTokenizer, DynamicCache
+from transformers import AutoModel, AutoTokenizer
 
 from harness.encoders.pickled import convert
 from harness.errors import UserError
 from harness.evaluation.embedder import Embedder
 from tests.families import FAMILIES
-from tests.methods.references import KitFor
+from tests.methods.references import KitFor, behind_prompts
 
 LAYERS, HEADS, WIDTH, LENGTH = 2, 4, 32, 5
 TEXTS = ["the cat sees the dog", "A Red BIRD near the old house.", 'the "old" dog runs', "the"]
@@ -70,17 +70,12 @@ def states(
     found = []
     for text in texts:
         ids = tokenizer(text, return_tensors="pt").input_ids
-        options: dict[str, Any] = {"attention_mask": torch.ones_like(ids)}
-        if prompts is not None:
-            pairs = prompts.double().view(LENGTH, LAYERS, 2, HEADS, WIDTH // HEADS)
-            cache = DynamicCache()
-            for layer in range(LAYERS):
-                key, value = (pairs[:, layer, slot].permute(1, 0, 2)[None] for slot in range(2))
-                cache.update(key, value, layer)
-            mask = torch.ones(1, LENGTH + ids.shape[1], dtype=torch.long)
-            options = {"attention_mask": mask, "past_key_values": cache}
         with torch.no_grad():
-            found.append((ids[0], model(input_ids=ids, **options).last_hidden_state[0]))
+            if prompts is None:
+                found.append((ids[0], model(ids).last_hidden_state[0]))
+            else:
+                pairs = prompts.double().view(LENGTH, LAYERS, 2, HEADS, WIDTH // HEADS)
+                found.append((ids[0], behind_prompts(model, pairs, ids[0])))
     return found
 
 

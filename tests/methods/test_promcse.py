@@ -12,20 +12,26 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import DynamicCache
 
 import harness
 from harness.data.batching import TextBatch
-from harness.errors import UserError
-from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
 from methods.dcpcse.method import energy_hinge
 from tests.families import FAMILIES
-from tests.losses.test_info_nce import cosine, vectors
-from tests.methods.references import KitFor
-from tests.methods.test_dcpcse import LENGTH, WIDTH, build, plain_model, rows
+from tests.losses.test_info_nce import vectors
+from tests.methods.references import (
+    KitFor,
+    alone,
+    array,
+    behind_prompts,
+    cosine,
+    first_batch,
+    has_slopes,
+    headed,
+    plain_model,
+)
+from tests.methods.test_dcpcse import LENGTH, WIDTH, build
 
 LAYERS, HEADS = 2, 4
 TYPES = ["deep", "layer-shared", "input-layer"]
@@ -36,19 +42,9 @@ def sentence_vector(model: Any, prompts: str, table: Tensor, ids: Tensor) -> Ten
     """The last state at [CLS] of one sentence, (H,), with a table of prompts of this type."""
     if prompts == "input-layer":
         words = model.get_input_embeddings().weight[ids]
-        mask = torch.ones(1, LENGTH + len(ids))
-        embedded = torch.cat([table, words])[None]
-        found = model(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
-        return found[0, LENGTH]
-    pairs = table.view(LENGTH, -1, 2, HEADS, WIDTH // HEADS)  # prompts, layers or 1, slots, heads
-    cache = DynamicCache()
-    for layer in range(LAYERS):
-        own = pairs[:, layer if prompts == "deep" else 0]
-        key, value = (own[:, slot].permute(1, 0, 2)[None] for slot in range(2))
-        cache.update(key, value, layer)
-    mask = torch.ones(1, LENGTH + len(ids), dtype=torch.long)
-    states = model(input_ids=ids[None], attention_mask=mask, past_key_values=cache)
-    return states.last_hidden_state[0, 0]
+        embedded, mask = torch.cat([table, words])[None], torch.ones(1, LENGTH + len(ids))
+        return model(inputs_embeds=embedded, attention_mask=mask).last_hidden_state[0, LENGTH]
+    return behind_prompts(model, table.view(LENGTH, -1, 2, HEADS, WIDTH // HEADS), ids)[0]
 
 
 def loss_of(vectors: Tensor, config: Any) -> Tensor:
@@ -105,7 +101,7 @@ def test_three_steps(
     assert len(steps) == STEPS
     for step, (batch, ours) in enumerate(steps):
         optimiser.param_groups[0]["lr"] = RATE * (1 - step / STEPS)
-        states = [sentence_vector(model, prompts, copies[0], ids[front:]) for ids in rows(batch)]
+        states = [sentence_vector(model, prompts, copies[0], ids[front:]) for ids in alone(batch)]
         loss = loss_of(torch.tanh(functional.linear(torch.stack(states), *copies[1:])), kit.config)
         assert ours == pytest.approx(loss.item(), rel=1e-4)
         optimiser.zero_grad()
@@ -121,25 +117,29 @@ def test_three_steps(
 
 
 @FAMILIES
-@pytest.mark.parametrize("prompts", TYPES)
-def test_test_time_vectors(
-    kit_for: KitFor, request: pytest.FixtureRequest, family: str, prompts: str
-) -> None:
-    """Rows of several lengths, without labels: the state at [CLS], without a head."""
-    encoder = str(request.getfixturevalue(family))
-    kit = kit_for("dcpcse", encoder=encoder, prompts=prompts, prompt_length=LENGTH)
+@pytest.mark.parametrize(
+    ("prompts", "setting"),
+    [("deep", "unsup"), ("deep", "sup"), ("layer-shared", "unsup"), ("input-layer", "unsup")],
+)
+def test_test_time_vectors(kit_for: KitFor, prompts: str, setting: str) -> None:
+    """The state at [CLS] without dropout: without labels no head, with labels behind the head.
+
+    Rows have several lengths, and positions start at the prompt length (RoBERTa: plus 2).
+    """
+    kit = kit_for("dcpcse", prompts=prompts, setting=setting, prompt_length=LENGTH)
     method = build(kit).eval()
     [table] = method.prompts.parameters()
-    begin, end = method.template.begin, method.template.end
-    texts = [torch.tensor([*begin, *range(7, 7 + count), *end]) for count in (1, 6, 3)]
-    padded = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=0)
-    lengths = torch.tensor([len(text) for text in texts])
-    mask = (torch.arange(padded.shape[1]) < lengths[:, None]).long()
-    found = method.embed(TextBatch(padded, mask, torch.arange(3))).detach()
+    batch = first_batch(kit, method)
     model, front = plain_model(kit), LENGTH if prompts == "input-layer" else 0
-    for vector, ids in zip(found, texts, strict=True):
-        expected = sentence_vector(model, prompts, table.detach().double(), ids[front:])
-        np.testing.assert_allclose(vector.numpy(), expected.detach().numpy(), atol=1e-5)
+    vectors = [
+        sentence_vector(model, prompts, table.detach().double(), ids[front:])
+        for ids in alone(batch)
+    ]
+    expected = array(torch.stack(vectors))
+    if setting == "sup":
+        expected = headed(method, expected)
+    for embed in (method.embed, method.embed_dev):
+        np.testing.assert_allclose(array(embed(batch)), expected, atol=1e-5)
 
 
 @FAMILIES
@@ -178,30 +178,6 @@ def test_a_run(tiny_encoder: Path, tmp_path: Path, values: dict[str, Any], promp
     assert record.test
 
 
-def test_hinge_loss_is_a_loss_of_its_own_with_its_weight() -> None:
-    plugin = registry.load("dcpcse")
-
-    def losses(**values: Any) -> dict[str, Any]:
-        [stage] = plugin.declaration.stages(resolve(plugin, {"setting": "sup", **values}))
-        return dict(stage.losses)
-
-    assert losses() == {"contrastive": 1.0}
-    assert losses(hinge_weight=10) == {"contrastive": 1.0, "hinge": 10.0}
-
-
-def test_what_is_void_is_refused_or_counts_as_its_default() -> None:
-    plugin = registry.load("dcpcse")
-    with pytest.raises(UserError, match=r"hinge_weight = 10: .*hard negatives: add setting=sup"):
-        resolve(plugin, {"hinge_weight": 10})
-    with pytest.raises(UserError, match="input-layer prompts have no masked-LM loss"):
-        resolve(plugin, {"prompts": "input-layer", "mlm": True})
-    for void in ({"hinge_margin": 0.7}, {"hard_negative_weight": 2.0}):
-        assert resolve(plugin, void) == resolve(plugin, {})
-    front = {"prompts": "input-layer"}
-    assert resolve(plugin, {**front, "position_shift": False}) == resolve(plugin, front)
-    assert resolve(plugin, {**front, "prompt_length": 3}) != resolve(plugin, front)
-
-
 def terms(
     anchors: np.ndarray, positives: np.ndarray, negatives: np.ndarray, margin: float
 ) -> list[float]:
@@ -227,17 +203,14 @@ def test_loss_and_gradient(margin: float) -> None:
     loss = energy_hinge(*tensors, margin=margin)
     loss.backward()
     assert loss.item() == pytest.approx(np.mean(each), rel=1e-12)
-    for array, tensor in zip(arrays, tensors, strict=True):
-        expected = np.zeros_like(array)
-        for place in np.ndindex(*array.shape):
-            around = []
-            for step in (1e-6, -1e-6):
-                array[place] += step
-                around.append(np.mean(terms(anchors, positives, negatives, margin)))
-                array[place] -= step
-            expected[place] = (around[0] - around[1]) / 2e-6
-        assert tensor.grad is not None
-        np.testing.assert_allclose(tensor.grad.numpy(), expected, atol=1e-8)
+    for which, tensor in enumerate(tensors):
+
+        def looped(changed: Tensor, which: int = which) -> float:
+            moved = [*arrays[:which], changed.numpy(), *arrays[which + 1 :]]
+            return float(np.mean(terms(*moved, margin)))
+
+        at = torch.tensor(arrays[which])
+        has_slopes(tensor.grad, looped, at, np.ndindex(*at.shape), abs=1e-8)
 
 
 def test_the_highest_may_be_the_positive_or_the_hard_negative_of_another_row() -> None:

@@ -16,9 +16,8 @@ from harness.errors import UserError
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from tests.architectures import save
-from tests.methods.references import KitFor, info_nce
+from tests.methods.references import KitFor, batches_of, info_nce
 from tests.sweeping import write_few_pairs
 
 PLUGIN = registry.load("prompteol")
@@ -111,29 +110,11 @@ def test_no_space_stands_in_front_of_what_follows() -> None:
     assert not found.leading_space
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
-        ("", ""),
-        ("a cat", "a cat."),
-        ("a cat.", "a cat."),
-        ("a cat?", "a cat."),
-        ('the "cat"', "the 'cat'"),
-        ('the "cat" sat', "the 'cat' sat."),
-        ("a cat!", "a cat!."),
-    ],
-)
-def test_test_sentences_are_tidied(kit_for: KitFor, text: str, read: str) -> None:
-    assert kit_for("prompteol").build().test_text(text) == read
-    assert kit_for("prompteol", tidied=False).build().test_text(text) == text
-
-
 @pytest.mark.slow
 def test_the_loss_of_a_batch(kit_for: KitFor, decoder: Path) -> None:
     kit = kit_for("prompteol", setting="sup", encoder=str(decoder), batch_size=6)
     method = kit.build().eval()
-    (stage,) = kit.declared.stages
-    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
+    stage, batches = batches_of(kit, method)
     for _ in range(3):
         batch = next(batches)
         vectors = method.embed(batch["contrastive"]).detach().double().tolist()
@@ -152,34 +133,16 @@ def test_only_low_rank_changes_train(kit_for: KitFor) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
-def test_a_run(decoder: Path, tmp_path: Path, setting: str) -> None:
-    store = tmp_path / "store"
+@pytest.mark.parametrize(
+    ("name", "values"), [("prompteol", {}), ("echo", {"template": "the {s} . {s}"})]
+)
+def test_a_run(
+    tmp_path: Path, decoder: Path, setting: str, name: str, values: dict[str, str]
+) -> None:
     record = harness.run(
-        "prompteol", setting=setting, encoder=str(decoder), suite=str(write_few_pairs(tmp_path)),
-        triplets="graded-triplets", batch_size=8, max_steps=3, lora_rank=2, store=store,
+        name, setting=setting, encoder=str(decoder), suite=str(write_few_pairs(tmp_path)),
+        triplets="graded-triplets", batch_size=8, max_steps=3, lora_rank=2,
+        store=tmp_path / "store", **values,
     )  # fmt: skip
     assert record.status == "finished"
     assert record.steps == (3 if setting == "sup" else 0)
-
-
-def test_published_values() -> None:
-    config = resolve(PLUGIN, {"setting": "sup", "encoder": "tiny-bert"})
-    assert (config.lora_rank, config.lora_alpha, config.learning_rate) == (64, 16, 5e-4)
-    assert (config.batch_size, config.epochs, config.max_length) == (256, 1, 32)
-    assert (config.temperature, config.evaluation_interval) == (0.05, 50)
-    assert round(config.warmup_ratio * 275_601 / 256) == 100
-    assert config.template == 'This sentence : "{s}" means in one word:"'
-
-
-def test_without_training_its_fields_change_nothing() -> None:
-    changed = {"learning_rate": 1.0, "lora_rank": 4, "max_length": 9, "decoder_pooling": "mean"}
-    assert resolve(PLUGIN, changed) == resolve(PLUGIN, {})
-    assert resolve(PLUGIN, {"tidied": False}) != resolve(PLUGIN, {})
-
-
-@pytest.mark.parametrize(
-    "template", ["", "no sentence", "{s} and {s}", "it ends with {s}", "{s} .\n{s}"]
-)
-def test_a_template_without_a_place_is_refused(template: str) -> None:
-    with pytest.raises(UserError, match=r"a prompt has one \{s\}, and something behind it"):
-        resolve(PLUGIN, {"template": template})

@@ -97,55 +97,37 @@ def test_pooling_and_head_are_those_of_the_folder(
     assert np.allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-5) == bool(modules)
 
 
-@pytest.mark.parametrize("length", [4, 8, 32])
-def test_long_sentences_are_cut_where_the_folder_says(
-    saved: Saved, kit_for: KitFor, length: int
-) -> None:
-    folder = saved(TINY, Pooling(WIDTH, pooling_mode="mean"), max_length=length)
-    assert embedder(kit_for, folder).method.longest == length
-    check(kit_for, folder)
+def prompt(text: str) -> dict[str, Any]:
+    return {"prompts": {"search": text}, "default_prompt_name": "search"}
 
 
-def test_without_a_length_the_encoder_ends_it(
-    saved: Saved, kit_for: KitFor, tiny_encoder: Path
-) -> None:
-    folder = saved(tiny_encoder, Pooling(32, pooling_mode="mean"))
-    assert embedder(kit_for, folder).method.longest == 40
-    check(kit_for, folder)
-
-
+@pytest.mark.parametrize(
+    ("source", "longest", "options"),
+    [
+        *(("tiny", length, {}) for length in (4, 8, 32)),
+        ("tiny_encoder", None, {}),  # without a length its 40 positions end it
+        *(("tiny_roberta", length, {}) for length in (12, 40)),  # positions from 2
+        *(("tiny", 20, prompt(text)) for text in ("find the bird: ", "find:")),
+        # A space between prompt and sentence belongs to the first piece of the sentence.
+        *(("byte_roberta", 150, prompt(text)) for text in ("query: ", "query:")),
+        ("byte_roberta", 150, {}),
+        ("tiny", 20, {"prompts": {"search": "find the bird: "}}),  # which is no default
+    ],
+)
 @pytest.mark.parametrize("include", [True, False])
-@pytest.mark.parametrize("prompt", ["find the bird: ", "find:", None])
-def test_default_prompt(saved: Saved, kit_for: KitFor, include: bool, prompt: str | None) -> None:
-    """It stands in front of every sentence, and `include_prompt` says whether it is pooled.
-
-    Without a prompt nothing is left out.
-    """
-    options = {"prompts": {"search": prompt}, "default_prompt_name": "search"} if prompt else {}
-    pooling = Pooling(WIDTH, pooling_mode="mean", include_prompt=include)
-    found = check(kit_for, saved(TINY, pooling, max_length=20, **options))
-    if prompt:
-        plain = SentenceTransformer(str(TINY), device="cpu").encode(TEXTS[:1])
-        assert np.abs(found[0] - plain[0]).max() > 1e-3
-
-
-def test_a_prompt_that_is_no_default_is_not_used(saved: Saved, kit_for: KitFor) -> None:
-    check(
-        kit_for,
-        saved(TINY, Pooling(WIDTH, pooling_mode="mean"), prompts={"search": "find the bird: "}),
-    )
-
-
-@pytest.mark.parametrize("prompt", ["query: ", "query:", ""])
-@pytest.mark.parametrize("include", [True, False])
-def test_prompt_before_byte_level_pieces(
-    saved: Saved, kit_for: KitFor, byte_roberta: Path, prompt: str, include: bool
-) -> None:
-    """A space between prompt and sentence belongs to the first piece of the sentence."""
-    options = {"prompts": {"search": prompt}, "default_prompt_name": "search"} if prompt else {}
-    check(
-        kit_for, saved(byte_roberta, Pooling(32, include_prompt=include), max_length=150, **options)
-    )
+def test_lengths_and_prompts_are_those_of_the_folder(
+    saved: Saved, kit_for: KitFor, request: pytest.FixtureRequest, source: str,
+    longest: int | None, options: dict[str, Any], include: bool,
+) -> None:  # fmt: skip
+    """`include_prompt` says whether a prompt is pooled; without one nothing is left out."""
+    model = TINY if source == "tiny" else request.getfixturevalue(source)
+    pooling = Pooling(WIDTH if source == "tiny" else 32, include_prompt=include)
+    folder = saved(model, pooling, max_length=longest, **options)
+    assert embedder(kit_for, folder).method.longest == longest or longest is None
+    found = check(kit_for, folder)
+    plain = SentenceTransformer(str(model), device="cpu").encode(TEXTS[:1])
+    differs = np.abs(found[0] - plain[0]).max() > 1e-3
+    assert source != "tiny" or longest != 20 or differs == ("default_prompt_name" in options)
 
 
 def test_lower_case_where_the_folder_says(
@@ -162,13 +144,6 @@ def test_lower_case_where_the_folder_says(
     check(kit_for, folder)
     one, two = embedder(kit_for, folder)(["The CAT", "the cat"])
     assert np.array_equal(one, two)
-
-
-@pytest.mark.parametrize("length", [12, 40])
-def test_roberta_numbers_its_positions_from_2(
-    saved: Saved, kit_for: KitFor, tiny_roberta: Path, length: int
-) -> None:
-    check(kit_for, saved(tiny_roberta, Pooling(32, pooling_mode="cls"), max_length=length))
 
 
 def test_roberta_is_cut_where_its_positions_end(
@@ -218,18 +193,11 @@ def test_every_file_of_the_folder_is_in_the_key(
     values = {"encoder": str(folder), "suite": "graded"}
     keys = {key(Trial("sentence_transformer", values, 0))}
     names = [
-        "modules.json",
-        "config_sentence_transformers.json",
-        "sentence_bert_config.json",
-        "1_Pooling/config.json",
-    ]
-    for name in [
-        *names,
-        "2_Dense/config.json",
-        "2_Dense/model.safetensors",
-        "tokenizer.json",
-        "model.safetensors",
-    ]:
+        "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json",
+        "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors",
+        "tokenizer.json", "model.safetensors",
+    ]  # fmt: skip
+    for name in names:
         content = (folder / name).read_bytes()
         (folder / name).write_bytes(content + b"\n")
         keys.add(key(Trial("sentence_transformer", values, 0)))

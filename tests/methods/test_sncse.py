@@ -1,7 +1,6 @@
 """SNCSE against sncse.md."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ from torch import Tensor
 from harness.data.tokens import piece_ids
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.plugin.resolution import resolve
-from harness.training.feeding import made, stage_streams
 from tests.families import FAMILIES
-from tests.methods.references import KitFor, Vectors, cosine, has_slopes, info_nce
+from tests.methods.references import KitFor, Vectors, batches_of, cosine, has_slopes, info_nce
 
 PLUGIN = registry.load("sncse")
 bidirectional_margin = PLUGIN.method.losses.__globals__["bidirectional_margin"]
@@ -47,19 +44,6 @@ def test_the_margin_and_its_gradient(seed: int) -> None:
     has_slopes(given.grad, looped, views[0], rel=1e-3, abs=1e-6)
 
 
-def test_the_margin_is_0_in_its_range() -> None:
-    """Of the difference of cosines, from smallest to largest."""
-    anchor = torch.tensor([[1.0, 0.0]])
-
-    def loss(cosine: float) -> float:
-        negated = torch.tensor([[cosine, math.sqrt(1 - cosine**2)]])
-        return float(bidirectional_margin(anchor, anchor, negated, smallest=0.1, largest=0.3))
-
-    assert loss(0.8) == loss(0.72) == 0
-    assert loss(0.95) == pytest.approx(0.05, abs=1e-6)
-    assert loss(0.5) == pytest.approx(0.2, abs=1e-6)
-
-
 @FAMILIES
 @pytest.mark.usefixtures("equal_views")
 def test_losses_of_a_batch(kit_for: KitFor, sentences: Path, tmp_path: Path) -> None:
@@ -70,9 +54,8 @@ def test_losses_of_a_batch(kit_for: KitFor, sentences: Path, tmp_path: Path) -> 
     file.write_text("".join(f"{json.dumps(pair)}\n" for pair in own.items()))
     kit = kit_for("sncse", negations=str(file), max_length=60, batch_size=6)
     method = kit.build().eval()
-    (stage,) = kit.declared.stages
+    stage, batches = batches_of(kit, method)
     assert stage.losses == {"contrastive": 1.0, "margin": kit.config.margin_weight}
-    batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
 
     def vector(text: str, template: Any) -> list[float]:
         pieces = [*template.begin, *piece_ids(method.tokenizer, [text])[0], *template.end]
@@ -96,18 +79,11 @@ def test_losses_of_a_batch(kit_for: KitFor, sentences: Path, tmp_path: Path) -> 
 def test_embedding_is_the_state_at_the_mask(kit_for: KitFor) -> None:
     kit = kit_for("sncse")
     method = kit.build().eval()
-    (stage,) = kit.declared.stages
-    texts = next(made(method, stage, stage_streams(method, kit, stage, seed=0), 0))["contrastive"]
+    _, batches = batches_of(kit, method)
+    texts = next(batches)["contrastive"]
     states = method.encoder(texts)
     masked = states[texts.input_ids == method.tokenizer.mask_token_id]
     assert torch.allclose(method.embed(texts), masked, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("text", "read"), [("a cat", "a cat ."), ("a cat. ", "a cat."), ("", ""), ("why?", "why?")]
-)
-def test_a_test_sentence_ends_with_a_stop(kit_for: KitFor, text: str, read: str) -> None:
-    assert kit_for("sncse").build().test_text(text) == read
 
 
 @pytest.mark.parametrize("line", ["no json", '["one"]', '["one", 2]', '{"one": "two"}'])
@@ -116,25 +92,3 @@ def test_a_wrong_line_is_named(kit_for: KitFor, tmp_path: Path, line: str) -> No
     file.write_text(f'["a cat", "no cat"]\n{line}\n')
     with pytest.raises(UserError, match=r'negations\.txt, line 2: \["SENTENCE", "ITS NEGATION"\]'):
         kit_for("sncse", negations=str(file)).build()
-
-
-def test_margins_in_the_wrong_order_are_refused() -> None:
-    with pytest.raises(UserError, match="smallest_margin must not be above largest_margin"):
-        resolve(PLUGIN, {"smallest_margin": 0.5})
-
-
-@pytest.mark.parametrize(
-    ("encoder", "rate", "batch_size", "weight"),
-    [
-        ("bert-base-uncased", 1e-5, 256, 1e-3),
-        ("bert-large-uncased", 5e-6, 128, 1e-3),
-        ("roberta-base", 1e-5, 256, 5e-4),
-        ("roberta-large", 5e-6, 128, 5e-4),
-    ],
-)
-def test_published_values(encoder: str, rate: float, batch_size: int, weight: float) -> None:
-    config = resolve(PLUGIN, {"encoder": encoder})
-    found = (config.learning_rate, config.batch_size, config.margin_weight)
-    assert found == (rate, batch_size, weight)
-    assert (config.smallest_margin, config.largest_margin, config.temperature) == (0.1, 0.3, 0.05)
-    assert (config.max_length, config.epochs, config.evaluation_interval) == (32, 1, 125)

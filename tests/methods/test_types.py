@@ -93,9 +93,7 @@ def misspelt(copies: Path) -> set[tuple[Place, str]]:
 
 @pytest.fixture(scope="module")
 def complaints(
-    copies: Path,
-    misspelt: set[tuple[Place, str]],
-    checked: "subprocess.CompletedProcess[str]",
+    copies: Path, misspelt: set[tuple[Place, str]], checked: "subprocess.CompletedProcess[str]"
 ) -> list[tuple[Place, str]]:
     """What mypy says about the copies, in one run: place and text."""
     assert misspelt, "the copies must all be written before mypy runs"

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from harness.plugin import registry
-from harness.plugin.resolution import resolve
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, Vectors, batches_of
 
@@ -135,10 +134,3 @@ def test_fewer_items_than_neighbours() -> None:
     """The last batch of an epoch may be short: then all others are neighbours."""
     nearest = PLUGIN.method._neighbourhood.__globals__["nearest"]
     assert nearest(torch.randn(3, 4), 16).equal(~torch.eye(3, dtype=torch.bool))
-
-
-def test_released_values() -> None:
-    config = resolve(PLUGIN, {})
-    assert (config.learning_rate, config.head_rate, config.batch_size) == (5e-6, 5e-4, 1024)
-    assert (config.neighbours, config.perturbation, config.temperature) == (16, 15, 0.05)
-    assert (config.head_width, config.epochs, config.evaluation_interval) == (128, 5, 500)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from harness.plugin import registry
-from harness.plugin.resolution import resolve
 from tests.families import FAMILIES
 from tests.methods.references import KitFor, batches_of, info_nce
 
@@ -77,10 +76,3 @@ def test_the_loss_of_a_batch(kit_for: KitFor) -> None:
         first, *others = [np.tanh(whitened(states, order, 5) @ weight.T + bias) for order in orders]
         expected = sum(info_nce(first, other, 1.0) for other in others)
         assert loss == pytest.approx(expected, rel=1e-4)
-
-
-def test_published_values() -> None:
-    config = resolve(PLUGIN, {})
-    assert (config.views, config.group_size, config.temperature) == (3, 6, 0.05)
-    assert (config.batch_size, config.learning_rate, config.epochs) == (128, 1e-5, 1)
-    assert resolve(PLUGIN, {"encoder": "bert-large-uncased"}).group_size == 8

@@ -71,18 +71,6 @@ def test_the_end_keeps_its_positions_behind_a_sentence(
     )
 
 
-def test_positions_are_those_of_the_main_pass(encoder: Encoder) -> None:
-    """In the released code the bare templates of RoBERTa start at 0."""
-    table = encoder.model.embeddings.position_embeddings
-    seen: list[torch.Tensor] = []
-    table.register_forward_hook(lambda _module, given, _result: seen.append(given[0]))
-    ids, mask = pad([np.arange(20, 25)], BEHIND, 0)
-    encoder(TextBatch(ids, mask, torch.arange(1)))
-    template_vectors(encoder, BEHIND, torch.tensor([5]))
-    main, bare = (numbers[0].tolist() for numbers in seen)
-    assert bare == main[:3] + main[-4:]
-
-
 def test_without_shift_all_lengths_have_one_vector(encoder: Encoder, folder: Path) -> None:
     found = template_vectors(encoder, BEHIND, torch.tensor([0, 3, 9]), shift=False).detach().numpy()
     numbers = [[first(folder) + place for place in range(len(BEHIND))]] * 3

@@ -6,14 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from harness.data.batching import TextBatch
 from harness.encoders.backbone import Encoder
 from harness.modules.momentum import MomentumEncoder, VectorQueue
-
-
-def text() -> TextBatch:
-    ids = torch.randint(5, 30, (3, 6), generator=torch.Generator().manual_seed(0))
-    return TextBatch(ids, torch.ones_like(ids), torch.arange(3))
+from tests.rows_and_models import text
 
 
 @pytest.fixture(params=["tiny_encoder", "tiny_roberta"])
@@ -29,7 +24,7 @@ def test_it_starts_from_the_pretrained_weights(encoder: Encoder) -> None:
     ):
         assert torch.equal(mine, theirs), name
         assert mine.data_ptr() != theirs.data_ptr(), name
-    assert torch.equal(copy.encoder(text()), encoder.eval()(text()))
+    assert torch.equal(copy.encoder(text([6, 6, 6])), encoder.eval()(text([6, 6, 6])))
 
 
 def test_it_may_start_random_as_in_the_released_code(encoder: Encoder) -> None:
@@ -69,12 +64,12 @@ def test_the_copy_works_with_its_own_weights(encoder: Encoder) -> None:
     """Its hooks are its own, too: `at` of one encoder does not disturb the other."""
     copy = MomentumEncoder(encoder, 0.5)
     encoder.eval()
-    before = copy.encoder.cls(text())
+    before = copy.encoder.cls(text([6, 6, 6]))
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.add_(torch.randn_like(parameter))
-    assert torch.equal(copy.encoder.cls(text()), before)
-    edited = copy.encoder(text(), edit=lambda output: output * 0)
+    assert torch.equal(copy.encoder.cls(text([6, 6, 6])), before)
+    edited = copy.encoder(text([6, 6, 6]), edit=lambda output: output * 0)
     assert not torch.allclose(edited[:, 0], before)
     assert encoder.reach == copy.encoder.reach == {}
 
@@ -85,7 +80,7 @@ def test_it_stays_in_evaluation_mode_and_does_not_train(encoder: Encoder) -> Non
     assert encoder.training
     assert not any(module.training for module in around[0].modules())
     copy = around[0].encoder
-    assert torch.equal(copy(text()), copy(text())), "no dropout"
+    assert torch.equal(copy(text([6, 6, 6])), copy(text([6, 6, 6]))), "no dropout"
     assert not any(parameter.requires_grad for parameter in copy.parameters())
     assert all(parameter.requires_grad for parameter in encoder.parameters())
 

@@ -12,6 +12,7 @@ from harness import device
 from harness.modules.vector_table import VectorTable
 from harness.plugin.corpus_vectors import corpus_vectors, vector_groups
 from harness.plugin.kit import Kit
+from tests.families import FAMILIES
 
 KitFor = Callable[..., Kit]
 
@@ -38,26 +39,19 @@ def _vector(kit: Kit, model: Any, text: str, pooling: str, max_length: int) -> n
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("architecture", ["tiny_encoder", "tiny_roberta"])
+@FAMILIES
 @pytest.mark.parametrize(
     ("pooling", "max_length"),
     [("mean", 128), ("cls", 128), ("first-last", 64), ("mean", 6), ("first-last", 4)],
 )
 def test_every_text_without_dropout(
-    kit_for: KitFor,
-    triplets: Path,
-    request: pytest.FixtureRequest,
-    architecture: str,
-    pooling: Any,
-    max_length: int,
+    kit_for: KitFor, triplets: Path, pooling: Any, max_length: int
 ) -> None:
     """The encoders have 40 positions, fewer than most of the limits.
 
     The texts have 2 to 12 words.
     """
-    kit = kit_for(
-        "whitening", encoder=str(request.getfixturevalue(architecture)), corpus=str(triplets)
-    )
+    kit = kit_for("whitening", corpus=str(triplets))
     torch.manual_seed(5)
     found = corpus_vectors(kit, str(triplets), pooling, max_length)
     assert found.shape == (20, 3, 32)

@@ -17,7 +17,10 @@ from harness.data.tokens import Template
 from harness.plugin.kit import Kit
 from harness.plugin.sentence_editor import StaticCorruption
 from harness.plugin.static_corruption import corruption_artefacts
+from harness.training.loop import Trainer
 from harness.views.edits import Editor
+from tests.families import FAMILIES
+from tests.methods.references import build, first_losses, watched
 
 KitFor = Callable[..., Kit]
 VIEWS = {"unsup": 2, "sup": 3}
@@ -40,12 +43,9 @@ def epoch(kit: Kit) -> list[TextBatch]:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["d2cse", "diffcse"])
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
-@pytest.mark.parametrize("encoder", ["tiny_encoder", "tiny_roberta"])
-def test_rules(
-    kit_for: KitFor, method: str, setting: str, encoder: str, request: pytest.FixtureRequest
-) -> None:
-    name = str(request.getfixturevalue(encoder))
-    kit = kit_for(method, setting=setting, encoder=name, static_corruption=True, max_length=12)
+@FAMILIES
+def test_rules(kit_for: KitFor, method: str, setting: str) -> None:
+    kit = kit_for(method, setting=setting, static_corruption=True, max_length=12)
     corruption = StaticCorruption(kit)
     changed = 0
     for batch in epoch(kit):
@@ -133,3 +133,23 @@ def test_the_trial_that_builds_them_does_not_matter(kit_for: KitFor) -> None:
         torch.manual_seed(seed)
         found.append(artefact.build(kit))
     assert all(np.array_equal(value, found[1][name]) for name, value in found[0].items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ["unsup", "sup"])
+@pytest.mark.parametrize(("method", "reader"), [("d2cse", "encoder"), ("diffcse", "discriminator")])
+def test_a_method_trains_on_them_without_a_generator(
+    kit_for: KitFor, method: str, setting: str, reader: str
+) -> None:
+    """The result depends on the generator all the same."""
+    kit = kit_for(method, setting=setting, static_corruption=True, max_steps=3)
+    built = build(kit)
+    assert isinstance(built.editor, StaticCorruption)
+    assert set(built.models(kit.config)) == {kit.config.encoder, kit.config.generator}
+    (calls,) = watched(built, reader)
+    read = []
+    for _ in range(2):
+        assert first_losses(kit, built)["replaced_tokens"].item() > 0
+        read.append(calls.given[-1][0][0].input_ids)
+    assert torch.equal(*read), "not drawn anew"
+    Trainer(built, kit, 0, lambda: 1.0, lambda _: None).run()

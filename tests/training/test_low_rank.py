@@ -95,10 +95,6 @@ def test_without_peft(kit_for: KitFor, monkeypatch: pytest.MonkeyPatch) -> None:
         kit.build()
 
 
-def test_alpha_without_rank_changes_nothing(kit_for: KitFor) -> None:
-    assert kit_for("simcse", lora_alpha=3).config == kit_for("simcse").config
-
-
 def test_no_encoder_for_another_trial(kit_for: KitFor) -> None:
     name, key = kit_for("simcse").config.encoder, "0" * 32
     folder = trained_folder(key)

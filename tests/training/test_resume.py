@@ -38,20 +38,11 @@ pytestmark = pytest.mark.slow
 
 OF_THE_RUN = {"started", "sentences_per_second", "peak_host_memory_mib"}
 SMALL = {
-    **TINY,
-    "max_steps": 7,
-    "evaluation_interval": 3,
-    "learning_rate": 1e-3,
-    "epochs": 9,
-    "precision": "fp32",
-    "stage1_steps": 5,
-    "stage1_batch_size": 8,
-    "auxiliary_batch_size": 8,
-    "classification_batch_size": 8,
-    "classification_max_steps": 4,
-    "teacher": "tiny-bert",
+    **TINY, "max_steps": 7, "evaluation_interval": 3, "learning_rate": 1e-3, "epochs": 9,
+    "precision": "fp32", "stage1_steps": 5, "stage1_batch_size": 8, "auxiliary_batch_size": 8,
+    "classification_batch_size": 8, "classification_max_steps": 4, "teacher": "tiny-bert",
     "second_teacher": "tiny-bert",
-}
+}  # fmt: skip
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("simcse", {"setting": "semisup", "schedule": "sup-unsup"}),  # a run of its own
     ("promptbert", {"setting": "semisup", "schedule": "sup-joint"}),
@@ -362,10 +353,7 @@ def test_asked_to_give_way_it_saves_and_goes_on_later(
             (running / GIVE_WAY).touch()
 
     running.mkdir(parents=True)
-    with (
-        heard(simcse.trial, asks),
-        pytest.raises(Interrupted, match="stopped after 3 of 7 steps"),
-    ):
+    with heard(simcse.trial, asks), pytest.raises(Interrupted, match="stopped after 3 of 7 steps"):
         run(simcse.trial, other)
     assert [path.name for path in running.iterdir()] == [CHECKPOINT]
     with counted(simcse.trial) as left:

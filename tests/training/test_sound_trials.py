@@ -101,14 +101,6 @@ def test_read_later_the_first_bad_step_is_named() -> None:
     assert str(failure.value) == 'the loss "second" is nan in step 3 (stage "two")'
 
 
-def test_what_was_read_is_not_read_again() -> None:
-    watch = FiniteLosses(at_once=False)
-    watch.check()
-    note(watch, ONE, 1, 0.5)
-    watch.check()
-    watch.check()
-
-
 # Training in fp16: losses are scaled, and a step whose gradients overflow is left out.
 
 

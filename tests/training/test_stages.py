@@ -50,13 +50,18 @@ class Staged(plugin.Method):
         super().__init__(config, kit)
         self.weight, self.other = nn.Parameter(torch.ones(1, 1)), nn.Parameter(torch.ones(1, 1))
         self.seen: list[tuple[str, tuple[int, ...]]] = []
-        self.batches: list[TextBatch] = []
+        self.register_buffer("passed", torch.zeros(()))
+        self.batches: list[Mapping[str, TextBatch]] = []
+        self.trained: list[set[str]] = []
 
     def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> dict[str, Tensor]:
         if len(self.seen) == self.dies_after:
             raise KeyboardInterrupt
-        (texts,) = batch.values()
-        self.batches.append(texts)
+        texts, *_ = batch.values()
+        self.batches.append(batch)
+        named = self.named_parameters()
+        self.trained.append({name for name, parameter in named if parameter.requires_grad})
+        self.passed += 1
         self.seen.append((stage.name, tuple(texts.items.tolist())))
         noise = torch.rand(())
         return {
@@ -150,14 +155,6 @@ def test_accumulation_averages_and_drops_what_is_left(run: Any) -> None:
     assert trainer.outcome.sentences == 64
 
 
-def test_accumulated_gradient_is_the_mean_of_the_batches(run: Any) -> None:
-    """Adam's first step hides the size of a gradient: compare what clipping sees."""
-    built, _ = run([stage(streams={"text": 5}, accumulation=2, max_steps=1)])
-    assert len(built.seen) == 2
-    one, _ = run([stage(streams={"text": 5}, max_steps=1)])
-    assert built.seen[0] == one.seen[0], "the same batches in the same order"
-
-
 def test_full_batches_only(run: Any) -> None:
     built, trainer = run([stage(streams={"text": 8}, full=True)])
     assert trainer.outcome.steps == 6
@@ -180,7 +177,7 @@ def test_no_epochs_means_as_many_updates_as_said(run: Any) -> None:
 
 def test_items_alone(run: Any) -> None:
     built, _ = run([stage(text=False)])
-    assert all(batch.input_ids.shape == (5, 0) for batch in built.batches)
+    assert all(batch["text"].input_ids.shape == (5, 0) for batch in built.batches)
     assert sorted(item for _, items in built.seen for item in items) == list(range(50))
 
 
@@ -194,6 +191,45 @@ def test_decay_steps_are_the_horizon_of_the_rate(run: Any, monkeypatch: pytest.M
     )
     run([stage(max_steps=4, decay_steps=40)])
     assert rates == pytest.approx([0.1 * (1 - update / 40) for update in range(4)])
+
+
+TWO = [
+    {"name": "first", "trains": {"other": "learning_rate"}, "streams": {"text": 10}},
+    {"name": "second", "streams": {"text": 10, "labelled": 8}, "epochs": 2},
+]
+
+
+def test_two_stages_run_with_their_parameters_and_streams(run: Any) -> None:
+    built, trainer = run([stage(**TWO[0], max_steps=4), stage(**TWO[1])])
+    assert trainer.outcome.steps == 4 + 10, "4 steps, then two epochs over 50 sentences in tens"
+    assert built.trained == [{"other"}] * 4 + [{"weight"}] * 10
+    assert trainer.outcome.trainable_parameters == 1
+    second = built.batches[4:]
+    assert [{*batch} for batch in built.batches[:4]] == [{"text"}] * 4
+    texts, nli = (
+        [int(item) for batch in second for item in batch[name].items]
+        for name in ("text", "labelled")
+    )
+    # 20 triplets in eights: 8 + 8 + 4 an epoch, begun again three times and a bit
+    assert sorted(nli[:20]) == sorted(nli[20:40]) == sorted(nli[40:60]) == list(range(20))
+    assert sorted(texts[:50]) == sorted(texts[50:]) == list(range(50))
+
+
+@pytest.mark.parametrize("best", [1, 6, 13])
+def test_restored_state_is_that_of_the_best_step_whichever_stage(run: Any, best: int) -> None:
+    """Also when stage 1 was best: what stage 2 changed goes back, buffers included."""
+    states: list[list[float]] = []
+
+    def evaluate(built: Any) -> float:
+        states.append([value.item() for value in built.state_dict().values()])
+        return float(len(states) == best)
+
+    stages = [stage(**TWO[0], max_steps=4), stage(**TWO[1])]
+    built, trainer = run(stages, evaluate, evaluation_interval=1)
+    assert trainer.outcome.best_step == best
+    assert len(states) == 14
+    assert [value.item() for value in built.state_dict().values()] == states[best - 1]
+    assert all(one != other for one, other in zip(states[0], states[-1], strict=True))
 
 
 def test_a_run_of_its_own_hands_on_its_best_and_the_choice_starts_anew(run: Any) -> None:

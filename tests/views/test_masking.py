@@ -7,7 +7,6 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -96,24 +95,6 @@ def test_only_chosen_positions_change_and_the_input_stays() -> None:
         "masking in place would show the masks to the contrastive pass, too"
     )
     assert torch.equal(masked.input_ids[~masked.chosen], ids[~masked.chosen])
-
-
-def test_loss_is_the_mean_over_the_chosen_positions() -> None:
-    generator = np.random.default_rng(4)
-    states, weight = generator.normal(size=(3, 5, 8)), generator.normal(size=(11, 8))
-    originals, chosen = generator.integers(0, 11, size=(3, 5)), generator.random((3, 5)) < 0.4
-    terms = []
-    for row, place in zip(*np.nonzero(chosen), strict=True):
-        logits = weight @ states[row, place]
-        terms.append(math.log(np.exp(logits).sum()) - logits[originals[row, place]])
-    assert 2 < len(terms) < 13
-    head = nn.Linear(8, 11, bias=False)
-    head.weight = nn.Parameter(torch.tensor(weight, dtype=torch.float32))
-    given = torch.tensor(states, dtype=torch.float32, requires_grad=True)
-    found = masked_language_loss(head, given, torch.tensor(originals), torch.tensor(chosen))
-    assert found.item() == pytest.approx(sum(terms) / len(terms), rel=1e-6)
-    found.backward()
-    assert torch.equal(given.grad.abs().amax(dim=2) > 0, torch.tensor(chosen))
 
 
 def test_loss_is_zero_where_nothing_was_chosen() -> None:
