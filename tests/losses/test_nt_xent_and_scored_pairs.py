@@ -1,4 +1,4 @@
-"""NT-Xent against its definition in float64, and ends of the range of CoSENT."""
+"""NT-Xent and the losses of scored pairs against their definitions in float64."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harness.losses.nt_xent import nt_xent
-from harness.losses.scored_pairs import cosent
+from harness.losses.scored_pairs import cosent, cosine_mse
 
 # NT-Xent against clsr.md, section 2.
 
@@ -36,6 +36,25 @@ def test_written_out(pairs: int, temperature: float) -> None:
     assert loss.item() == pytest.approx(written_out(first, second, temperature), rel=1e-5)
 
 
+def test_trap_3_the_own_side_is_in_the_denominator() -> None:
+    """Two equal anchors have orthogonal partners.
+
+    A sum over the partners alone would give log 2 for all four vectors.
+    """
+    one, two, three = torch.eye(3)
+    loss = nt_xent(torch.stack([one, one]), torch.stack([two, three]), temperature=1.0)
+    assert loss.item() == pytest.approx((math.log(2 + math.e) + math.log(3)) / 2)
+
+
+def test_both_directions_and_no_lengths() -> None:
+    first, second = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0))
+    loss = nt_xent(first, second, temperature=0.1)
+    assert nt_xent(second, first, temperature=0.1).item() == pytest.approx(loss.item())
+    assert nt_xent(3 * first, second / 7, temperature=0.1).item() == pytest.approx(
+        loss.item(), rel=1e-5
+    )
+
+
 def test_gradient_is_finite_and_orthogonal_to_the_vectors() -> None:
     first = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
     second = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
@@ -53,12 +72,51 @@ def test_autocast_does_not_reach_it() -> None:
         assert nt_xent(first, second, temperature=0.1).equal(plain)
 
 
-# Ends of the range of CoSENT; its formula is compared in tests/methods/test_scored_pairs.py.
+# The losses of scored pairs against their definitions in float64 (scored_pairs.md, section 1).
+
+GENERATOR = np.random.default_rng(3)
+FIRST, SECOND = GENERATOR.normal(size=(2, 7, 5))
+SCORES = np.array([0.0, 2.5, 5.0, 2.5, 1.0, 5.0, 3.8])
+COSINES = [
+    float(u @ v) / math.sqrt(float(u @ u) * float(v @ v))
+    for u, v in zip(FIRST, SECOND, strict=True)
+]
+
+
+def tensors() -> tuple[torch.Tensor, torch.Tensor]:
+    """Both sentences' vectors, in float32 and with gradients."""
+    first, second = (torch.tensor(each, dtype=torch.float32) for each in (FIRST, SECOND))
+    return first.requires_grad_(), second.requires_grad_()
+
+
+def test_cosines_are_fitted_to_similarities() -> None:
+    expected = sum((c - s / 5) ** 2 for c, s in zip(COSINES, SCORES, strict=True)) / 7
+    found = cosine_mse(*tensors(), torch.tensor(SCORES) / 5)
+    assert found.item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+def test_cosent_sums_over_ordered_pairs_of_items(scale: float) -> None:
+    total = sum(
+        math.exp(scale * (COSINES[j] - COSINES[i]))
+        for i in range(7)
+        for j in range(7)
+        if SCORES[i] > SCORES[j]
+    )
+    found = cosent(*tensors(), torch.tensor(SCORES), scale=scale)
+    assert found.item() == pytest.approx(math.log(1 + total), rel=1e-5)
+
+
+def test_cosent_sees_the_order_of_the_scores_alone() -> None:
+    scores = torch.tensor(SCORES)
+    assert torch.equal(
+        cosent(*tensors(), scores, scale=20.0), cosent(*tensors(), scores**2 - 7, scale=20.0)
+    )
 
 
 def test_equal_scores_teach_nothing_and_have_a_gradient() -> None:
-    first, second = torch.randn(2, 7, 5).unbind()
-    loss = cosent(first.requires_grad_(), second, torch.ones(7), scale=20.0)
+    first, second = tensors()
+    loss = cosent(first, second, torch.ones(7), scale=20.0)
     loss.backward()
     assert loss.item() == 0
     assert first.grad is not None

@@ -1,12 +1,18 @@
-"""Replaced-token detection: the rules of corruption (diffcse.md, sections 1.2 and 1.4)."""
+"""Replaced-token detection: masking rates, corruption rules and the loss.
 
+They are those of diffcse.md, sections 1.2 and 1.4.
+"""
+
+import math
 from typing import cast
 
+import numpy as np
 import pytest
 import torch
 
 from harness.data.batching import TextBatch
 from harness.encoders.masked_lm import Generator
+from harness.losses.replaced_tokens import replaced_token_loss
 from harness.plugin.replaced_tokens import ReplacedTokenConfig
 from harness.views.edits import Edited, corrupt
 from harness.views.masking import Masked
@@ -75,6 +81,41 @@ def test_padding_of_another_id_becomes_zero_and_is_not_replaced() -> None:
     )
     assert edited.batch.input_ids.tolist() == [[9, 6, 0, 0]]
     assert edited.labels.tolist() == [[0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("reduction", ["mean_all", "mean_nonpad", "sum"])
+def test_detection_loss(reduction: str) -> None:
+    """The default averages over padding, too.
+
+    Without padding, the meaning of lambda would change from batch to batch.
+    """
+    generator = np.random.default_rng(4)
+    logits = generator.normal(size=(3, 5, 2)) * 2
+    labels = generator.integers(0, 2, size=(3, 5))
+    real = np.arange(5) < np.array([[5], [4], [2]])
+    labels[~real] = 0
+    total = {True: 0.0, False: 0.0}
+    for row, position in np.ndindex(3, 5):
+        zero, one = logits[row, position]
+        own = (zero, one)[labels[row, position]]
+        total[bool(real[row, position])] += math.log(math.exp(zero) + math.exp(one)) - own
+    batch = TextBatch(
+        torch.zeros(3, 5, dtype=torch.long), torch.tensor(real).long(), torch.arange(3)
+    )
+    edited = Edited(batch, torch.tensor(labels), torch.zeros(3))
+    scores = torch.tensor(logits, dtype=torch.float32)
+    expected = {
+        "mean_all": sum(total.values()) / 15,
+        "mean_nonpad": total[True] / 11,
+        "sum": total[True],
+    }
+    assert replaced_token_loss(scores, edited, reduction).item() == pytest.approx(
+        expected[reduction], rel=1e-6
+    )  # type: ignore[arg-type]
+    if reduction == "mean_all":
+        assert torch.equal(
+            replaced_token_loss(scores, edited), replaced_token_loss(scores, edited, reduction)
+        )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
