@@ -45,9 +45,12 @@ class Answer:
 
 
 def run_module(
-    module: str, *arguments: object, environment: Mapping[str, str], folder: Path | None = None,
+    module: str,
+    *arguments: object,
+    environment: Mapping[str, str],
+    folder: Path | None = None,
     timeout: float = 1200,
-) -> Answer:  # fmt: skip
+) -> Answer:
     """`python -m module argument ...` in a fork of the server, with exactly this environment.
 
     Raises subprocess.TimeoutExpired, as subprocess.run does.
@@ -64,9 +67,13 @@ def run_module(
 
 @contextmanager
 def started(
-    module: str, *arguments: str, environment: Mapping[str, str], folder: Path | None = None,
-    out: Path | None = None, err: Path | None = None,
-) -> Iterator[ForkServerProcess]:  # fmt: skip
+    module: str,
+    *arguments: str,
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    out: Path | None = None,
+    err: Path | None = None,
+) -> Iterator[ForkServerProcess]:
     """A fork of the server that runs `python -m module argument ...`; it is killed at the end.
 
     out, err: files for what it prints; None: it prints where pytest does.
@@ -93,9 +100,13 @@ def forking_python() -> str:
 
 
 def _program(
-    python: str, module: str, arguments: tuple[str, ...], environment: dict[str, str],
-    folder: Path, streams: tuple[Path | None, Path | None],
-) -> None:  # fmt: skip
+    python: str,
+    module: str,
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    folder: Path,
+    streams: tuple[Path | None, Path | None],
+) -> None:
     gc.freeze()  # DeepSpeed collects garbage at every start, and what is imported is none
     os.chdir(folder)
     os.environ.clear()

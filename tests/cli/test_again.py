@@ -76,10 +76,16 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 def test_four_digits() -> None:
     for value, text in (
-        (2.34902817e-05, "2.349e-05"), (3e-5, "3e-05"), (0.05, "0.05"), (12, "12"),
-        (12345, "12345"), (True, "True"), ("mean", "mean"), (1234.567, "1235"),
+        (2.34902817e-05, "2.349e-05"),
+        (3e-5, "3e-05"),
+        (0.05, "0.05"),
+        (12, "12"),
+        (12345, "12345"),
+        (True, "True"),
+        ("mean", "mean"),
+        (1234.567, "1235"),
         ([0.123456], "[0.123456]"),
-    ):  # fmt: skip
+    ):
         assert four_digits(value) == text
 
 
@@ -120,9 +126,13 @@ STS, GRADED = dict.fromkeys(TASKS, 43.21), {"graded": 43.21}
     ],
 )
 def test_the_first_command_shows_the_scores_of_the_sweep(
-    method: str, encoder: str, test: dict[str, float], options: list[str], tmp_path: Path,
+    method: str,
+    encoder: str,
+    test: dict[str, float],
+    options: list[str],
+    tmp_path: Path,
     shown: Shown,
-) -> None:  # fmt: skip
+) -> None:
     store, dev = Store(tmp_path / "store"), "graded-dev" if "graded" in test else "stsb-dev"
     for seed in (0, 1):
         store.write(record(

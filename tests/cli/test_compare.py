@@ -120,9 +120,10 @@ def test_a_constant_embedding_has_no_score(
     senteval()
     model = encoder(tmp_path / "constant", forget)
     for words in (
-        ["compare", model, model, "--suite", "graded"], ["retrieve", model, "a"],
+        ["compare", model, model, "--suite", "graded"],
+        ["retrieve", model, "a"],
         ["picture", model, "--output", tmp_path / "pictures"],
-    ):  # fmt: skip
+    ):
         answer = harness(*words, "--store", store)
         check_sentence(answer, "the embedding is constant", code=1)
 

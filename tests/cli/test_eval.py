@@ -188,9 +188,17 @@ def test_an_encoder_offline_has_the_scores_of_the_method_pooling(
     assert values == ("pooling", "tiny-bert", "cls")
     assert set(row.uncertainty) == {"graded", "graded-dev"}
     for name in (
-        "wall_seconds", "evaluation_seconds", "sentences_per_second", "peak_host_memory_mib",
-        "parameters_total", "threads", "started", "host", "device", "versions",
-    ):  # fmt: skip
+        "wall_seconds",
+        "evaluation_seconds",
+        "sentences_per_second",
+        "peak_host_memory_mib",
+        "parameters_total",
+        "threads",
+        "started",
+        "host",
+        "device",
+        "versions",
+    ):
         assert getattr(row, name), name
     assert (row.parameters_trainable, row.parameters_added) == (0, 0)
     assert row.parameters_total == trial.parameters_total
@@ -438,9 +446,14 @@ def no_score(text: str) -> str:
      (SICK, no_score, "sickr", 'line 2: the gold score "high"')],
 )  # fmt: skip
 def test_a_damaged_file_is_named_and_the_other_tasks_are_scored(
-    member: str, change: Any, task: str, part: str, harness: Harness, senteval: SentEval,
+    member: str,
+    change: Any,
+    task: str,
+    part: str,
+    harness: Harness,
+    senteval: SentEval,
     store: Path,
-) -> None:  # fmt: skip
+) -> None:
     archive = senteval({member: change})
     answer = harness("eval", "tiny-bert", "--suite", "sts,graded", "--store", store)
     assert (answer.code, answer.err) == (1, "")
@@ -505,8 +518,12 @@ def test_a_model_without_its_tokenizer(harness: Harness, model: Model, store: Pa
     All words are then unknown, so all sentences have the same vector.
     """
     folder = model()
-    for name, content in (("tokenizer.json", "{"), ("tokenizer.json", "{}"),
-                          ("tokenizer.json", None), ("tokenizer_config.json", None)):  # fmt: skip
+    for name, content in (
+        ("tokenizer.json", "{"),
+        ("tokenizer.json", "{}"),
+        ("tokenizer.json", None),
+        ("tokenizer_config.json", None),
+    ):
         (folder / name).unlink() if content is None else (folder / name).write_text(content)
         answer = harness("eval", folder, *GRADED_EVAL, "--store", store)
         check_sentence(answer, folder, "tokenizer")

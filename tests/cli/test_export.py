@@ -54,9 +54,12 @@ def test_a_trial_and_back(harness: Harness, store: Store, tmp_path: Path) -> Non
     low, high = (f"{getattr(whole.uncertainty['graded'], end):.2f}" for end in ("low", "high"))
     for words in (
         f"\n| graded | graded | {trial.test['graded']:.2f} | {low} to {high} |",
-        "mean±std over seeds (n = 2)", "`graded-sentences` (contrastive)", '"learning_rate":',
-        "harness run simcse", "Licence",
-    ):  # fmt: skip
+        "mean±std over seeds (n = 2)",
+        "`graded-sentences` (contrastive)",
+        '"learning_rate":',
+        "harness run simcse",
+        "Licence",
+    ):
         assert words in card
     assert str(tmp_path) not in card
 

@@ -102,9 +102,26 @@ def test_each_folder_of_the_cache_has_a_lock_of_its_own(name: str, tmp_path: Pat
 def test_a_text_is_taken_as_it_is_typed() -> None:
     plugin = registry.load("simcse")
     for text in (
-        "a #b.txt", "a: b.txt", "[a].txt", "{a}", "*.txt", "&a", "!b", "yes", "no", "1e5", "0x10",
-        "1_000", "2024-01-02", "007", "ends in a space ", "~", "'quoted'", "%d{}", "1:30",
-    ):  # fmt: skip
+        "a #b.txt",
+        "a: b.txt",
+        "[a].txt",
+        "{a}",
+        "*.txt",
+        "&a",
+        "!b",
+        "yes",
+        "no",
+        "1e5",
+        "0x10",
+        "1_000",
+        "2024-01-02",
+        "007",
+        "ends in a space ",
+        "~",
+        "'quoted'",
+        "%d{}",
+        "1:30",
+    ):
         values = read_values({"sentences": text, "suite": text}, [plugin])
         assert values == {"sentences": text, "suite": text}
         assert vars(resolve(plugin, values))["sentences"] == text
@@ -114,10 +131,14 @@ def test_a_number_is_a_number() -> None:
     """A whole one is written as people do."""
     plugin = registry.load("simcse")
     for key, text, value in (
-        ("learning_rate", "3e-5", 3e-5), ("batch_size", "010", 10), ("batch_size", "8", 8),
-        ("max_steps", "null", None), ("max_steps", "5", 5), ("gradient_checkpointing", "no", False),
+        ("learning_rate", "3e-5", 3e-5),
+        ("batch_size", "010", 10),
+        ("batch_size", "8", 8),
+        ("max_steps", "null", None),
+        ("max_steps", "5", 5),
+        ("gradient_checkpointing", "no", False),
         ("precision", "fp32", "fp32"),
-    ):  # fmt: skip
+    ):
         found = read_values({key: text}, [plugin])
         assert vars(resolve(plugin, found))[key] == value
         assert type(found[key]) is type(value)

@@ -348,12 +348,16 @@ def test_what_is_not_there_is_told(harness: Any, paper: PaperFile) -> None:
         check_sentence(harness(*words.split()), sentence)
     for tables, sentence in (
         ("{}", "line 2: tables: a paper has at least one table, called table1"),
-        ("{table1: {about: a, metric: m, columns: [], groups: []}}",
-         "tables.table1: a table has columns, and groups with rows"),
-        ("{table_1: {about: a, metric: m, columns: [graded], groups: [{name: a, rows: "
-         "[{label: a, setting: unsup, encoder: e, origin: o, values: [1]}]}]}}",
-         "tables.table_1: tables have the names table1, table2, ..."),
-    ):  # fmt: skip
+        (
+            "{table1: {about: a, metric: m, columns: [], groups: []}}",
+            "tables.table1: a table has columns, and groups with rows",
+        ),
+        (
+            "{table_1: {about: a, metric: m, columns: [graded], groups: [{name: a, rows: "
+            "[{label: a, setting: unsup, encoder: e, origin: o, values: [1]}]}]}}",
+            "tables.table_1: tables have the names table1, table2, ...",
+        ),
+    ):
         paper().write_text(f"title: Mine\ntables: {tables}\n", encoding="utf-8")
         check_sentence(harness("table", "--paper", "mine"), sentence)
     Path("mine/own.py").rename("mine/simcse.py")

@@ -286,8 +286,16 @@ def test_show_prints_a_trial_whose_command_runs_again(
 ) -> None:
     row = next(row for row in records(swept.store) if row.role == "final")
     out = shown("show", row.key[:10], "--store", swept.store)
-    for line in (f"key: {row.key}", "role: final", "  learning_rate: ", "  graded-dev: ",
-                 "  graded: ", "  torch: ", "history (stage, ", "  contrastive dev: "):  # fmt: skip
+    for line in (
+        f"key: {row.key}",
+        "role: final",
+        "  learning_rate: ",
+        "  graded-dev: ",
+        "  graded: ",
+        "  torch: ",
+        "history (stage, ",
+        "  contrastive dev: ",
+    ):
         assert f"\n{line}" in f"\n{out}"
     shown(*again(out), "--store", tmp_path / "again")
     [record] = records(tmp_path / "again")

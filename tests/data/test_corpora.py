@@ -28,10 +28,13 @@ def test_a_corpus_that_is_not_here_has_its_published_size(
 ) -> None:
     monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
     for name, items in (
-        ("graded-sentences", 6000), ("graded-triplets", 1500),  # which are embedded
-        ("wiki1m", 1_000_000), ("nli-triplets", 275_601), ("nli-pairs", 942_069),
+        ("graded-sentences", 6000),
+        ("graded-triplets", 1500),  # which are embedded
+        ("wiki1m", 1_000_000),
+        ("nli-triplets", 275_601),
+        ("nli-pairs", 942_069),
         ("nli-entailments", 183_416 + 130_899),
-    ):  # fmt: skip
+    ):
         assert count_items(name) == items
 
 

@@ -62,9 +62,11 @@ def test_a_revision_picks_a_snapshot(downloads: Path, revision: str, commit: str
 def test_several_revisions_of_one_repository() -> None:
     paths = {}
     for name, word in (
-        ("some/texts", "one"), ("some/texts@v2:train", "two"), ("some/texts@new%2Fv3", "three"),
+        ("some/texts", "one"),
+        ("some/texts@v2:train", "two"),
+        ("some/texts@new%2Fv3", "three"),
         ("some/texts@new%2Fv3/default:train", "three"),
-    ):  # fmt: skip
+    ):
         [paths[word]] = source(name).paths()
         assert paths[word].read_text().split()[1] == word
     commits = {"datasets/some/texts": f"{FIRST}, {SECOND}"}

@@ -92,8 +92,11 @@ def test_a_template_without_its_two_places_is_refused(bert: Any, text: str) -> N
     said = r"one \{s\} and at least one \[MASK\]"
     with pytest.raises(ValueError, match=said):
         hard_prompt(bert, text)
-    for method, field in (("promptbert", "template"), ("promptbert", "second_template"),
-                          ("dcpcse", "template")):  # fmt: skip
+    for method, field in (
+        ("promptbert", "template"),
+        ("promptbert", "second_template"),
+        ("dcpcse", "template"),
+    ):
         with pytest.raises(UserError, match=f"{field} = .*{said}"):
             resolve(registry.load(method), {field: text})
 

@@ -138,8 +138,14 @@ def test_right_forms_are_accepted_and_others_noticed() -> None:
         'path / "table.md"',
     ):
         assert wrong_citations(text, PLANTED) == []
-    for text in ("here.md, 1.2", "here.md 1.2 and 3", "here.md section 3", "Section 3 of here.md",
-                 "here.md, sections 1 to 3", "here.md, section 1 and 3"):  # fmt: skip
+    for text in (
+        "here.md, 1.2",
+        "here.md 1.2 and 3",
+        "here.md section 3",
+        "Section 3 of here.md",
+        "here.md, sections 1 to 3",
+        "here.md, section 1 and 3",
+    ):
         (problem,) = wrong_citations(text, PLANTED)
         assert problem.startswith("line 1: write the sections as in")
 

@@ -52,8 +52,14 @@ def slurm_job(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     job = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
         until = time.monotonic() + 60
-        while not (log.exists() and log.read_text().count("ray start") == 2 and
-                   "harness" in log.read_text()) and time.monotonic() < until:  # fmt: skip
+        while (
+            not (
+                log.exists()
+                and log.read_text().count("ray start") == 2
+                and "harness" in log.read_text()
+            )
+            and time.monotonic() < until
+        ):
             time.sleep(0.05)
         yield job, log
     finally:

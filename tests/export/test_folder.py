@@ -101,9 +101,14 @@ def exported(kit: Kit, folder: Path) -> bool:
 
 @pytest.mark.parametrize(("name", "options"), EXPORTED, ids=str)
 def test_every_method(
-    kit_for: KitFor, tiny_encoder: Path, triplets: Path, pairs: Path, tmp_path: Path,
-    name: str, options: dict[str, Any],
-) -> None:  # fmt: skip
+    kit_for: KitFor,
+    tiny_encoder: Path,
+    triplets: Path,
+    pairs: Path,
+    tmp_path: Path,
+    name: str,
+    options: dict[str, Any],
+) -> None:
     kit = kit_for(name, **values_of(name, options, str(tiny_encoder), triplets, pairs))
     assert exported(kit, tmp_path / "model") == is_plain(name, options)
 
@@ -201,9 +206,13 @@ def test_sentence_transformers_itself(folder: Path, tmp_path: Path) -> None:
      ("pooling", {"pooling": "cls"}, "cls_token", [])],
 )  # fmt: skip
 def test_names_that_older_versions_load(
-    kit_for: KitFor, tmp_path: Path, name: str, options: dict[str, Any], pooling: str,
+    kit_for: KitFor,
+    tmp_path: Path,
+    name: str,
+    options: dict[str, Any],
+    pooling: str,
     dense: list[str],
-) -> None:  # fmt: skip
+) -> None:
     """Version 3 knows no other modules, and no other keys in their configurations."""
     folder = tmp_path / "model"
     assert write(kit_for(name, **options), folder)

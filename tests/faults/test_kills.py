@@ -156,9 +156,12 @@ class Sweep:
 
 @pytest.fixture
 def sweep(
-    targets: list[Path], environment: dict[str, str], serially: Callable[..., Any], tmp_path: Path,
+    targets: list[Path],
+    environment: dict[str, str],
+    serially: Callable[..., Any],
+    tmp_path: Path,
     processes_left: Callable[[str, float], list[int]],
-) -> Sweep:  # fmt: skip
+) -> Sweep:
     return Sweep(targets, tmp_path / "store", environment, serially, processes_left)
 
 

@@ -289,9 +289,13 @@ def test_ray_that_does_not_come_up_is_tried_again(
 @pytest.mark.process
 @pytest.mark.parametrize("lost", [False, True])
 def test_what_fails_in_ray_later_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], begin: Begin,
-    listener: tuple[socket.socket, str], *, lost: bool,
-) -> None:  # fmt: skip
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    begin: Begin,
+    listener: tuple[socket.socket, str],
+    *,
+    lost: bool,
+) -> None:
     """The core of a lost one lives on in the process, and writes to stderr when it ends."""
     monkeypatch.setattr(sessions.ray, "is_initialized", lambda: lost)
     monkeypatch.setattr(logging.getLogger("ray"), "handlers", [])
@@ -351,9 +355,12 @@ def test_a_head_that_ends_while_it_starts_is_one_sentence(
 @pytest.mark.process
 @pytest.mark.parametrize("goes", [False, True])
 def test_what_listens_and_never_answers_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, begin: Begin, listener: tuple[socket.socket, str], *,
+    monkeypatch: pytest.MonkeyPatch,
+    begin: Begin,
+    listener: tuple[socket.socket, str],
+    *,
     goes: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Ray waits, whether the listener stays, or goes while the cluster is joined."""
     found, address = listener
 

@@ -98,9 +98,13 @@ def unit(vectors: Any) -> np.ndarray:
 @pytest.mark.parametrize("distillation", ["list-net", "list-mle"])
 @pytest.mark.parametrize("both", [True, False])
 def test_losses_of_a_batch(
-    kit_for: KitFor, distillation: str, both: bool, byte_roberta: Path, tiny_roberta: Path,
+    kit_for: KitFor,
+    distillation: str,
+    both: bool,
+    byte_roberta: Path,
+    tiny_roberta: Path,
     sentences: Path,
-) -> None:  # fmt: skip
+) -> None:
     """The teachers have other tokenizers than the encoder, a RoBERTa's bytes among them."""
     named = {"teacher": str(byte_roberta), "second_teacher": str(tiny_roberta) if both else None}
     kit = kit_for(

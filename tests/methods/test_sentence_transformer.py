@@ -116,9 +116,14 @@ def prompt(text: str) -> dict[str, Any]:
 )
 @pytest.mark.parametrize("include", [True, False])
 def test_lengths_and_prompts_are_those_of_the_folder(
-    saved: Saved, kit_for: KitFor, request: pytest.FixtureRequest, source: str,
-    longest: int | None, options: dict[str, Any], include: bool,
-) -> None:  # fmt: skip
+    saved: Saved,
+    kit_for: KitFor,
+    request: pytest.FixtureRequest,
+    source: str,
+    longest: int | None,
+    options: dict[str, Any],
+    include: bool,
+) -> None:
     """`include_prompt` says whether a prompt is pooled; without one nothing is left out."""
     model = TINY if source == "tiny" else request.getfixturevalue(source)
     pooling = Pooling(WIDTH if source == "tiny" else 32, include_prompt=include)

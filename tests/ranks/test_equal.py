@@ -37,9 +37,12 @@ same model in float32 is 2e-2 away."""
 
 @pytest.fixture(scope="module")
 def cases(
-    tiny_encoder: Path, sentences: Path, triplets: Path, pairs: Path,
+    tiny_encoder: Path,
+    sentences: Path,
+    triplets: Path,
+    pairs: Path,
     tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, tuple[str, dict[str, Any]]]:  # fmt: skip
+) -> dict[str, tuple[str, dict[str, Any]]]:
     """Case -> method and all its values."""
     found = {}
     for case, (name, options) in TRAINED.items():

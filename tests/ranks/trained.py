@@ -63,9 +63,13 @@ def trained_in_three_ways(name: str, values: dict[str, Any]) -> Computed:
 
 
 def trained(
-    name: str, values: dict[str, Any], during: AbstractContextManager[object] | None = None, *,
-    count: int = STEPS, stops: bool = False,
-) -> Computed:  # fmt: skip
+    name: str,
+    values: dict[str, Any],
+    during: AbstractContextManager[object] | None = None,
+    *,
+    count: int = STEPS,
+    stops: bool = False,
+) -> Computed:
     """All parameters after the last step, and the `norms` of the gradients of all steps.
 
     `during`: is entered for the steps alone. `count`: steps of a stage. `stops`: whether another

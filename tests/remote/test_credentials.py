@@ -83,9 +83,12 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_keys_are_of_the_environment_or_of_the_profile(
-    environment: dict[str, str], key: str, token: str | None, server: Server,
+    environment: dict[str, str],
+    key: str,
+    token: str | None,
+    server: Server,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")

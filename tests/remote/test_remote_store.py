@@ -238,13 +238,18 @@ def test_names_in_a_bucket_lead_nowhere(
     claim = json.dumps({"host": "../x", "process": "\x1b[2J"}).encode()
     junk = {claim: record(3).key, b"[" * 100_000: record(4).key, b"5": record(5).key}
     for name, data in {
-        "trials/": b"", "trials/.x.parquet": content, "trials/..parquet": content,
-        "trials/a%20b.parquet": content, f"trials/{'x' * 230}.parquet": content,
-        "trials-logs/..txt": b"a log", "trials-logs/x.txt": b"",
-        "trials/.beats/x": b"[" * 100_000, "trials/.beats/y": b'{"progress": {"x": 5}}',
+        "trials/": b"",
+        "trials/.x.parquet": content,
+        "trials/..parquet": content,
+        "trials/a%20b.parquet": content,
+        f"trials/{'x' * 230}.parquet": content,
+        "trials-logs/..txt": b"a log",
+        "trials-logs/x.txt": b"",
+        "trials/.beats/x": b"[" * 100_000,
+        "trials/.beats/y": b'{"progress": {"x": 5}}',
         "trials/.beats/z": b'{"progress": 5}',
         **{f"trials/.running/{each}": data for data, each in junk.items()},
-    }.items():  # fmt: skip
+    }.items():
         put_as_it_is(server, f"{bucket}/results/{name}", data)
     b = machine("b")
     assert numbers(b) == [1]

@@ -54,9 +54,12 @@ def table_of(out: str) -> str:
 
 # More than 20 s: a sweep with a Ray over a connection that fails, and five verbs of two machines.
 def test_a_second_machine_has_nothing_to_run(
-    machines: tuple[Machine, Machine], bucket: str, tmp_path: Path, proxy: Proxy,
+    machines: tuple[Machine, Machine],
+    bucket: str,
+    tmp_path: Path,
+    proxy: Proxy,
     write_plugin: Callable[..., Path],
-) -> None:  # fmt: skip
+) -> None:
     a, b = machines
     plugin = write_plugin(tmp_path / "words.py", "trained")
     space = write_space(tmp_path, METHODS, "search: {seeds: [42]}", suite="graded", max_steps=2)
@@ -89,9 +92,15 @@ def test_a_second_machine_has_nothing_to_run(
     ],
 )
 def test_a_bucket_that_cannot_be_used_is_one_sentence(
-    place: str, fault: str | None, sentence: str, bucket: str, proxy: Proxy, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    place: str,
+    fault: str | None,
+    sentence: str,
+    bucket: str,
+    proxy: Proxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     words = ["harness", "run", "pooling", "--store", place.replace("BUCKET", bucket)]
     monkeypatch.setattr(sys, "argv", words)

@@ -114,9 +114,13 @@ def test_what_is_damaged_in_the_bucket_is_replaced(
     ],
 )
 def test_a_manifest_of_a_stranger_names_no_other_file(
-    named: object, arrays: Arrays, built: list[str], put: Callable[[str, bytes], None],
-    tmp_path: Path, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    named: object,
+    arrays: Arrays,
+    built: list[str],
+    put: Callable[[str, bytes], None],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     put("manifest.json", sealed_json(named).encode())
     put("0" * 64, b"x")
     assert arrays("a").read()["ids"][7] == 7

@@ -67,9 +67,13 @@ class MadeStore(Store):
         return made.key
 
     def evaluation(
-        self, suite: str, test: dict[str, float], of: str,
-        configuration: dict[str, Any] | None = None, **different: Any,
-    ) -> str:  # fmt: skip
+        self,
+        suite: str,
+        test: dict[str, float],
+        of: str,
+        configuration: dict[str, Any] | None = None,
+        **different: Any,
+    ) -> str:
         """Write the scores of a suite, and return the key of the evaluation.
 
         `of`: the key of a trial, which may be in no store. `different`: the fields in which that
@@ -92,9 +96,14 @@ class MadeStore(Store):
         return store_tables(self.read(), self.folder)
 
     def paper(
-        self, name: str, number: int, *, methods: Sequence[str] = METHODS,
-        place: Path | str | None = None, **options: Any,
-    ) -> Table:  # fmt: skip
+        self,
+        name: str,
+        number: int,
+        *,
+        methods: Sequence[str] = METHODS,
+        place: Path | str | None = None,
+        **options: Any,
+    ) -> Table:
         """A published table with the numbers of this store.
 
         `methods`: those that there are. `place`: the name of the store in commands.

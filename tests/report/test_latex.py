@@ -67,9 +67,14 @@ def test_tables_of_a_store_and_of_a_paper_compile(
     text = rendered([*store.sheets(), *papers], "latex", 140).decode()
     compiled(pdflatex, tmp_path, text)
     for part in (
-        r"\textbf{75.40$\pm$1.37}", "over n seeds", "selected on dev", "Welch", r"$\approx$",
-        r"\textdagger{}", r"Hardware: NVIDIA H100 80GB\_HBM3; commit: 0123456789ab+.",
-    ):  # fmt: skip
+        r"\textbf{75.40$\pm$1.37}",
+        "over n seeds",
+        "selected on dev",
+        "Welch",
+        r"$\approx$",
+        r"\textdagger{}",
+        r"Hardware: NVIDIA H100 80GB\_HBM3; commit: 0123456789ab+.",
+    ):
         assert part in text
 
 

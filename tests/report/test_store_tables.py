@@ -60,11 +60,15 @@ def test_each_suite_has_its_columns_in_the_papers_order_and_says_what_is_measure
     assert found.pop("").caption.startswith("Spearman x100")
     for suite, words in {
         SUITE: ["Accuracy x100", "SentEval's own classifier", "10-fold"],
-        "retrieval": ["percent", "distinct sentences of STS-B test", "removed",
-                      "both sentences of the 97 pairs"],
+        "retrieval": [
+            "percent",
+            "distinct sentences of STS-B test",
+            "removed",
+            "both sentences of the 97 pairs",
+        ],
         "geometry": ["not x100", "gold score above 4", "lower is better"],
         "mine": ['suite "mine"', "own units"],
-    }.items():  # fmt: skip
+    }.items():
         caption = found[f"suite {suite}"].caption
         assert "Spearman" not in caption
         assert "selected on dev (STS-B dev), test never selects" in caption

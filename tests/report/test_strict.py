@@ -246,9 +246,11 @@ def test_the_set_up_and_what_differs_are_named(store: MadeStore, add_joint: AddT
         add_joint(77.0 + seed, changed, seed=seed, **made, **dev)
     notes = verdict(store).notes
     for note in (
-        "Device: a GPU (2 trials); cpu (x86_64) (1 trial)", "Precision: bf16", "Commit: a",
+        "Device: a GPU (2 trials); cpu (x86_64) (1 trial)",
+        "Precision: bf16",
+        "Commit: a",
         "Versions: harness 0.1.0, torch 2.9.0",
         "Set-up of every row: max_steps 100 (paper: none); temperature 0.1 (paper: 0.05); "
         "100 steps",
-    ):  # fmt: skip
+    ):
         assert note in notes

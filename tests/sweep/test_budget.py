@@ -74,9 +74,13 @@ def space(searches_of: Callable[..., list[Search]]) -> Callable[[str], list[Sear
     [(1, 100, 7), (1, 1, 1), (2, 100, 12), (2, 60, 8)],
 )
 def test_what_fits_before_the_final_seeds_runs(
-    methods: str, slots: int, seconds: float, tried: int,
-    space: Callable[[str], list[Search]], store: Store,
-) -> None:  # fmt: skip
+    methods: str,
+    slots: int,
+    seconds: float,
+    tried: int,
+    space: Callable[[str], list[Search]],
+    store: Store,
+) -> None:
     """One slot and 100 s: three final trials keep 30 of them, so seven configurations fit."""
     played = Timed(space(methods), store, slots, seconds)
     assert played.run() == {"simcse search": tried, "simcse final": 3}

@@ -74,9 +74,13 @@ def working(tmp_path: Path) -> Path:
 
 # More than 20 s: a real start of everything that could give something away, with a dashboard.
 def test_a_sweep_gives_nothing_away_and_imports_nothing_of_the_folder(
-    working: Path, tmp_path: Path, write_plugin: Callable[..., Path],
-    environment: dict[str, str], bucket: str, server: int,
-) -> None:  # fmt: skip
+    working: Path,
+    tmp_path: Path,
+    write_plugin: Callable[..., Path],
+    environment: dict[str, str],
+    bucket: str,
+    server: int,
+) -> None:
     # What the user names in his folder is imported all the same.
     write_plugin(working / "known.py", "known")
     nothing = {"sentences": None, "batch_size": None, "precision": None}

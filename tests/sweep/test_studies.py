@@ -161,9 +161,11 @@ def test_what_the_store_finished_while_the_driver_was_away_is_not_run_again(
     ids=["json", "list", "operation", "bytes", "half a line"],
 )
 def test_a_damaged_study_is_set_aside_with_one_sentence(
-    damage: Callable[[list[bytes]], bytes], noticed: bool, playing: Playing,
+    damage: Callable[[list[bytes]], bytes],
+    noticed: bool,
+    playing: Playing,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+) -> None:
     """But not half a line at the end, as a process leaves that is killed while it writes."""
     search = playing.search(ranges(configurations=3))
     with pytest.raises(Killed):

@@ -90,11 +90,16 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a plugin, a suite, a corpus, a model and their files."""
     folder = tmp_path / "laptop"
     for name, text in {
-        "my_method/__init__.py": PLUGIN, "my_method/names.py": NAMES, "my_method/names.txt": "Ada",
-        "my_method/.git/config": "not a part of the plugin", "my_suite.py": SUITE,
-        "data/dev.txt": "one\ntwo\n", "test.txt": "three\nfour\n", "words.txt": "five\n",
+        "my_method/__init__.py": PLUGIN,
+        "my_method/names.py": NAMES,
+        "my_method/names.txt": "Ada",
+        "my_method/.git/config": "not a part of the plugin",
+        "my_suite.py": SUITE,
+        "data/dev.txt": "one\ntwo\n",
+        "test.txt": "three\nfour\n",
+        "words.txt": "five\n",
         "texts/real.txt": "a sentence\nanother one\n",
-    }.items():  # fmt: skip
+    }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     shutil.copytree(EMBEDDED / "models" / "tiny-bert", folder / "models" / "real-bert")

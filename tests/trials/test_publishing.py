@@ -96,15 +96,21 @@ def test_what_cannot_be_published_is_refused(tmp_path: Path) -> None:
 
 def test_folders() -> None:
     for text, expected in {
-        "/home/me/model/": "model", "./plugins/mine": "mine", "a/b/c.txt": "c.txt",
+        "/home/me/model/": "model",
+        "./plugins/mine": "mine",
+        "a/b/c.txt": "c.txt",
         "neighbours:/mnt/secret project/wiki.txt": "neighbours:wiki.txt",
-        "neighbours:~/a b/wiki.txt": "neighbours:wiki.txt", "models/mine/bert": "bert",
+        "neighbours:~/a b/wiki.txt": "neighbours:wiki.txt",
+        "models/mine/bert": "bert",
         "a/b/c.csv?first=a&second=b": "c.csv?first=a&second=b",
-    }.items():  # fmt: skip
+    }.items():
         assert without_folder(text) == expected
     for text in (
-        "bert-base-uncased", "organisation/name", "neighbours:wiki1m",
-        "organisation/name/triplet:train", "organisation/name/pair?first=a&second=b",
+        "bert-base-uncased",
+        "organisation/name",
+        "neighbours:wiki1m",
+        "organisation/name/triplet:train",
+        "organisation/name/pair?first=a&second=b",
         'This sentence of "{s}" means [MASK].',
-    ):  # fmt: skip
+    ):
         assert without_folder(text) == text

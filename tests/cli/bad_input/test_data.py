@@ -57,10 +57,11 @@ def test_size(refused: Refused, model: Model) -> None:
 def test_no_heads(refused: Refused, model: Model, space: SpaceFile) -> None:
     folder = changed(model(), num_attention_heads=0)
     for words in (
-        ["sweep", space(), "--encoder", folder], ["plan", space(), "--encoder", folder],
+        ["sweep", space(), "--encoder", folder],
+        ["plan", space(), "--encoder", folder],
         ["eval", folder, "--suite", "graded"],
         ["compare", "tiny-bert", folder, "--suite", "graded"],
-    ):  # fmt: skip
+    ):
         refused(words, "num_attention_heads is 0", "whole number from 1 on")
 
 

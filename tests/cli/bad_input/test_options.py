@@ -180,8 +180,18 @@ def test_odd_value(refused: Refused, space: SpaceFile) -> None:
 
 
 def test_name_that_leaves_the_mirror(refused: Refused) -> None:
-    for name in ("..", "../tiny-bert", "tiny-bert/..", "harness/../../models/tiny-bert", "a/./b",
-                 "a//b", "/tiny-bert", "~nobody-at-all/x", "", "a\nb"):  # fmt: skip
+    for name in (
+        "..",
+        "../tiny-bert",
+        "tiny-bert/..",
+        "harness/../../models/tiny-bert",
+        "a/./b",
+        "a//b",
+        "/tiny-bert",
+        "~nobody-at-all/x",
+        "",
+        "a\nb",
+    ):
         refused(["eval", name, "--suite", "graded"])
     arguments = ["run", "pooling", "--encoder", "a/../tiny-bert", *GRADED]
     refused(arguments, '"a/../tiny-bert" cannot be the name of a model', "ORGANISATION/NAME")

@@ -86,8 +86,11 @@ def test_answer_of_another_kind(name: str, refused_plugin: Refused) -> None:
 
 @pytest.mark.parametrize("name", ["stages", "files"])
 def test_answer_that_is_an_error(name: str, refused_plugin: Refused) -> None:
-    for value, part in (("1 / 0", "ZeroDivisionError"), ("config.nosuch", "nosuch"),
-                        ("exit(3)", "SystemExit: 3")):  # fmt: skip
+    for value, part in (
+        ("1 / 0", "ZeroDivisionError"),
+        ("config.nosuch", "nosuch"),
+        ("exit(3)", "SystemExit: 3"),
+    ):
         refused_plugin(declared(name, value), f"{name}() raises", part)
 
 
@@ -136,8 +139,13 @@ def test_configuration(field: str, part: str, refused_plugin: Refused) -> None:
 
 
 def test_source(refused_plugin: Refused) -> None:
-    for source in ("raise ValueError('a\\nb\\nc')\n", "raise ValueError('x' * 100_000)\n",
-                   "x = 1\0\n", "def f(): f()\nf()\n", "def Method(): pass\n"):  # fmt: skip
+    for source in (
+        "raise ValueError('a\\nb\\nc')\n",
+        "raise ValueError('x' * 100_000)\n",
+        "x = 1\0\n",
+        "def f(): f()\nf()\n",
+        "def Method(): pass\n",
+    ):
         refused_plugin(source)
 
 
@@ -160,8 +168,12 @@ def test_file_that_is_no_plugin(refused_plugin: Refused) -> None:
         ("import sys\nsys.exit(7)\n", "SystemExit: 7"),
     ):
         refused_plugin(source, "fails to import", *parts)
-    for source in ("", PLUGIN.replace("class Method", "class Methods"), "Method = 3\n",
-                   "from harness.plugin import Method\n"):  # fmt: skip
+    for source in (
+        "",
+        PLUGIN.replace("class Method", "class Methods"),
+        "Method = 3\n",
+        "from harness.plugin import Method\n",
+    ):
         refused_plugin(source, "holds no method", "class Method")
 
 

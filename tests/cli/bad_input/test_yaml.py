@@ -43,7 +43,17 @@ def test_content(content: str | bytes, part: str, refused: Refused, tmp_path: Pa
 
 
 def test_set_to_odd_yaml(refused: Refused) -> None:
-    for value in ("[[[[1]]]]", "[" * 3000 + "]" * 3000, "&a [*a]", "9" * 5000, "2020-01-01",
-                  "!!python/name:os.system", "1\n--- 2", "{[a]: 1}", "null", ""):  # fmt: skip
+    for value in (
+        "[[[[1]]]]",
+        "[" * 3000 + "]" * 3000,
+        "&a [*a]",
+        "9" * 5000,
+        "2020-01-01",
+        "!!python/name:os.system",
+        "1\n--- 2",
+        "{[a]: 1}",
+        "null",
+        "",
+    ):
         target = ["simcse", "--encoder", "tiny-bert"]
         refused(["run", *target, "--set", f"learning_rate={value}"], "learning_rate")
