@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModel, BertConfig, LlamaConfig, MistralConfig, PretrainedConfig
-from transformers import Qwen2Config as Qwen2
-from transformers import RobertaConfig as Roberta
+from transformers import (
+    AutoModel,
+    BertConfig,
+    LlamaConfig,
+    MistralConfig,
+    PretrainedConfig,
+    Qwen2Config,
+    RobertaConfig,
+)
 
 from harness.errors import NotHere, UserError
 from harness.plugin.kit import Kit
@@ -152,11 +158,11 @@ def test_model_states_beside_the_estimators_of_deepspeed(monkeypatch: pytest.Mon
     [
         ("bert-base-uncased", BertConfig()),
         ("bert-large-uncased", BertConfig(**LARGE)),
-        ("roberta-base", Roberta(**ROBERTA)),
-        ("roberta-large", Roberta(**ROBERTA, **LARGE)),
+        ("roberta-base", RobertaConfig(**ROBERTA)),
+        ("roberta-large", RobertaConfig(**ROBERTA, **LARGE)),
         ("mistralai/Mistral-7B-v0.1", MistralConfig()),
         ("huggyllama/llama-7b", LlamaConfig()),
-        ("Qwen/Qwen2.5-0.5B", Qwen2(**QWEN)),
+        ("Qwen/Qwen2.5-0.5B", Qwen2Config(**QWEN)),
     ],
 )
 def test_published_sizes_are_those_of_transformers(encoder: str, config: PretrainedConfig) -> None:

@@ -13,6 +13,7 @@ FOLDER = ROOT / "benchmarks/gpu"
 COMMANDS = {"gpu/measure.py", "harness", "nvidia-smi", "nsys", "py-spy"}
 
 
+# More than 20 s: the rehearsal of every measurement that a GPU is to make, in a process of its own.
 @pytest.mark.process
 @pytest.mark.slow
 def test_parts_print_their_numbers() -> None:

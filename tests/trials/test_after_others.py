@@ -41,6 +41,7 @@ def computed(store: Path) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
+# More than 20 s: each kind of work before it is a training of its own.
 @pytest.mark.slow
 @pytest.mark.process  # DeepSpeed asks the machine for numactl
 def test_what_the_process_has_done_before_changes_nothing(
