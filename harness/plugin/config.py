@@ -56,12 +56,13 @@ class DecoderConfig(BaseModel):
 
 def may_decode(encoder: str) -> bool:
     """Whether an encoder is a decoder; also where it is not on this machine, which cannot know."""
-    from harness.encoders.families import is_decoder  # it loads torch, and is seldom needed
-
     try:
-        return is_decoder(model_shape(encoder, download=False))
+        shape = model_shape(encoder, download=False)
     except UserError:
         return True
+    from harness.encoders.families import is_decoder  # it loads torch, and is seldom needed
+
+    return is_decoder(shape)
 
 
 class LowRankConfig(BaseModel):

@@ -87,6 +87,7 @@ LIGHT = {
     "show diffcse": "masking_ratio",
     "plan d2cse unsup": "trials to run",
     "plan flow whitening unsup": "trials to run",
+    "plan decoders": "trials to run",
     "sweep --paper diffaug --table 1 --dry-run": "trials to run",
     "run simcse --set learning_rat=1": "learning_rate",
     "run simcse --set learning_rate=-1": "greater than 0",
