@@ -17,8 +17,10 @@ from harness.evaluation.kept import (
     resampled_scores,
     score_of,
 )
+from harness.report.cells import p_text
 from harness.report.difference import Difference, Scored, over_both, over_pairs, over_seeds
 from harness.report.groups import Group
+from harness.report.matching import command
 from harness.report.measured_trials import MeasuredTrial
 from harness.report.significance import SIGNIFICANT
 
@@ -34,8 +36,8 @@ class System:
     card: SuiteCard
     scored: Mapping[str, Scored]
     """Test metric -> its scores, the average of the suite last"""
-    lacking: tuple[str, ...] = ()
-    """The keys of the trials whose test pairs are not kept"""
+    lacking: tuple[tuple[str, ...], ...] = ()
+    """The words by which `harness eval` takes each model whose test pairs are not kept"""
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,15 @@ class Compared:
         """The items of the test: pairs or queries."""
         return self.sides[0].items
 
-    def lines(self) -> list[str]:
-        """A line for each kind of uncertainty, which says what it is of."""
+    def lines(self, store: Path | str) -> list[str]:
+        """A line for each kind of uncertainty, which says what it is of.
+
+        store: that of the systems, which a command names.
+        """
         seeds, pairs, both = self.seeds, self.pairs, self.both
         return [
             f"over seeds: {self._shown(seeds) if seeds else self._why_no_seeds()}",
-            f"over test {self.items}: {self._shown(pairs) if pairs else self._why_no_pairs()}",
+            f"over test {self.items}: {self._shown(pairs) if pairs else self._why_no_pairs(store)}",
             *([f"over both: {self._shown(both)}"] if both else []),
         ]
 
@@ -160,7 +165,7 @@ class Compared:
     def _shown(self, over: Difference) -> str:
         places = f"+.{self.decimals}f"
         interval = f"95 % from {over.low:{places}} to {over.high:{places}}"
-        return f"{over.value:{places}}, {interval}, p {over.p_value:.3f} ({over.basis})"
+        return f"{over.value:{places}}, {interval}, p {p_text(over.p_value)} ({over.basis})"
 
     def _why_no_seeds(self) -> str:
         return (
@@ -169,7 +174,7 @@ class Compared:
             else "none: nothing is trained, so another seed changes nothing"
         )
 
-    def _why_no_pairs(self) -> str:
+    def _why_no_pairs(self, store: Path | str) -> str:
         card = self.first.card
         if CARDS.get(card.name) is not None and card.name not in ("sts", "graded"):
             return f"not known: the suite {card.name} has no scored pairs"
@@ -179,11 +184,12 @@ class Compared:
                 f"not known: the {self.items} are too few, or the systems were scored on other "
                 f"{self.items}"
             )
-        key = next(iter(lacking))[:10]
+        model = next(iter(lacking))
         more = f" and of {len(lacking) - 1} more trials" if len(lacking) > 1 else ""
+        keeping = command(store, "eval", *model, "--suite", card.name)
         return (
             f"not known: the test {'cosines' if self.items == PAIRS else self.items} of trial "
-            f"{key}{more} are not kept here; `harness eval {key} --suite {card.name}` keeps them"
+            f"{model[0]}{more} are not kept here; to keep them: {keeping}"
         )
 
 
@@ -233,7 +239,9 @@ def stored_systems(
 def _system(
     name: str, part: Group, with_pairs: Sequence[str], drawn: Mapping[str, np.ndarray | None]
 ) -> System:
-    lacking = tuple(key for key in part.keys if key not in with_pairs)
+    lacking = tuple(
+        tuple(part.model(trial)) for trial in part.trials if trial.key not in with_pairs
+    )
     rows = [] if lacking else [with_pairs.index(key) for key in part.keys]
     trained, items = part.trials[0].trained, items_named(part.card)
     scored = {}

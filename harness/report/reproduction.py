@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from harness.errors import counted
 from harness.evaluation.catalogue import CARDS
-from harness.report.cells import Cell, score_text
+from harness.report.cells import Cell, p_text, score_text
 from harness.report.notes import Matched, mark_notes, matched_trials, set_ups
 from harness.report.paper_cells import PaperTable
 from harness.report.quantities import PAPER_COLUMNS
@@ -81,7 +81,7 @@ def _line(cell: Cell) -> Line:
     ends = " to ".join(format(end, places) for end in predicted.interval) if predicted else ""
     p = ""
     if predicted and cell.difference is not None:
-        p = f"{predicted.p_value(cell.number or 0.0):.3f}"
+        p = p_text(predicted.p_value(cell.number or 0.0))
     return [
         *names,
         score_text(score, cell.decimals),

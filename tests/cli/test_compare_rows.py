@@ -104,8 +104,23 @@ def test_without_kept_pairs_the_seeds_alone_say_something(
     shown = compared(harness, store, "simcse", "d2cse")
     assert "(paired t-test, 3 common seeds)" in shown
     assert f"the test cosines of trial {keys[0][:10]} and of 2 more trials are not kept" in shown
-    assert f"`harness eval {keys[0][:10]} --suite graded` keeps them" in shown
+    keeping = f"harness eval {keys[0][:10]} --suite graded --store {store.folder}"
+    assert f"are not kept here; to keep them: {keeping}\n" in shown
     assert "what other test sentences would do is not known" in shown
+
+
+def test_rows_of_one_trial_each_are_no_names_of_models(
+    harness: Harness, store: Store, add: Add
+) -> None:
+    """What is known of them is said, and how the rest becomes known."""
+    add("clsr", 0.3, 1, kept=False)
+    add("pooling", 3.0, 1, role="evaluation", steps=None, kept=False, evaluates="e" * 32,
+        configuration={"suite": "graded", "pooling": "cls"})  # fmt: skip
+    for words in ((1, 2), (2, 1), ("clsr", "pooling")):
+        shown = compared(harness, store, *words)
+        assert "whether that is more than chance is not known" in shown
+    known_by_name = "harness eval tiny-bert --pooling cls --suite graded"
+    assert known_by_name in compared(harness, store, 2, 1)
 
 
 def test_pairs_that_do_not_give_the_stored_score_do_not_count(
@@ -157,16 +172,23 @@ def test_what_cannot_be_compared_gets_one_sentence(
     for encoder in ("tiny-bert", "mini-bert"):
         add("clsr", 0.3, 1, encoder=encoder)
         add("dcpcse", 0.3, 1, encoder=encoder, setting="sup")
+        add("angle", 0.3, 2, encoder=encoder, protocol=PROTOCOL - (encoder == "tiny-bert"))
+        add("arccse", 0.5, 2, encoder=encoder)
     add("consert", 0.3, 2, protocol=PROTOCOL - 1)
     for words, parts in (
-        (("3", "19"), ("there is no row 19", "1 to 8")),
+        (("3", "19"), ("there is no row 19", "1 to 12")),
         (("0", "1"), ("there is no row 0",)),
         (("simcse", "d2cse", "--suite", "sts"), ("no scores of sts in common", "has graded; ")),
         (("1", "simcsee"), ('"simcsee" names no row', 'did you mean "simcse"?')),
         (("clsr", "dcpcse"), ("no setting and encoder in common; name two rows",)),
-        (("simcse", "consert"), (f"consert was measured by protocol {PROTOCOL - 1}",)),
+        (
+            ("simcse", "consert"),
+            (f"consert (unsup, tiny-bert) was measured by protocol {PROTOCOL - 1}",),
+        ),
     ):
         check_sentence(harness("compare", *words, "--store", store.folder), *parts)
+    today = compared(harness, store, "angle", "arccse")
+    assert today.count("A: angle, 2 seeds, mini-bert, unsup") == today.count("A: ") == 1
 
 
 # The verdict on a sweep
