@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
@@ -162,7 +163,8 @@ def _against(winner: System, others: Sequence[System]) -> list[str]:
 
 def _more_seeds(compared: Sequence[Compared]) -> list[str]:
     """Sentences about what more seeds would resolve among systems that cannot be told apart."""
-    needed = {each.second.name: seeds_needed(each) for each in compared if each.seeds}
+    tests = len(compared)
+    needed = {each.second.name: seeds_needed(each, tests) for each in compared if each.seeds}
     lines = [
         f"About {n} seeds of each would tell {compared[0].first.name} from {name}, if the "
         f"difference stays as it is."
@@ -178,18 +180,21 @@ def _more_seeds(compared: Sequence[Compared]) -> list[str]:
     ]
 
 
-def seeds_needed(compared: Compared) -> int | None:
+def seeds_needed(compared: Compared, tests: int = 1) -> int | None:
     """The number of seeds that would make the difference significant, if it stays as it is.
 
-    None where no number up to MOST_SEEDS does, since the test pairs alone leave more doubt.
+    It is above the number that is there. None where no number up to MOST_SEEDS does, since the test
+    pairs alone leave more doubt. tests: the differences that are open, for Holm's correction.
     """
     trained = [side for side in compared.sides if side.trained]
     spreads = [float(np.var(side.values, ddof=1)) for side in trained if len(side.values) > 1]
     if not spreads:
         return None
     variance = len(trained) * sum(spreads) / len(spreads)
-    pairs = compared.pairs.reach if compared.pairs else 0.0
-    n = np.arange(2, MOST_SEEDS + 1)
-    reach = quantile(len(trained) * (n - 1)) * np.sqrt(variance / n)
+    level, normal = SIGNIFICANT / tests, NormalDist()
+    wider = normal.inv_cdf(level / 2) / normal.inv_cdf(SIGNIFICANT / 2)
+    pairs = wider * compared.pairs.reach if compared.pairs else 0.0
+    n = np.arange(max(len(side.values) for side in trained) + 1, MOST_SEEDS + 1)
+    reach = quantile(len(trained) * (n - 1), level) * np.sqrt(variance / n)
     enough = n[np.hypot(reach, pairs) < abs(compared.value)]
     return int(enough[0]) if len(enough) else None
