@@ -253,7 +253,7 @@ def _trials(records: Sequence[Record]) -> Grid:
     dev = f" dev: {', '.join(DISPLAY.get(name, name) for name in metrics)}." if metrics else ""
     hours = sum(record.wall_seconds or 0 for record in records) / 3600
     caption = (
-        f"{counted(len(records), 'trial and evaluation')} of the store, {hours:,.1f} hours "
+        f"{counted(len(records), 'record')} of trials and evaluations, {hours:,.1f} hours "
         f"together.{dev}"
     )
     texts = ("key", "method", "setting", "encoder", "role", "status")
