@@ -45,6 +45,7 @@ def verdict_table(compared: PaperTable, trials: pa.Table) -> Table:
     lines = [line for section in sections for line in section.lines]
     counts = Counter(verdict(cell) for cell in shown if not cell.alone)
     listed = ", ".join(f"{name}: {number}" for name, number in sorted(counts.items()))
+    total = counted(counts.total(), "published number")
     return Table(
         title=f"Verdict on Table {compared.number}: {compared.table.about}",
         columns=VERDICT_COLUMNS,
@@ -53,7 +54,7 @@ def verdict_table(compared: PaperTable, trials: pa.Table) -> Table:
         caption=VERDICT_CAPTION,
         notes=[
             *mark_notes(shown),
-            f"Of {counts.total()} published numbers: {listed}.",
+            *([f"Of {total}: {listed}."] if listed else []),
             *_setup_notes(matched_trials(shown), trials),
         ],
         make_records=lambda: pa.Table.from_pylist(
@@ -117,7 +118,7 @@ def _setup_notes(matched: Matched, trials: pa.Table) -> list[str]:
     lines = {
         "Device": _listed(row["device"] for row in records),
         "Versions": _listed(_versions(row["versions"]) for row in records),
-        "Commit": _listed((row["commit"] or "")[:12] for row in records),
+        "Commit": _listed(row["commit"] for row in records),
         "Protocol": _listed((group.provenance["protocol"] for group in groups), "group"),
         "Precision": _listed((group.provenance["precision"] for group in groups), "group"),
     }
