@@ -70,17 +70,26 @@ def compare(
         from harness.report.row_names import is_key_of, rows_named
 
         groups = comparable_groups(results.read(TABLE_COLUMNS).table)
-        rows = rows_named((a, b), groups, suite)  # None where one of the two names no row
+        measured = _name_of(suite) if groups and suite else suite
+        rows = rows_named((a, b), groups, measured)  # None where one of the two names no row
         for at, (one, two) in enumerate(rows or []):
             console.print("\n" * (at > 0), end="")
             named = ((a, one[1].trials[0]), (b, two[1].trials[0]))
             trials = all(is_key_of(word, trial.key) and trial.own for word, trial in named)
-            if not _compare_rows(one, two, suite, results, console, may_ask=trials):
+            if not _compare_rows(one, two, measured, results, console, may_ask=trials):
                 break
         else:
             if rows:
                 return
     _print(_models(a, b, suite or "sts", pooling, method, results), ["", ""], results, console)
+
+
+def _name_of(suite: str) -> str:
+    """The name in the records of a suite, which may be named by the path of its files."""
+    from harness.evaluation.suites import has_files
+    from harness.evaluation.suites import suite as suite_called
+
+    return suite_called(suite).name if has_files(suite) else suite
 
 
 def _may_have_rows(store: str | None) -> bool:
@@ -117,7 +126,7 @@ def _compare_rows(
         )
         raise UserError(
             f"{one[0]} and {two[0]} have no scores of {chosen or 'one suite'} in common ({have}); "
-            f"`harness eval KEY --suite {chosen or 'SUITE'}` measures a trial"
+            f"`harness eval KEY --suite SUITE` measures a trial"
         )
     for name, group in (one, two):
         if not group.current:
@@ -209,7 +218,8 @@ def _print(
         interval = f"{sure.low:+{places}} to {sure.high:+{places}}" if sure else "not known"
         p = p_text(sure.p_value) if sure else ""
         scores = [format(side.mean, places) for side in compared.sides]
-        table.add_row(metric, *scores, f"{compared.value:+{places}}", interval, p)
+        difference = f"{compared.value:+{places}}" if compared.defined else ""
+        table.add_row(metric, *scores, difference, interval, p)
     for name, system, more in zip("AB", systems, about, strict=True):
         console.say(f"{name}: {system.name}{more}")
     console.print(table)
@@ -217,7 +227,7 @@ def _print(
     for line in main.lines(store.place):
         console.say(line)
     console.say(f"\n{main.verdict()}")
-    if main.pairs:
+    if main.headline and main.pairs:
         console.say(
             f"{first.card.units}; p: two-sided, for no difference; {RESAMPLES} resamples of the "
             f"test {main.items}, the same for all models."

@@ -1,5 +1,6 @@
 """Two rows of a store side by side: their difference in each metric, and its meaning in words."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.errors import counted
 from harness.evaluation.bootstrap import RESAMPLES
-from harness.evaluation.catalogue import CARDS, DISPLAY, NDCG, SuiteCard
+from harness.evaluation.catalogue import CARDS, DISPLAY, NDCG, SuiteCard, suite_option
 from harness.evaluation.kept import (
     PAIRS,
     QUERIES,
@@ -60,6 +62,11 @@ class Compared:
         return one.mean - two.mean
 
     @property
+    def defined(self) -> bool:
+        """Whether both scores are numbers; a suite of one's own may give others."""
+        return not math.isnan(self.value)
+
+    @property
     def trained(self) -> bool:
         """Whether another seed may change the difference."""
         return any(side.trained for side in self.sides)
@@ -81,8 +88,8 @@ class Compared:
 
     @property
     def headline(self) -> Difference | None:
-        """The difference over all that is known of seeds and test pairs."""
-        return self.both or self.pairs or self.seeds
+        """The difference over all that is known of seeds and test pairs; None: it has no value."""
+        return (self.both or self.pairs or self.seeds) if self.defined else None
 
     @property
     def decimals(self) -> int:
@@ -102,6 +109,8 @@ class Compared:
         store: that of the systems, which a command names.
         """
         seeds, pairs, both = self.seeds, self.pairs, self.both
+        if not self.defined:
+            return []
         return [
             f"over seeds: {self._shown(seeds) if seeds else self._why_no_seeds()}",
             f"over test {self.items}: {self._shown(pairs) if pairs else self._why_no_pairs(store)}",
@@ -113,6 +122,9 @@ class Compared:
 
         settled: whether the difference is significant among others; None: as it is alone.
         """
+        if not self.defined:
+            names = f"{self.first.name} and {self.second.name}"
+            return f"{names} are not compared on {self.heading}: a score is no number."
         upwards = self.first.card.directions.get(self.metric) != -1
         ahead = self.value >= 0 if upwards else self.value <= 0
         better, worse = (self.first.name, self.second.name)[:: 1 if ahead else -1]
@@ -176,7 +188,8 @@ class Compared:
 
     def _why_no_pairs(self, store: Path | str) -> str:
         card = self.first.card
-        if CARDS.get(card.name) is not None and card.name not in ("sts", "graded"):
+        # A table of scored pairs has this unit, too, and a folder with queries has this metric.
+        if card.unit != CARDS["sts"].unit and NDCG not in card.headings:
             return f"not known: the suite {card.name} has no scored pairs"
         lacking = dict.fromkeys((*self.first.lacking, *self.second.lacking))
         if not lacking:
@@ -185,8 +198,8 @@ class Compared:
                 f"{self.items}"
             )
         model = next(iter(lacking))
-        more = f" and of {len(lacking) - 1} more trials" if len(lacking) > 1 else ""
-        keeping = command(store, "eval", *model, "--suite", card.name)
+        more = f" and of {counted(len(lacking) - 1, 'more trial')}" if len(lacking) > 1 else ""
+        keeping = command(store, "eval", *model, "--suite", suite_option(card.name))
         return (
             f"not known: the test {'cosines' if self.items == PAIRS else self.items} of trial "
             f"{model[0]}{more} are not kept here; to keep them: {keeping}"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from harness.errors import counted
-from harness.evaluation.catalogue import DISPLAY
+from harness.evaluation.catalogue import DISPLAY, suite_option
 from harness.report.cells import Cell
 from harness.report.groups import Group
 from harness.report.matching import Commands, Wanted
@@ -150,7 +150,7 @@ def store_gaps(groups: Iterable[Group], commands: Commands) -> Iterator[Gap]:
         )
         tests = ", ".join(DISPLAY.get(name, name) for name in lacking)
         row = f"{part.method} {part.setting} {part.encoder}"
-        evaluation = commands.evaluation(part.model(trial), suite)
+        evaluation = commands.evaluation(part.model(trial), suite_option(suite))
         yield Gap(f"{row} has no score of {tests}", evaluation)
 
 

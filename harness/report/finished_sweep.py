@@ -157,7 +157,8 @@ def _against(winner: System, others: Sequence[System]) -> list[str]:
     p_values = holm(np.array([head.p_value if head else np.nan for head in heads]))
     settled = [bool(p <= SIGNIFICANT) for p in p_values]
     lines = [pair.verdict(settled=sure) for pair, sure in zip(compared, settled, strict=True)]
-    open_ones = [pair for pair, sure in zip(compared, settled, strict=True) if not sure]
+    both = zip(compared, settled, strict=True)
+    open_ones = [pair for pair, sure in both if pair.defined and not sure]
     return [*lines, *_more_seeds(open_ones)]
 
 

@@ -123,6 +123,35 @@ def test_rows_of_one_trial_each_are_no_names_of_models(
     assert known_by_name in compared(harness, store, 2, 1)
 
 
+def test_a_score_that_is_no_number_is_not_compared(
+    harness: Harness, store: Store, add: Add
+) -> None:
+    for method in ("simcse", "clsr", "d2cse"):
+        add(method, 0.3, 1, test={"graded": float("nan") if method == "clsr" else 50.0})
+        add(method, 0.3, 1, seed=1, test={"graded": 51.0})
+    sentence = "clsr and simcse are not compared on graded: a score is no number."
+    shown = compared(harness, store, "clsr", "simcse")
+    assert shown.splitlines()[-1] == sentence
+    assert "+nan" not in shown
+    assert "No likely number of seeds would tell it from clsr" not in " ".join(told(store))
+
+
+@pytest.mark.slow
+def test_rows_are_compared_by_a_suite_of_ones_own(
+    harness: Harness, store: Store, shown: Shown, tmp_path: Path
+) -> None:
+    """It is named by its files, as for an evaluation; the command of a cell says where these go."""
+    table = tmp_path / "my pairs.csv"
+    rows = [f"{'cat ' * n}dog,{'cat ' * (n % 5)}sun,{n}\n" for n in range(1, 12)]
+    table.write_text("sentence1,sentence2,score\n" + "".join(rows), encoding="utf-8")
+    for pooling in ("cls", "mean"):
+        words = ("tiny-bert", "--pooling", pooling, "--suite", table, "--store", store.folder)
+        harness("eval", *words)
+    assert "on my pairs" in compared(harness, store, 1, 2, "--suite", table)
+    cell = shown("show", "1.my-pairs", "--store", store.folder)
+    assert f"--suite 'PATH/my pairs' --store {store.folder}" in cell
+
+
 def test_pairs_that_do_not_give_the_stored_score_do_not_count(
     harness: Harness, store: Store, add: Add
 ) -> None:
