@@ -96,6 +96,10 @@ def test_a_new_paper_works_at_once(
     figure = shown("figure", "--paper", "papers/mine", "--figure", "1")
     lacking = "the store lacks temperature 0.02, 0.05, 0.1 of mine; run: "
     assert figure == f"{lacking}harness sweep --paper papers/mine --table 2\n"
+    shown("report", "--paper", "papers/mine", "--out", "page")
+    pages = [Path(f"page/data/table-{n}.js").read_text(encoding="utf-8") for n in (1, 2)]
+    has_published = ['"compared":true' in each for each in pages]
+    assert has_published == [True, False], "the reader can show published values where some are"
     assert harness("reproduce", "papers/mine", "--dry-run").code == 0
     assert harness("report", "--paper", "papers/mine", "--out", "page").code == 0
     assert harness("plan", "--paper", "papers/mine", "--table", "2").code == 0

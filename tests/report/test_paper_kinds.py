@@ -1,5 +1,6 @@
 """Published tables that are not of test scores: dev scores, cost, hyperparameters, examples."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from harness.plugin import registry
 from harness.report.answers import Answers
 from harness.report.groups import Group
 from harness.report.matching import Commands
+from harness.report.page.content import StoredTrials, table_grid
 from harness.report.paper_tables import paper_tables
 from harness.report.tables import Table
 from harness.trials.store import Store
@@ -70,7 +72,7 @@ def test_another_protocol_is_marked_and_has_no_difference(paper: Paper, add_tria
     assert (ours[3], delta[3]) == ("80.00", "-4.56")
 
 
-def test_another_encoder_has_no_difference(paper: Paper, add_trial: Add) -> None:
+def test_another_encoder_has_no_difference(paper: Paper, store: Store, add_trial: Add) -> None:
     add_trial(ABLATION, method="diffcse", dev={"stsb-dev": 60.0}, encoder="mini-bert")
     assert len(lines_of(paper("diffcse", 3), "DiffCSE [")) == 1
     sheet = paper("diffcse", 3, encoder="mini-bert")
@@ -79,6 +81,9 @@ def test_another_encoder_has_no_difference(paper: Paper, add_trial: Add) -> None
     assert any("on mini-bert in the place of bert-base-uncased" in note for note in sheet.notes)
     fill = "To fill: harness sweep --paper diffcse --table 3 --encoder mini-bert"
     assert fill in sheet.notes
+    grid = table_grid("table-1", sheet, StoredTrials(store.read().records(), str))
+    reason = "Reason: ours is on mini-bert in the place of bert-base-uncased."
+    assert reason in json.dumps(grid.data), "the page says why, as `harness show` does"
 
 
 def test_what_a_row_is_about_is_printed(paper: Paper) -> None:
