@@ -164,6 +164,22 @@ def test_a_table_of_ones_own_is_filled(
     assert "not published" in verdict.out
 
 
+def test_columns_that_signs_alone_tell_apart_have_cells_of_their_own(
+    shown: Shown, paper: PaperFile
+) -> None:
+    headings = ("1.0", "10", "-1", "1", "τ", "λ")
+    row = "{label: A, setting: unsup, encoder: tiny-bert, origin: a, values: [1, 2, 3, 4, 5, 6]}"
+    table = (
+        f"{{about: a, metric: dev, columns: [{', '.join(headings)}], "
+        f"groups: [{{name: B, rows: [{row}]}}]}}"
+    )
+    content = f"title: M\ntables: {{table1: {table}}}\nfacts: {{table1: {{metric: graded-dev}}}}\n"
+    paper().write_text(content, encoding="utf-8")
+    for number, heading in enumerate(headings, 1):
+        cell = shown("show", f"mine.1.1.{heading}")
+        assert f"A [1], {heading}\npublished: {number}\n" in cell
+
+
 @pytest.mark.slow
 def test_a_row_without_its_variant_has_the_value_of_its_own(
     harness: Any, shown: Shown, paper: PaperFile
@@ -307,6 +323,7 @@ def test_a_value_of_the_command_line_reaches_ones_own_method(
         ("dev, graded", "dev, gradet", 'line 6: tables.table1.columns.1: no suite has a score with '
          'the heading "gradet", and facts.table1.columns names no metric for it; did you mean '
          '"graded"?'),
+        ("dev, graded", "dev, dev", 'line 3: tables.table1: 2 columns have the heading "dev"'),
         ("graded-dev", "gradet-dev", 'there is no metric or quantity "gradet-dev"; did you mean '
          '"graded-dev"?'),
         ("columns: {dev", "columns: {def", 'facts.table1.columns.def: there is no column "def"; '
