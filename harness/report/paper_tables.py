@@ -112,7 +112,9 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
         f"{metric[0].upper()}{metric[1:]}; ours: mean±sample std over n seeds, "
         "selected on dev, test never selects; Δ = ours - published.",
         f"Ours: {protocol}" if protocol else "",
-        over_subsets(row.n for row in rows) if compared.table.fractions else "",
+        over_subsets(row.n for row in rows)
+        if any(cell.group and cell.group.subsets > 1 for cell in cells)
+        else "",
         made_on(trials),
     ]
     return Table(
