@@ -138,13 +138,15 @@ class Compared:
                 f"{better} scores {by} against {worse} on {self.heading}; whether that is more "
                 f"than chance is not known."
             )
-        if settled is None:
-            settled = self.headline is not None and self.headline.p_value <= SIGNIFICANT
-        if settled:
+        alone = self.headline is not None and self.headline.p_value <= SIGNIFICANT
+        if alone if settled is None else settled:
             return f"{better} is better than {worse} on {self.heading}: {by}; {moved}."
+        why = (
+            "which is significant alone, and not among all comparisons (Holm);" if alone else "but"
+        )
         return (
             f"{better} and {worse} cannot be told apart on {self.heading}: {by} for {better}, "
-            f"but {moved}."
+            f"{why} {moved}."
         )
 
     def _moved(self) -> str:
