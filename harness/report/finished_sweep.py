@@ -104,16 +104,21 @@ def verdicts(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) ->
     kept_pairs: that of the store.
     """
     alike: dict[tuple[str, ...], list[Group]] = defaultdict(list)
-    for group in groups:
+    without: list[str] = []
+    for name, group in zip(short_names(groups), groups, strict=True):
         own = [part for part in group.parts if part.own]
-        if own and group.current and not math.isinf(group.dev_mean):
+        if own and group.current and math.isinf(group.dev_mean):
+            without.append(name)
+        elif own and group.current:
             alike[group.encoder, str(own[0].suite), group.selects].append(group)
     several = len(alike) > 1
-    return [
+    lines = [
         f"{f'On {encoder}: ' if several else ''}{line}" if at == 0 else line
         for (encoder, suite, _), compared in alike.items()
         for at, line in enumerate(_verdict(compared, suite, kept_pairs))
     ]
+    left = [f"Not compared, for want of a dev score: {', '.join(without)}."] if without else []
+    return [*lines, *left]
 
 
 def _verdict(

@@ -248,6 +248,12 @@ def test_who_cannot_be_told_apart_and_what_more_seeds_would_resolve(store: Store
     assert any("seeds" in line and "tell" in line for line in lines[3:])
 
 
+def test_what_has_no_dev_score_is_named(store: Store, add: Add) -> None:
+    add("simcse", 0.3, 2)
+    add("d2cse", 0.3, 2, dev=float("nan"))
+    assert told(store)[-1] == "Not compared, for want of a dev score: d2cse."
+
+
 def test_a_sweep_of_one_configuration_has_nothing_to_compare(store: Store, add: Add) -> None:
     add("simcse", 0.3, 2)
     [line] = told(store)
