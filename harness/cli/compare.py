@@ -64,22 +64,32 @@ def compare(
         check_model(a)
         check_model(b)
     results, console = opened(store), Screen()
-    rows = None
     if not (pooling or method):
         from harness.report.groups import comparable_groups
         from harness.report.measured_trials import TABLE_COLUMNS
-        from harness.report.row_names import rows_named
+        from harness.report.row_names import is_key_of, rows_named
 
         groups = comparable_groups(results.read(TABLE_COLUMNS).table)
-        rows = rows_named((a, b), groups, suite)  # None where one of the two names no row
-    if rows is not None:
-        for at, (one, two) in enumerate(rows):
+        measured = _name_of(suite) if groups and suite else suite
+        rows = rows_named((a, b), groups, measured)  # None where one of the two names no row
+        for at, (one, two) in enumerate(rows or []):
             console.print("\n" * (at > 0), end="")
-            if not _compare_rows(one, two, suite, results, console):
+            named = ((a, one[1].trials[0]), (b, two[1].trials[0]))
+            trials = all(is_key_of(word, trial.key) and trial.own for word, trial in named)
+            if not _compare_rows(one, two, measured, results, console, may_ask=trials):
                 break
         else:
-            return
-    _print(_models(a, b, suite or "sts", pooling, method, results), ["", ""], console)
+            if rows:
+                return
+    _print(_models(a, b, suite or "sts", pooling, method, results), ["", ""], results, console)
+
+
+def _name_of(suite: str) -> str:
+    """The name in the records of a suite, which may be named by the path of its files."""
+    from harness.evaluation.suites import has_files
+    from harness.evaluation.suites import suite as suite_called
+
+    return suite_called(suite).name if has_files(suite) else suite
 
 
 def _may_have_rows(store: str | None) -> bool:
@@ -89,18 +99,26 @@ def _may_have_rows(store: str | None) -> bool:
 
 
 def _compare_rows(
-    one: "NamedRow", two: "NamedRow", suite: str | None, store: "Store", console: Screen
+    one: "NamedRow",
+    two: "NamedRow",
+    suite: str | None,
+    store: "Store",
+    console: Screen,
+    *,
+    may_ask: bool,
 ) -> bool:
-    """Print the comparison of two rows; False where their models must be asked instead."""
+    """Print the comparison of two rows; False where their models must be asked instead.
+
+    may_ask: whether they are two trials, whose models can be asked for what is not kept.
+    """
     from harness.report.comparison import shared_metrics, stored_systems
 
     groups = (one[1], two[1])
     measured = [{str(part.suite): part for part in group.parts} for group in groups]
     shared = [name for name in measured[0] if name in measured[1]]
-    single = all(len(group.trials) == 1 for group in groups)
     chosen = suite or (shared[0] if shared else None)
     if chosen not in shared:
-        if single:
+        if may_ask:
             return False
         have = "; ".join(
             f"{name} has {', '.join(suites)}"
@@ -108,20 +126,21 @@ def _compare_rows(
         )
         raise UserError(
             f"{one[0]} and {two[0]} have no scores of {chosen or 'one suite'} in common ({have}); "
-            f"`harness eval KEY --suite {chosen or 'SUITE'}` measures a trial"
+            f"`harness eval KEY --suite SUITE` measures a trial"
         )
     for name, group in (one, two):
         if not group.current:
             raise UserError(
-                f"{name} was measured by protocol {group.provenance['protocol']}, whose scores are "
-                f"not compared with those of today; run it again"
+                f"{name} ({group.setting}, {group.encoder}) was measured by protocol "
+                f"{group.provenance['protocol']}, whose scores are not compared with those of "
+                f"today; run it again"
             )
     systems = stored_systems([one, two], str(chosen), store.kept_pairs)
-    if single and any(system.lacking for system in systems):
+    if may_ask and any(system.lacking for system in systems):
         return False
     if not shared_metrics(*systems):
         raise UserError(f"{one[0]} and {two[0]} have no test score of {chosen} in common")
-    _print(systems, [_trials(group) for group in groups], console)
+    _print(systems, [_trials(group) for group in groups], store, console)
     return True
 
 
@@ -180,10 +199,13 @@ def _models(
     return systems
 
 
-def _print(systems: "Sequence[System]", about: Sequence[str], console: Screen) -> None:
+def _print(
+    systems: "Sequence[System]", about: Sequence[str], store: "Store", console: Screen
+) -> None:
     """Print a table with a line for each test, then what is known of the main one, in words."""
 
     from harness.evaluation.bootstrap import RESAMPLES
+    from harness.report.cells import p_text
     from harness.report.comparison import Compared, main_metric, shared_metrics
 
     first, second = systems
@@ -194,17 +216,18 @@ def _print(systems: "Sequence[System]", about: Sequence[str], console: Screen) -
         compared = Compared(first, second, metric)
         places, sure = f".{compared.decimals}f", compared.headline
         interval = f"{sure.low:+{places}} to {sure.high:+{places}}" if sure else "not known"
-        p = f"{sure.p_value:.3f}" if sure else ""
+        p = p_text(sure.p_value) if sure else ""
         scores = [format(side.mean, places) for side in compared.sides]
-        table.add_row(metric, *scores, f"{compared.value:+{places}}", interval, p)
+        difference = f"{compared.value:+{places}}" if compared.defined else ""
+        table.add_row(metric, *scores, difference, interval, p)
     for name, system, more in zip("AB", systems, about, strict=True):
         console.say(f"{name}: {system.name}{more}")
     console.print(table)
     main = Compared(first, second, str(main_metric(first, second)))
-    for line in main.lines():
+    for line in main.lines(store.place):
         console.say(line)
     console.say(f"\n{main.verdict()}")
-    if main.pairs:
+    if main.headline and main.pairs:
         console.say(
             f"{first.card.units}; p: two-sided, for no difference; {RESAMPLES} resamples of the "
             f"test {main.items}, the same for all models."

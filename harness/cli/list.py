@@ -69,7 +69,7 @@ def _methods() -> None:
     from harness.plugin import registry
 
     for name, source in sorted(registry.sources().items()):
-        echo(f"{name:<12} {registry.docstring_line(source)}")
+        echo(f"{name:<20} {registry.docstring_line(source)}")
 
 
 def _spaces() -> None:

@@ -207,6 +207,14 @@ def parsed_card(dumped: str) -> SuiteCard:
     return TypeAdapter(SuiteCard).validate_json(dumped)
 
 
+def suite_option(name: str) -> str:
+    """The name of a suite as `--suite` takes it.
+
+    No record has the place of a user's files, so that the reader completes it: `PATH/pairs`.
+    """
+    return name if name in CARDS or name.startswith("mteb:") else f"PATH/{name}"
+
+
 def suite_of(names: Iterable[str]) -> str:
     """The name of the suite of a record that does not name it, from the record's test metrics."""
     found = set(names) - {STS_AVERAGE}

@@ -126,14 +126,23 @@ def paper_cell(tables: Iterable[Table], start: str, metric: str) -> tuple[Table,
 
 
 def _named_as_typed(typed: str, names: Mapping[str, str]) -> str | None:
-    """The name that is meant: written as it is, or as its heading, in letters of any size."""
-    by_heading = {_plain(heading): name for name, heading in reversed(list(names.items()))}
-    by_name = {_plain(name): name for name in names}
-    return (by_heading | by_name).get(_plain(typed))
+    """The name that is meant: written as it is, or as its heading, in letters of any size.
+
+    What is alike but for signs between letters counts where nothing else is nearer: `STS-B` for
+    `stsb`, and never 10 for 1.0.
+    """
+    for reading in (str, str.lower, address_name, _plain):
+        for found in (
+            [name for name in names if reading(name) == reading(typed)],
+            [name for name, heading in names.items() if reading(heading) == reading(typed)],
+        ):
+            if found and (len(found) == 1 or reading is not _plain):
+                return found[0]
+    return None
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
+    return re.sub(r"[\W_]", "", text.lower())
 
 
 def _missing(row: Row, cell: Cell, commands: Commands, fill: str) -> str:

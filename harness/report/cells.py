@@ -228,6 +228,11 @@ def difference_text(value: float | None, decimals: int = 2) -> str:
     return "" if value is None else f"{round(value, decimals) + 0.0:+.{decimals}f}"
 
 
+def p_text(value: float) -> str:
+    """A p-value as text; a small one is never 0."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def percent_text(fraction: float | None) -> str:
     """A fraction as text, for example `1 %`; "" where there is none."""
     return "" if fraction is None else f"{100 * fraction:g} %"

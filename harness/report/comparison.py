@@ -1,5 +1,6 @@
 """Two rows of a store side by side: their difference in each metric, and its meaning in words."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.errors import counted
 from harness.evaluation.bootstrap import RESAMPLES
-from harness.evaluation.catalogue import CARDS, DISPLAY, NDCG, SuiteCard
+from harness.evaluation.catalogue import CARDS, DISPLAY, NDCG, SuiteCard, suite_option
 from harness.evaluation.kept import (
     PAIRS,
     QUERIES,
@@ -17,8 +19,10 @@ from harness.evaluation.kept import (
     resampled_scores,
     score_of,
 )
+from harness.report.cells import p_text
 from harness.report.difference import Difference, Scored, over_both, over_pairs, over_seeds
 from harness.report.groups import Group
+from harness.report.matching import command
 from harness.report.measured_trials import MeasuredTrial
 from harness.report.significance import SIGNIFICANT
 
@@ -34,8 +38,8 @@ class System:
     card: SuiteCard
     scored: Mapping[str, Scored]
     """Test metric -> its scores, the average of the suite last"""
-    lacking: tuple[str, ...] = ()
-    """The keys of the trials whose test pairs are not kept"""
+    lacking: tuple[tuple[str, ...], ...] = ()
+    """The words by which `harness eval` takes each model whose test pairs are not kept"""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,11 @@ class Compared:
         """The first score minus the second."""
         one, two = self.sides
         return one.mean - two.mean
+
+    @property
+    def defined(self) -> bool:
+        """Whether both scores are numbers; a suite of one's own may give others."""
+        return not math.isnan(self.value)
 
     @property
     def trained(self) -> bool:
@@ -79,8 +88,8 @@ class Compared:
 
     @property
     def headline(self) -> Difference | None:
-        """The difference over all that is known of seeds and test pairs."""
-        return self.both or self.pairs or self.seeds
+        """The difference over all that is known of seeds and test pairs; None: it has no value."""
+        return (self.both or self.pairs or self.seeds) if self.defined else None
 
     @property
     def decimals(self) -> int:
@@ -94,12 +103,17 @@ class Compared:
         """The items of the test: pairs or queries."""
         return self.sides[0].items
 
-    def lines(self) -> list[str]:
-        """A line for each kind of uncertainty, which says what it is of."""
+    def lines(self, store: Path | str) -> list[str]:
+        """A line for each kind of uncertainty, which says what it is of.
+
+        store: that of the systems, which a command names.
+        """
         seeds, pairs, both = self.seeds, self.pairs, self.both
+        if not self.defined:
+            return []
         return [
             f"over seeds: {self._shown(seeds) if seeds else self._why_no_seeds()}",
-            f"over test {self.items}: {self._shown(pairs) if pairs else self._why_no_pairs()}",
+            f"over test {self.items}: {self._shown(pairs) if pairs else self._why_no_pairs(store)}",
             *([f"over both: {self._shown(both)}"] if both else []),
         ]
 
@@ -108,6 +122,9 @@ class Compared:
 
         settled: whether the difference is significant among others; None: as it is alone.
         """
+        if not self.defined:
+            names = f"{self.first.name} and {self.second.name}"
+            return f"{names} are not compared on {self.heading}: a score is no number."
         upwards = self.first.card.directions.get(self.metric) != -1
         ahead = self.value >= 0 if upwards else self.value <= 0
         better, worse = (self.first.name, self.second.name)[:: 1 if ahead else -1]
@@ -121,13 +138,15 @@ class Compared:
                 f"{better} scores {by} against {worse} on {self.heading}; whether that is more "
                 f"than chance is not known."
             )
-        if settled is None:
-            settled = self.headline is not None and self.headline.p_value <= SIGNIFICANT
-        if settled:
+        alone = self.headline is not None and self.headline.p_value <= SIGNIFICANT
+        if alone if settled is None else settled:
             return f"{better} is better than {worse} on {self.heading}: {by}; {moved}."
+        why = (
+            "which is significant alone, and not among all comparisons (Holm);" if alone else "but"
+        )
         return (
             f"{better} and {worse} cannot be told apart on {self.heading}: {by} for {better}, "
-            f"but {moved}."
+            f"{why} {moved}."
         )
 
     def _moved(self) -> str:
@@ -160,7 +179,7 @@ class Compared:
     def _shown(self, over: Difference) -> str:
         places = f"+.{self.decimals}f"
         interval = f"95 % from {over.low:{places}} to {over.high:{places}}"
-        return f"{over.value:{places}}, {interval}, p {over.p_value:.3f} ({over.basis})"
+        return f"{over.value:{places}}, {interval}, p {p_text(over.p_value)} ({over.basis})"
 
     def _why_no_seeds(self) -> str:
         return (
@@ -169,9 +188,10 @@ class Compared:
             else "none: nothing is trained, so another seed changes nothing"
         )
 
-    def _why_no_pairs(self) -> str:
+    def _why_no_pairs(self, store: Path | str) -> str:
         card = self.first.card
-        if CARDS.get(card.name) is not None and card.name not in ("sts", "graded"):
+        # A table of scored pairs has this unit, too, and a folder with queries has this metric.
+        if card.unit != CARDS["sts"].unit and NDCG not in card.headings:
             return f"not known: the suite {card.name} has no scored pairs"
         lacking = dict.fromkeys((*self.first.lacking, *self.second.lacking))
         if not lacking:
@@ -179,11 +199,12 @@ class Compared:
                 f"not known: the {self.items} are too few, or the systems were scored on other "
                 f"{self.items}"
             )
-        key = next(iter(lacking))[:10]
-        more = f" and of {len(lacking) - 1} more trials" if len(lacking) > 1 else ""
+        model = next(iter(lacking))
+        more = f" and of {counted(len(lacking) - 1, 'more trial')}" if len(lacking) > 1 else ""
+        keeping = command(store, "eval", *model, "--suite", suite_option(card.name))
         return (
             f"not known: the test {'cosines' if self.items == PAIRS else self.items} of trial "
-            f"{key}{more} are not kept here; `harness eval {key} --suite {card.name}` keeps them"
+            f"{model[0]}{more} are not kept here; to keep them: {keeping}"
         )
 
 
@@ -233,7 +254,9 @@ def stored_systems(
 def _system(
     name: str, part: Group, with_pairs: Sequence[str], drawn: Mapping[str, np.ndarray | None]
 ) -> System:
-    lacking = tuple(key for key in part.keys if key not in with_pairs)
+    lacking = tuple(
+        tuple(part.model(trial)) for trial in part.trials if trial.key not in with_pairs
+    )
     rows = [] if lacking else [with_pairs.index(key) for key in part.keys]
     trained, items = part.trials[0].trained, items_named(part.card)
     scored = {}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from harness.errors import counted
-from harness.evaluation.catalogue import DISPLAY
+from harness.evaluation.catalogue import DISPLAY, suite_option
 from harness.report.cells import Cell
 from harness.report.groups import Group
 from harness.report.matching import Commands, Wanted
@@ -150,12 +150,8 @@ def store_gaps(groups: Iterable[Group], commands: Commands) -> Iterator[Gap]:
         )
         tests = ", ".join(DISPLAY.get(name, name) for name in lacking)
         row = f"{part.method} {part.setting} {part.encoder}"
-        model = [trial.key[:10]]
-        if trial.own is None:  # what only `harness eval` has measured has a name and no key
-            model = [part.encoder]
-            if part.method == "pooling":
-                model += ["--pooling", str(part.configuration["pooling"])]
-        yield Gap(f"{row} has no score of {tests}", commands.evaluation(model, suite))
+        evaluation = commands.evaluation(part.model(trial), suite_option(suite))
+        yield Gap(f"{row} has no score of {tests}", evaluation)
 
 
 def failed_trials(records: Iterable[Record], command: Callable[[Record], str]) -> Iterator[Gap]:

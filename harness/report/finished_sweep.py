@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
@@ -103,16 +104,21 @@ def verdicts(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) ->
     kept_pairs: that of the store.
     """
     alike: dict[tuple[str, ...], list[Group]] = defaultdict(list)
-    for group in groups:
+    without: list[str] = []
+    for name, group in zip(short_names(groups), groups, strict=True):
         own = [part for part in group.parts if part.own]
-        if own and group.current and not math.isinf(group.dev_mean):
+        if own and group.current and math.isinf(group.dev_mean):
+            without.append(name)
+        elif own and group.current:
             alike[group.encoder, str(own[0].suite), group.selects].append(group)
     several = len(alike) > 1
-    return [
+    lines = [
         f"{f'On {encoder}: ' if several else ''}{line}" if at == 0 else line
         for (encoder, suite, _), compared in alike.items()
         for at, line in enumerate(_verdict(compared, suite, kept_pairs))
     ]
+    left = [f"Not compared, for want of a dev score: {', '.join(without)}."] if without else []
+    return [*lines, *left]
 
 
 def _verdict(
@@ -156,13 +162,15 @@ def _against(winner: System, others: Sequence[System]) -> list[str]:
     p_values = holm(np.array([head.p_value if head else np.nan for head in heads]))
     settled = [bool(p <= SIGNIFICANT) for p in p_values]
     lines = [pair.verdict(settled=sure) for pair, sure in zip(compared, settled, strict=True)]
-    open_ones = [pair for pair, sure in zip(compared, settled, strict=True) if not sure]
+    both = zip(compared, settled, strict=True)
+    open_ones = [pair for pair, sure in both if pair.defined and not sure]
     return [*lines, *_more_seeds(open_ones)]
 
 
 def _more_seeds(compared: Sequence[Compared]) -> list[str]:
     """Sentences about what more seeds would resolve among systems that cannot be told apart."""
-    needed = {each.second.name: seeds_needed(each) for each in compared if each.seeds}
+    tests = len(compared)
+    needed = {each.second.name: seeds_needed(each, tests) for each in compared if each.seeds}
     lines = [
         f"About {n} seeds of each would tell {compared[0].first.name} from {name}, if the "
         f"difference stays as it is."
@@ -178,18 +186,21 @@ def _more_seeds(compared: Sequence[Compared]) -> list[str]:
     ]
 
 
-def seeds_needed(compared: Compared) -> int | None:
+def seeds_needed(compared: Compared, tests: int = 1) -> int | None:
     """The number of seeds that would make the difference significant, if it stays as it is.
 
-    None where no number up to MOST_SEEDS does, since the test pairs alone leave more doubt.
+    It is above the number that is there. None where no number up to MOST_SEEDS does, since the test
+    pairs alone leave more doubt. tests: the differences that are open, for Holm's correction.
     """
     trained = [side for side in compared.sides if side.trained]
     spreads = [float(np.var(side.values, ddof=1)) for side in trained if len(side.values) > 1]
     if not spreads:
         return None
     variance = len(trained) * sum(spreads) / len(spreads)
-    pairs = compared.pairs.reach if compared.pairs else 0.0
-    n = np.arange(2, MOST_SEEDS + 1)
-    reach = quantile(len(trained) * (n - 1)) * np.sqrt(variance / n)
+    level, normal = SIGNIFICANT / tests, NormalDist()
+    wider = normal.inv_cdf(level / 2) / normal.inv_cdf(SIGNIFICANT / 2)
+    pairs = wider * compared.pairs.reach if compared.pairs else 0.0
+    n = np.arange(max(len(side.values) for side in trained) + 1, MOST_SEEDS + 1)
+    reach = quantile(len(trained) * (n - 1), level) * np.sqrt(variance / n)
     enough = n[np.hypot(reach, pairs) < abs(compared.value)]
     return int(enough[0]) if len(enough) else None

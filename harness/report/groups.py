@@ -160,6 +160,13 @@ class Group:
             return None
         return (part.test if metric.split == "test" else part.dev).get(metric.name)
 
+    def model(self, trial: MeasuredTrial) -> list[str]:
+        """The words by which `harness eval` takes a trial, or a model that never was one."""
+        if trial.own is None and self.method == "pooling":
+            return [self.encoder, "--pooling", str(self.configuration.get("pooling"))]
+        alone = trial.own is None and self.method == "sentence_transformer"
+        return [self.encoder if alone else trial.key[:10]]
+
     def best_trial(self, trials: Iterable[MeasuredTrial]) -> MeasuredTrial | None:
         """The trial with the best dev score of some; of equal ones, the one with the first key."""
         lowest = -math.inf

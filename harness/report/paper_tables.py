@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from harness.errors import UserError, suggest
+from harness.errors import UserError
 from harness.evaluation.catalogue import CARDS, headed
 from harness.report.answers import Answers
 from harness.report.cells import value_text
@@ -26,7 +26,7 @@ from harness.report.paper_cells import RELEASED, Comparer, PaperTable
 from harness.report.papers import load_paper
 from harness.report.published import QUOTED, THIS_PAPER
 from harness.report.records import paper_records
-from harness.report.tables import OVER_SUBSETS, Line, Row, Section, Table, ranked
+from harness.report.tables import Line, Row, Section, Table, over_subsets, ranked
 from harness.trials.record_files import Reading
 from harness.trials.store_folders import store_option
 
@@ -82,8 +82,7 @@ def table_names(paper: Paper, number: str | None) -> list[str]:
         return list(paper.shown)
     if (name := f"table{number}") not in paper.shown:
         raise UserError(
-            f"{paper.paper} has no Table {number}{suggest(number, paper.numbers)}: "
-            f"its tables are {', '.join(paper.numbers)}"
+            f"{paper.paper} has no Table {number}; its tables are {', '.join(paper.numbers)}"
         )
     return [name]
 
@@ -113,7 +112,9 @@ def _score_table(compared: PaperTable, commands: Commands, encoder: str | None) 
         f"{metric[0].upper()}{metric[1:]}; ours: mean±sample std over n seeds, "
         "selected on dev, test never selects; Δ = ours - published.",
         f"Ours: {protocol}" if protocol else "",
-        OVER_SUBSETS if compared.table.fractions else "",
+        over_subsets(row.n for row in rows)
+        if any(cell.group and cell.group.subsets > 1 for cell in cells)
+        else "",
         made_on(trials),
     ]
     return Table(

@@ -4,6 +4,7 @@ A paper has a file of its own; `systems.yaml` says for all of them what harness 
 """
 
 import functools
+from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -136,6 +137,13 @@ class ReportedTable(ReportedPart):
         """
         texts = [row.text(index) for row in self.rows if row.value(index) is not None]
         return max((len(text.partition(".")[2]) for text in texts), default=2)
+
+    @model_validator(mode="after")
+    def _columns_are_told_apart(self) -> Self:
+        for name, number in Counter(map(str, self.columns)).items():
+            if number > 1:
+                raise ValueError(f'{number} columns have the heading "{name}"')
+        return self
 
     @model_validator(mode="after")
     def _rows_are_as_long_as_the_header(self) -> Self:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from harness.errors import counted
 from harness.evaluation.catalogue import CARDS
-from harness.report.cells import Cell, score_text
+from harness.report.cells import Cell, p_text, score_text
 from harness.report.notes import Matched, mark_notes, matched_trials, set_ups
 from harness.report.paper_cells import PaperTable
 from harness.report.quantities import PAPER_COLUMNS
@@ -45,6 +45,7 @@ def verdict_table(compared: PaperTable, trials: pa.Table) -> Table:
     lines = [line for section in sections for line in section.lines]
     counts = Counter(verdict(cell) for cell in shown if not cell.alone)
     listed = ", ".join(f"{name}: {number}" for name, number in sorted(counts.items()))
+    total = counted(counts.total(), "published number")
     return Table(
         title=f"Verdict on Table {compared.number}: {compared.table.about}",
         columns=VERDICT_COLUMNS,
@@ -53,7 +54,7 @@ def verdict_table(compared: PaperTable, trials: pa.Table) -> Table:
         caption=VERDICT_CAPTION,
         notes=[
             *mark_notes(shown),
-            f"Of {counts.total()} published numbers: {listed}.",
+            *([f"Of {total}: {listed}."] if listed else []),
             *_setup_notes(matched_trials(shown), trials),
         ],
         make_records=lambda: pa.Table.from_pylist(
@@ -81,7 +82,7 @@ def _line(cell: Cell) -> Line:
     ends = " to ".join(format(end, places) for end in predicted.interval) if predicted else ""
     p = ""
     if predicted and cell.difference is not None:
-        p = f"{predicted.p_value(cell.number or 0.0):.3f}"
+        p = p_text(predicted.p_value(cell.number or 0.0))
     return [
         *names,
         score_text(score, cell.decimals),
@@ -117,7 +118,7 @@ def _setup_notes(matched: Matched, trials: pa.Table) -> list[str]:
     lines = {
         "Device": _listed(row["device"] for row in records),
         "Versions": _listed(_versions(row["versions"]) for row in records),
-        "Commit": _listed((row["commit"] or "")[:12] for row in records),
+        "Commit": _listed(row["commit"] for row in records),
         "Protocol": _listed((group.provenance["protocol"] for group in groups), "group"),
         "Precision": _listed((group.provenance["precision"] for group in groups), "group"),
     }

@@ -144,14 +144,14 @@ def rows_named(
     """The two rows that the words name; several pairs where methods were run in several ways.
 
     groups: those of the store, in the order of its table. suite: the one that is compared; None:
-    any. Of pairs of methods those are left out that have no such suite in common, unless all are
-    without. None: a word names no row. Raises UserError for a number that no row has, for a row
-    beside a word that names none, and for two methods that have nothing in common.
+    any. Of pairs of methods those are left out that have no such suite in common, and then those
+    of another protocol, unless all are such. None: a word names no row. Raises UserError for a
+    number that no row has, for a row beside a word that names none, and for two methods that have
+    nothing in common.
     """
     named = [_groups_named(word, groups) for word in words]
     for word, of_word, other in zip(words, named, words[::-1], strict=True):
-        is_key = of_word and of_word[0].keys[0].startswith(word)
-        if of_word and not is_key and not all(named):
+        if of_word and not is_key_of(word, of_word[0].keys[0]) and not all(named):
             methods = dict.fromkeys(group.method for group in groups)
             raise UserError(
                 f'"{other}" names no row, method or trial of the store, which row "{word}" could '
@@ -171,7 +171,14 @@ def rows_named(
         )
     shared = [(pair, _suites(pair[0]) & _suites(pair[1])) for pair in pairs]
     alike = [pair for pair, suites in shared if (suite in suites if suite else suites)]
-    return [_with_names(pair) for pair in alike or pairs]
+    alike = alike or pairs
+    today = [pair for pair in alike if all(group.current for group in pair)]
+    return [_with_names(pair) for pair in today or alike]
+
+
+def is_key_of(word: str, key: str) -> bool:
+    """Whether a word is the beginning of a key; a shorter one is the number of a row."""
+    return len(word) >= 4 and key.startswith(word)
 
 
 def _suites(group: Group) -> frozenset[str]:
@@ -187,7 +194,7 @@ def _groups_named(word: str, groups: Sequence[Group]) -> list[Group]:
         replace(group, trials=(trial,))
         for group in groups
         for trial in group.trials
-        if len(word) >= 4 and trial.key.startswith(word)
+        if is_key_of(word, trial.key)
     ]
     if word.isdecimal() and len(word) < 10 and not of_trial:
         if not 1 <= int(word) <= len(groups):

@@ -46,8 +46,8 @@ def two_sided(t: np.ndarray, freedom: np.ndarray) -> np.ndarray:
     return probability
 
 
-def quantile(freedom: float | np.ndarray) -> np.ndarray:
-    """The values that Student's t exceeds in size with a probability of 5 %."""
+def quantile(freedom: float | np.ndarray, probability: float = 1 - LEVEL) -> np.ndarray:
+    """The values that Student's t exceeds in size with a probability of at most 5 %."""
     freedom = np.asarray(freedom, float)
     logs = [math.lgamma((v + 1) / 2) - math.lgamma(v / 2) for v in freedom.ravel()]
     front = 2 * np.exp(np.reshape(logs, freedom.shape)) / np.sqrt(freedom * math.pi)
@@ -56,7 +56,7 @@ def quantile(freedom: float | np.ndarray) -> np.ndarray:
     # distribution, so each of them comes nearer from below.
     for _ in range(100):
         density = front * (1 + value**2 / freedom) ** (-(freedom + 1) / 2)
-        step = (two_sided(value, freedom) - (1 - LEVEL)) / density
+        step = (two_sided(value, freedom) - probability) / density
         value = value + step
         if np.all(np.abs(step) <= 1e-12 * value):
             break

@@ -19,7 +19,7 @@ from harness.report.notes import (
 )
 from harness.report.records import STORE_SCHEMA, best_of, store_records
 from harness.report.row_names import Searched, names_of, searched_by
-from harness.report.tables import OVER_SUBSETS, Row, Section, Table, ranked
+from harness.report.tables import Row, Section, Table, over_subsets, ranked
 from harness.trials.record_files import Reading
 from harness.trials.store_folders import store_option
 
@@ -89,7 +89,7 @@ def _suite_table(
     caption = [
         units.strip(),
         alone if any(group.n == NO_SEED for group in groups) else "",
-        OVER_SUBSETS if any(group.subsets > 1 for group in groups) else "",
+        over_subsets(row.n for row in rows) if any(group.subsets > 1 for group in groups) else "",
         made_on(trial for group in groups for trial in group.trials),
     ]
     return Table(

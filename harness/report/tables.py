@@ -5,6 +5,7 @@ functions of it.
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,16 +15,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from harness.errors import counted
 from harness.report.cells import BEST, Cell, difference_text
 from harness.report.difference import paired_p_value
 from harness.report.significance import Samples, best_cells
 
 Line = list[str]
 """The cells of one line of a table, as text"""
-OVER_SUBSETS = (
-    "n = 5x3: 3 seeds on each of 5 random subsets of the labels, mean±std over all of them."
-)
-"""The sentence under a table whose trials differ in the label subset"""
 BEST_NOTE = (
     "the best of its column among the rows that it is compared with, and what is not "
     "significantly worse (Welch over seeds, Holm over columns, 5 %)."
@@ -251,6 +249,18 @@ def _failure(cell: Cell, tolerance: float | None) -> str:
 def address_name(metric: str) -> str:
     """The name of a column as it is typed: `avg` for `Avg.`, `avg-sts` for `Avg. STS`."""
     return metric.lower().replace(". ", " ").rstrip(".").replace(" ", "-")
+
+
+def over_subsets(numbers: Iterable[str]) -> str:
+    """The sentence under a table whose trials differ in the label subset.
+
+    numbers: the n of its rows, of which the first one such as `5x3` is explained.
+    """
+    found = re.search(r"(\d+)x(\d+)", " ".join(numbers))
+    whole = "random subsets of the labels, mean±std over all of them."
+    if found is None:
+        return f"n: trials on several {whole}"
+    return f"n = {found[0]}: {counted(int(found[2]), 'seed')} on each of {found[1]} {whole}"
 
 
 def n_text(numbers: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.data.user_modules import CodeNotRun, names_of_records
 from harness.errors import UserError, one_line
+from harness.evaluation.catalogue import suite_option
 from harness.trials.store_folders import store_option
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _evaluation(record: "Record", store: str) -> str:
         words = [record.encoder, "--pooling", str(record.configuration.get("pooling"))]
     elif record.method == "sentence_transformer":
         words = [record.encoder]
-    words += ["--suite", str(record.suite), *store_option(store)]
+    words += ["--suite", suite_option(str(record.suite)), *store_option(store)]
     return shlex.join(["harness", "eval", *words])
 
 

@@ -97,6 +97,10 @@ def test_a_new_paper_works_at_once(
     figure = shown("figure", "--paper", "papers/mine", "--figure", "1")
     lacking = "the store lacks temperature 0.02, 0.05, 0.1 of mine; run: "
     assert figure == f"{lacking}harness sweep --paper papers/mine --table 2\n"
+    shown("report", "--paper", "papers/mine", "--out", "page")
+    pages = [Path(f"page/data/table-{n}.js").read_text(encoding="utf-8") for n in (1, 2)]
+    has_published = ['"compared":true' in each for each in pages]
+    assert has_published == [True, False], "the reader can show published values where some are"
     assert harness("reproduce", "papers/mine", "--dry-run").code == 0
     assert harness("report", "--paper", "papers/mine", "--out", "page").code == 0
     assert harness("plan", "--paper", "papers/mine", "--table", "2").code == 0
@@ -159,6 +163,22 @@ def test_a_table_of_ones_own_is_filled(
     verdict = harness("reproduce", "mine", "--table", 1, "--seeds", "0,1", "--local")
     assert "Of 4 published numbers:" in verdict.out
     assert "not published" in verdict.out
+
+
+def test_columns_that_signs_alone_tell_apart_have_cells_of_their_own(
+    shown: Shown, paper: PaperFile
+) -> None:
+    headings = ("1.0", "10", "-1", "1", "τ", "λ")
+    row = "{label: A, setting: unsup, encoder: tiny-bert, origin: a, values: [1, 2, 3, 4, 5, 6]}"
+    table = (
+        f"{{about: a, metric: dev, columns: [{', '.join(headings)}], "
+        f"groups: [{{name: B, rows: [{row}]}}]}}"
+    )
+    content = f"title: M\ntables: {{table1: {table}}}\nfacts: {{table1: {{metric: graded-dev}}}}\n"
+    paper().write_text(content, encoding="utf-8")
+    for number, heading in enumerate(headings, 1):
+        cell = shown("show", f"mine.1.1.{heading}")
+        assert f"A [1], {heading}\npublished: {number}\n" in cell
 
 
 @pytest.mark.slow
@@ -288,6 +308,7 @@ def test_a_released_checkpoint_is_evaluated_as_it_is(
         ("dev, graded", "dev, gradet", 'line 6: tables.table1.columns.1: no suite has a score with '
          'the heading "gradet", and facts.table1.columns names no metric for it; did you mean '
          '"graded"?'),
+        ("dev, graded", "dev, dev", 'line 3: tables.table1: 2 columns have the heading "dev"'),
         ("graded-dev", "gradet-dev", 'there is no metric or quantity "gradet-dev"; did you mean '
          '"graded-dev"?'),
         ("columns: {dev", "columns: {def", 'facts.table1.columns.def: there is no column "def"; '

@@ -239,7 +239,11 @@ def test_another_encoder_gives_no_verdict(store: MadeStore, add_joint: AddTrial)
 def test_the_set_up_and_what_differs_are_named(store: MadeStore, add_joint: AddTrial) -> None:
     add_joint(77.0, steps=None)
     assert "Set-up of every row: as published" in verdict(store).notes
-    made = {"versions": {"harness": "0.1.0", "torch": "2.9.0"}, "precision": "bf16", "commit": "a"}
+    made = {
+        "versions": {"harness": "0.1.0", "torch": "2.9.0"},
+        "precision": "bf16",
+        "commit": "c0ffee123456+",
+    }
     changed = {"max_steps": 100, "temperature": 0.1}
     for seed, device in enumerate(["cpu (x86_64)", "a GPU", "a GPU"]):
         dev = {"dev": {"stsb-dev": 90.0}, "device": device}
@@ -248,7 +252,7 @@ def test_the_set_up_and_what_differs_are_named(store: MadeStore, add_joint: AddT
     for note in (
         "Device: a GPU (2 trials); cpu (x86_64) (1 trial)",
         "Precision: bf16",
-        "Commit: a",
+        "Commit: c0ffee123456+",
         "Versions: harness 0.1.0, torch 2.9.0",
         "Set-up of every row: max_steps 100 (paper: none); temperature 0.1 (paper: 0.05); "
         "100 steps",

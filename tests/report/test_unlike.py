@@ -1,10 +1,12 @@
 """What differs from the paper stands under its table, and another system has no difference."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from harness.report.page.content import StoredTrials, table_grid
 from harness.report.paper import load_systems
 from harness.report.papers import load_paper
 from harness.report.tables import Table
@@ -54,6 +56,9 @@ def test_another_encoder_is_named_with_what_else_differs(store: MadeStore) -> No
     assert any("on mini-bert in the place of bert-base-uncased" in note for note in sheet.notes)
     fill = "To fill: harness sweep --paper diffaug --table 1 --encoder mini-bert"
     assert any(note.startswith(fill) for note in sheet.notes)
+    grid = table_grid("table-1", sheet, StoredTrials(store.read().records(), str))
+    reason = "Reason: ours is on mini-bert in the place of bert-base-uncased."
+    assert reason in json.dumps(grid.data), "the page says why, as `harness show` does"
     [note] = unlike(sheet.notes)
     assert "encoder mini-bert (paper: bert-base-uncased)" in note
     assert "max_steps 20 (paper: none)" in note

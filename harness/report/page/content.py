@@ -176,7 +176,7 @@ def table_grid(name: str, table: Table, stored: StoredTrials) -> Grid:
             for section in table.sections
         ],
         notes=[note.strip() for note in table.notes],
-        compared=compared,
+        compared=any(cell.published_text for cell in table.cells),
         sortable=all(isinstance(row, Row) for each in table.sections for row in each.rows),
         show_options="".join(f" {shlex.quote(word)}" for word in table.show_options),
         quoted=compared and not any(cell.ours for cell in table.cells),
@@ -221,7 +221,7 @@ def _score(cell: Cell, title: str, address: str, stored: StoredTrials) -> GridCe
         "trials": [stored.numbers[key] for key in cell.ours.keys],
         "evaluations": [number for number in evaluations if number is not None],
         "values": list(cell.ours.values),
-        "verdict": _VERDICTS[cell.agrees],
+        "verdict": f"Reason: {cell.why_not[1]}." if cell.why_not else _VERDICTS[cell.agrees],
     }
     text = {"text": str(cell.text), "value": cell.ours.mean, "best": cell.best}
     return {**text, **beside, "score": score}
@@ -253,7 +253,7 @@ def _trials(records: Sequence[Record]) -> Grid:
     dev = f" dev: {', '.join(DISPLAY.get(name, name) for name in metrics)}." if metrics else ""
     hours = sum(record.wall_seconds or 0 for record in records) / 3600
     caption = (
-        f"{counted(len(records), 'trial and evaluation')} of the store, {hours:,.1f} hours "
+        f"{counted(len(records), 'record')} of trials and evaluations, {hours:,.1f} hours "
         f"together.{dev}"
     )
     texts = ("key", "method", "setting", "encoder", "role", "status")
