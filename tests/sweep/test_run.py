@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.sweeps.pool import Lanes, Slot
+from harness.sweeps.pool import Lanes, Slot, finish
 from harness.sweeps.run import Sweep
 from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.spaces.search import Search
@@ -300,3 +300,13 @@ def test_a_trial_has_no_slot_while_its_search_is_checked(sweep_of: SweepOf) -> N
     """A method that cannot run is a sentence before any trial begins."""
     with pytest.raises(UserError, match="no-such-corpus"):
         sweep_of("  simcse: {set: {sentences: no-such-corpus.txt}}\n").sweep.check()
+
+
+def test_a_second_ctrl_c_while_tasks_end_is_no_error() -> None:
+    async def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    loop = asyncio.new_event_loop()
+    loop.create_task(interrupted())  # before the end of the others begins
+    finish(loop)
+    assert loop.is_closed()
