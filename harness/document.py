@@ -160,9 +160,7 @@ def _siblings(model: Any, location: Location) -> list[str]:
             if isinstance(part, str) and part in owner.model_fields
         ]
         models = _models(inner[0]) if inner else models
-    return [
-        field.alias or name for owner in models for name, field in owner.model_fields.items()
-    ]
+    return [field.alias or name for owner in models for name, field in owner.model_fields.items()]
 
 
 def _models(annotation: Any) -> list[Any]:

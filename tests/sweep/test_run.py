@@ -307,6 +307,7 @@ def test_a_second_ctrl_c_while_tasks_end_is_no_error() -> None:
         raise KeyboardInterrupt
 
     loop = asyncio.new_event_loop()
-    loop.create_task(interrupted())  # before the end of the others begins
+    first = loop.create_task(interrupted())  # before the end of the others begins
     finish(loop)
+    assert first.done()
     assert loop.is_closed()
