@@ -200,3 +200,15 @@ def test_the_rated_clock_of_a_cpu_comes_first() -> None:
     facts = "model name\t: Some CPU @ 3.00GHz\ncpu MHz\t\t: 1200.000\nflags\t\t: avx2\n"
     assert devices.cpu_of(facts).exact == 96e9
     assert devices.cpu_of("").exact == 8 * devices.CLOCK
+
+
+def test_what_is_named_twice_counts_once(plan: Any, tmp_path: Path) -> None:
+    methods = "  simcse:\n    grid: {learning_rate: [0.001, 0.002]}\n"
+    once = plan(methods, encoders="tiny-bert", seeds=1)
+    assert once.trials_text == "3 trials to run"
+    assert plan(methods, encoders=["tiny-bert"] * 2, seeds=[1, 1]).lines == once.lines
+    space = tmp_path / "twice.yaml"
+    text = (tmp_path / "space.yaml").read_text(encoding="utf-8")
+    text = text.replace("[tiny-bert]", "[tiny-bert, tiny-bert]").replace("unsup", "[unsup, unsup]")
+    space.write_text(text.replace("[0, 1]", "[1, 1]"), encoding="utf-8")
+    assert harness.plan(space, store=tmp_path / "store").lines == once.lines
