@@ -54,6 +54,7 @@ TEXTS = [
     ("metric: graded-dev", "metric: accuracy", NEW, 'no dev score "accuracy"; valid: graded-dev'),
     ("metric: graded-dev", "metric: graded-dev, mode: min", NEW, "mode", "'max'"),
     ("suite: graded\n", "suite: grated\n", NEW, 'unknown suite "grated"; did you mean "graded"?'),
+    ("suite: graded\n", "suite: retrieval\n", NEW, "sts, graded, transfer-senteval, or a suite"),
     # Axes
     (GRID, "    grid: {}\n", NEW, "the grid is empty"),
     (VALUES, "[]", NEW, "learning_rate", "at least 1 item"),
