@@ -71,6 +71,8 @@ class Document:
                 location = (*location, first["loc"][-1])
             elif first["type"] == "extra_forbidden":
                 problem = f"unknown key{suggest(str(location[-1]), _siblings(model, location))}"
+            elif first["type"] in ("dict_type", "model_type"):  # words of Python
+                problem = "Input should be a mapping of keys to values"
             raise self.error(location, problem) from None
 
 
@@ -158,7 +160,7 @@ def _siblings(model: Any, location: Location) -> list[str]:
             if isinstance(part, str) and part in owner.model_fields
         ]
         models = _models(inner[0]) if inner else models
-    return [name for owner in models for name in owner.model_fields]
+    return [field.alias or name for owner in models for name, field in owner.model_fields.items()]
 
 
 def _models(annotation: Any) -> list[Any]:

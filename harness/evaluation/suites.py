@@ -148,7 +148,8 @@ class Suite:
         if self.card.dev is None:
             raise UserError(
                 f'suite "{self.name}" has no dev score by which a configuration can be chosen; '
-                f"use sts or transfer"
+                f"use {', '.join(CHOOSING.values())}, or a suite of your own with a dev split "
+                f"(docs/evaluation.md)"
             )
         return self.card.dev
 

@@ -10,13 +10,14 @@ from harness.data.corpora import fewer_than_published
 from harness.data.hub import looked_up_once, model_shape
 from harness.errors import NotHere, UserError, counted
 from harness.files import digest_of
-from harness.sweeps.devices import Device, check_gpus, device_here, named_device
+from harness.sweeps.devices import UNKNOWN, Bounds, Device, check_gpus, device_here, named_device
 from harness.sweeps.machines import this_machine
 from harness.sweeps.memory import most_memory
 from harness.sweeps.price import FREE, Price, Prices, spanned
 from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweeps.spaces.axes import Axes, Values, axis_text, fewest_and_most, known_values
 from harness.sweeps.spaces.search import Search, implied
+from harness.sweeps.spaces.space import Sampler
 from harness.sweeps.trial_runs import CompleteTrials
 from harness.trials.store import Store
 from harness.trials.trial import Role, Trial, key
@@ -35,17 +36,17 @@ class PlanLine:
     stored: int
     """Number of trials that the store has finished"""
     to_run: int
-    """Number of trials that neither the store nor an earlier line has, as far as it is known"""
+    """Number of trials that neither the store nor an earlier line has; the least that it may be"""
     each: Price
     """What one trial costs, from the cheapest to the dearest"""
     whole: Price
     """What the trials to run cost together"""
     memory: int | None
     """Least bytes of each worker of a trial; None: an encoder is not here and its size not known"""
+    at_most: int | None
+    """The most trials to run; None: a budget in hours decides"""
     decided: bool = True
     """Whether its configurations are known; otherwise its costs span those that it may have"""
-    at_most: int = 0
-    """The most trials that it may have, where their number is not known"""
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,18 @@ class Plan:
 
     @property
     def to_run(self) -> int:
-        """Number of trials that the store does not have, as far as it is known."""
+        """Number of trials that the store does not have; the least that it may be."""
         return sum(line.to_run for line in self.lines)
+
+    @property
+    def trials_text(self) -> str:
+        """The trials to run, from the least to the most where scores or hours decide it."""
+        most = [line.at_most for line in self.lines if line.at_most is not None]
+        if len(most) < len(self.lines):
+            return f"{counted(self.to_run, 'trial')} to run and those for which the hours suffice"
+        if self.to_run < sum(most):
+            return f"{self.to_run} to {counted(sum(most), 'trial')} to run"
+        return f"{counted(self.to_run, 'trial')} to run"
 
     @property
     def whole(self) -> Price:
@@ -83,7 +94,7 @@ class Plan:
     @property
     def measured(self) -> bool:
         """Whether the time of every line with trials to run follows from trials of the store."""
-        return all(line.each.measured for line in self.lines if line.to_run or line.at_most)
+        return all(line.each.measured for line in self.lines if line.at_most != 0)
 
     def _repr_html_(self) -> str:
         """The plan in a notebook."""
@@ -101,9 +112,7 @@ class Plan:
         parts += [f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows]
         notes = "".join(f"<p>Not here yet: {escape(each)}</p>" for each in self.missing)
         notes += "".join(f"<p>{escape(each)}</p>" for each in self.stand_ins)
-        return (
-            f"{notes}<table>{''.join(parts)}</table><p>{counted(self.to_run, 'trial')} to run</p>"
-        )
+        return f"{notes}<table>{''.join(parts)}</table><p>{self.trials_text}</p>"
 
 
 @looked_up_once()
@@ -180,7 +189,10 @@ class _Planner:
         if chosen is not None:
             return [*lines, self._line(search, "final", repeats, finals)]
         varied = [*search.rounds, search.ranges]
-        return [*lines, self._open_line(search, "final", repeats, varied, "final", count, count)]
+        return [
+            *lines,
+            self._open_line(search, "final", repeats, varied, "final", count, count, trials=count),
+        ]
 
     def _started(self, search: Search) -> Search:
         """The search on the models that others train, if it is known which ones these are."""
@@ -207,8 +219,15 @@ class _Planner:
             if not complete and number:
                 # Its values, or those that it keeps, depend on scores that are not there yet.
                 earlier, limit = search.rounds[: number + 1], search.limit or math.inf
-                sizes = [int(min(size, limit)) * repeats for size in fewest_and_most(earlier)]
-                lines.append(self._open_line(search, title, shown, earlier, "search", *sizes))
+                least, largest, tried = fewest_and_most(earlier, search.config)
+                fewest, most = (int(min(size, limit)) * repeats for size in (least, largest))
+                new = max(0, fewest - tried * repeats)
+                lines.append(
+                    self._open_line(
+                        search, title, shown, earlier, "search", new, most,
+                        trials=most if fewest == most else None,
+                    )
+                )  # fmt: skip
                 continue
             configurations = search.configurations(number, scored if complete else [])
             trials = search.trials(configurations, "search")
@@ -217,21 +236,35 @@ class _Planner:
             if complete:
                 scored += scored_of(search, configurations, self.store)
         if search.sampler is not None:
-            settled = sum(each.is_complete for each in tried_of(search, self.store))
+            line, complete = self._sampled(search, search.sampler, repeats)
+            lines.append(line)
             scored = sampled_of(search, self.store)
-            budget, hours = search.sampler.configurations, search.sampler.hours
-            complete = budget is not None and settled >= budget
-            left = None if budget is None else max(0, budget - settled) * repeats
-            stored = (settled if budget is None else min(settled, budget)) * repeats
-            title = search.sampler.name + (f", {hours:g} h" if hours else "")
-            shown = {name: axis_text(axis) for name, axis in search.ranges.items()}
-            ranges = [search.ranges]
-            lines.append(
-                self._open_line(search, title, shown, ranges, "search", left or 0, left, stored)
-            )
         if not complete:
             return lines, None
         return lines, chosen_of(search, scored, self.store) if scored else search.fixed
+
+    def _sampled(self, search: Search, sampler: Sampler, repeats: int) -> tuple[PlanLine, bool]:
+        """The line of a sampler with so many trials a configuration; whether its budget is spent.
+
+        A budget in hours may end it before that in configurations, and leaves the trials open.
+        """
+        tried = tried_of(search, self.store)
+        settled = sum(each.is_complete for each in tried)
+        spent = sum(record.wall_seconds or 0 for each in tried for record in each.records)
+        seconds = math.inf if sampler.hours is None else max(0.0, 3600 * sampler.hours - spent)
+        budget = math.inf if sampler.configurations is None else sampler.configurations
+        complete = settled >= budget or not seconds
+        left = 0 if complete else (budget - settled) * repeats
+        stored = int(min(settled, budget)) * repeats
+        title = sampler.name + (f", {sampler.hours:g} h" if sampler.hours else "")
+        shown = {name: axis_text(axis) for name, axis in search.ranges.items()}
+        most = None if left == math.inf else int(left)
+        fewest = int(left) if complete or seconds == math.inf else 0
+        line = self._open_line(
+            search, title, shown, [search.ranges], "search", fewest, most, stored,
+            trials=stored + fewest if fewest == most else None, limit=seconds,
+        )  # fmt: skip
+        return line, complete
 
     def _open_line(
         self,
@@ -243,18 +276,24 @@ class _Planner:
         fewest: int,
         most: int | None,
         stored: int = 0,
+        *,
+        trials: int | None,
+        limit: float = math.inf,
     ) -> PlanLine:
         """A line whose configurations are not decided: its costs are over all that it may have.
 
-        fewest, most: trials to run; None: a budget in hours decides.
+        fewest, most: trials to run; None: a budget in hours decides. limit: its seconds.
         """
-        trials = self._extremes(search, rounds, role)
-        price = spanned([self.prices.of(trial) for trial in trials])
-        memory, certain = most_memory(trial.declared for trial in trials), fewest == most
+        ends = self._extremes(search, rounds, role)
+        price = spanned([self.prices.of(trial) for trial in ends])
+        if most is None:
+            hours = Bounds(limit, limit)
+            whole = Price(UNKNOWN, hours, hours, price.measured)
+        else:
+            whole = price.times(fewest, most).within(limit)
         return PlanLine(
-            search.label, title, shown, fewest + stored if certain else None, stored,
-            fewest if certain else 0, price, price.times(fewest, most or 0), memory,
-            decided=len(trials) < 2, at_most=0 if certain else most or 0,
+            search.label, title, shown, trials, stored, fewest, price, whole,
+            most_memory(trial.declared for trial in ends), most, decided=len(ends) < 2,
         )  # fmt: skip
 
     def _extremes(self, search: Search, rounds: Sequence[Axes], role: Role) -> list[Trial]:
@@ -305,7 +344,7 @@ class _Planner:
         return PlanLine(
             search.label, title, shown, len(trials), len(trials) - len(missing), len(new),
             price, self.prices.of_all(new.values()),
-            most_memory(trial.declared for trial in kinds.values()),
+            most_memory(trial.declared for trial in kinds.values()), len(new),
         )  # fmt: skip
 
     def _has(self, trial: Trial) -> bool:

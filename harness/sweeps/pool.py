@@ -239,8 +239,9 @@ def finish(loop: asyncio.AbstractEventLoop) -> None:
         await asyncio.gather(*left, return_exceptions=True)
 
     while asyncio.all_tasks(loop):
-        # A task may have ended so, for example where the reader of the output has gone.
-        with suppress(SystemExit, KeyboardInterrupt):
+        # A task may have ended so, for example where the reader of the output has gone. Then an end
+        # that had not begun is left, and cancels the next one.
+        with suppress(SystemExit, KeyboardInterrupt, asyncio.CancelledError):
             loop.run_until_complete(end())
     loop.close()
 

@@ -51,6 +51,14 @@ class Price:
         steps, seconds, elsewhere = (part.times(least, most) for part in self.bounds)
         return Price(steps, seconds, elsewhere, self.measured)
 
+    def within(self, seconds: float) -> "Price":
+        """The price of the trials for which so many seconds suffice."""
+        shorter = [
+            Bounds(min(part.least, seconds), min(part.most, seconds))
+            for part in (self.seconds, self.elsewhere)
+        ]
+        return replace(self, seconds=shorter[0], elsewhere=shorter[1])
+
 
 FREE = Price(NOTHING, NOTHING, NOTHING, measured=True)
 

@@ -107,14 +107,10 @@ def _offloaded(search: Search) -> int:
 
 def _to_run(made: Plan) -> str:
     """The trials to run and their steps; between two numbers where scores decide it."""
-    more = sum(line.at_most for line in made.lines)
-    trials = (
-        f"{made.to_run} to {made.to_run + more} trials" if more else counted(made.to_run, "trial")
-    )
     open_rounds = any(not line.decided for line in made.lines)
     why = ", as scores of earlier rounds decide" if open_rounds else ""
     steps = f", {made.whole.steps.shown()} steps{why}" if made.whole.steps.known else ""
-    return f"{trials} to run{steps}"
+    return f"{made.trials_text}{steps}"
 
 
 def time_line(made: Plan) -> str:
@@ -209,12 +205,13 @@ def _tables(searches: list[Search], made: Plan) -> Iterator[Table | str]:
 def _numbers(lines: Sequence[PlanLine]) -> tuple[str, ...]:
     """The trials of searches that differ in the encoder, those stored, and the cost of one."""
     trials = [line.trials for line in lines if line.trials is not None]
-    most = sum(line.at_most for line in lines)
+    most = sum(line.stored + (line.at_most or 0) for line in lines)
+    known = all(line.at_most is not None for line in lines)
     steps = [line.each.steps for line in lines if line.each.steps.known]
     seconds = [line.each.seconds for line in lines if line.each.seconds.known]
     memory = [line.memory for line in lines if line.memory is not None]
     return (
-        str(sum(trials)) if len(trials) == len(lines) else f"≤{most}" if most else "?",
+        str(sum(trials)) if len(trials) == len(lines) else f"≤{most}" if known else "?",
         str(sum(line.stored for line in lines)),
         _narrow(steps, _few_digits),
         _narrow(seconds, _short),

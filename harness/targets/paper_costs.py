@@ -6,7 +6,7 @@ from functools import partial
 
 from harness.data.corpora import published_sizes
 from harness.data.hub import looked_up_once
-from harness.errors import UserError, counted
+from harness.errors import UserError
 from harness.report.papers import load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.sweeps.plan import Plan, plan_sweep
@@ -52,4 +52,4 @@ def paper_costs(
 
     yield "All tables at the full size of their corpora, the papers' values on the final seeds:"
     for name, plan in paper_plans(options, store, device, gpus):
-        yield f"{name}: {counted(plan.to_run, 'trial')} to run. {time_line(plan)}"
+        yield f"{name}: {plan.trials_text}. {time_line(plan)}"

@@ -75,6 +75,27 @@ def giving_way(file: Path) -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
+def uninterrupted() -> Iterator[None]:
+    """In the block, Ctrl-C waits for its end; a second one stops the process at once.
+
+    It is for libraries that start processes: what is raised while Python forks is lost, and may
+    leave a lock behind for which other threads wait without end.
+    """
+    signals = 0
+
+    def note(*_: object) -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            raise KeyboardInterrupt
+
+    with handled(note, signal.SIGINT):
+        yield
+    if signals:
+        raise KeyboardInterrupt
+
+
+@contextmanager
 def ended_by_sigterm() -> Iterator[None]:
     """In the block, SIGTERM ends the process as Ctrl-C does, with KeyboardInterrupt."""
     with handled(signal.default_int_handler, signal.SIGTERM):

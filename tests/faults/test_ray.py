@@ -287,6 +287,35 @@ def test_ray_that_does_not_come_up_is_tried_again(
 
 
 @pytest.mark.process
+def test_ctrl_c_while_ray_starts_its_processes_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is raised in the moment of a fork is lost, and Ray forks for each of its processes."""
+    forks: list[object] = []
+
+    def forked() -> None:
+        if forks:
+            forks.pop()
+            signal.raise_signal(signal.SIGINT)
+
+    def init(*_: object, **__: object) -> SimpleNamespace:
+        forks.append(init)
+        if not (process := os.fork()):
+            os._exit(0)
+        os.waitpid(process, 0)
+        return SimpleNamespace(dashboard_url="")
+
+    os.register_at_fork(after_in_parent=forked)
+    monkeypatch.setattr(sessions.ray, "init", init)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), sessions.ray_session():
+            pass
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not forks
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("lost", [False, True])
 def test_what_fails_in_ray_later_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch,

@@ -60,7 +60,36 @@ def test_what_lies_between_the_best_two_has_a_range_of_trials(plan: Any) -> None
     line = made.lines[1]
     assert line.trials is None
     assert line.at_most == 7, "0.1 to 0.4"
-    assert (line.whole.steps.least, line.whole.steps.most) == (3 * 3, 3 * 7)
+    # 0.1, 0.15 and 0.2, of which the first round has tried two.
+    assert (line.to_run, line.whole.steps.least, line.whole.steps.most) == (1, 3 * 1, 3 * 7)
+
+
+def test_a_plan_with_rounds_has_what_runs_between_its_bounds(plan: Any, tmp_path: Path) -> None:
+    """The second round starts with the usual temperature, which the first one has tried."""
+    methods = (
+        "  simcse:\n    set: {sentences: graded-sentences, max_steps: 1, batch_size: 8}\n"
+        "    rounds:\n      - learning_rate: [0.001, 0.002]\n"
+        "      - temperature: [0.05, 0.1]\n"
+        "      - temperature: {between: best_two, step: 0.025}\n"
+    )
+    before = plan(methods)
+    assert before.trials_text == "6 to 9 trials to run"
+    harness.sweep(tmp_path / "space.yaml", store=tmp_path / "store", local=True)
+    ran = len(harness.load(tmp_path / "store"))
+    assert ran == 2 + 1 + 1 + 2
+    assert before.whole.steps.least <= ran <= before.whole.steps.most
+    assert plan(methods).trials_text == "0 trials to run"
+
+
+def test_a_budget_in_hours_is_the_time_of_its_sampler(plan: Any) -> None:
+    made = plan(
+        "  simcse:\n    set: {sentences: graded-sentences}\n"
+        "    ranges: {temperature: {low: 0.01, high: 0.1}}\n    sampler: {hours: 3}\n"
+    )
+    sampled, final = made.lines
+    assert (sampled.trials, sampled.at_most) == (None, None)
+    assert made.trials_text == "2 trials to run and those for which the hours suffice"
+    assert made.whole.seconds == final.whole.seconds + devices.Bounds(3 * 3600, 3 * 3600)
 
 
 def test_a_sampler_spans_its_ranges(plan: Any) -> None:
@@ -163,3 +192,15 @@ def test_a_cpu_has_the_peak_of_its_kind(
     rated = "model name\t: Some CPU @ 3.00GHz\ncpu MHz\t\t: 1200.000\nflags\t\t: avx2\n"
     assert devices.cpu_of(rated).exact == 96e9, "the rated clock comes first"
     assert devices.cpu_of("").exact == 8 * devices.CLOCK
+
+
+def test_what_is_named_twice_counts_once(plan: Any, tmp_path: Path) -> None:
+    methods = "  simcse:\n    grid: {learning_rate: [0.001, 0.002]}\n"
+    once = plan(methods, encoders="tiny-bert", seeds=1)
+    assert once.trials_text == "3 trials to run"
+    assert plan(methods, encoders=["tiny-bert"] * 2, seeds=[1, 1]).lines == once.lines
+    space = tmp_path / "twice.yaml"
+    text = (tmp_path / "space.yaml").read_text(encoding="utf-8")
+    text = text.replace("[tiny-bert]", "[tiny-bert, tiny-bert]").replace("unsup", "[unsup, unsup]")
+    space.write_text(text.replace("[0, 1]", "[1, 1]"), encoding="utf-8")
+    assert harness.plan(space, store=tmp_path / "store").lines == once.lines

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.sweeps.pool import Lanes, Slot
+from harness.sweeps.pool import Lanes, Slot, finish
 from harness.sweeps.run import Sweep
 from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.spaces.search import Search
@@ -284,3 +284,14 @@ def test_the_next_slot_goes_to_the_lane_that_holds_the_fewest() -> None:
             task.cancel()
 
     asyncio.run(scenario())
+
+
+def test_a_second_ctrl_c_while_tasks_end_is_no_error() -> None:
+    async def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    loop = asyncio.new_event_loop()
+    first = loop.create_task(interrupted())  # before the end of the others begins
+    finish(loop)
+    assert first.done()
+    assert loop.is_closed()

@@ -23,6 +23,7 @@ from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
 from harness.sweeps.cluster.lifetime import multi_process_service, no_orphans, session_folder
 from harness.sweeps.machines import children
+from harness.training.interruption import uninterrupted
 
 START_ATTEMPTS = 2
 """Number of starts of a local Ray that does not come up, which happens on a crowded machine"""
@@ -147,9 +148,14 @@ def _start(folder: Path, *, dashboard: bool) -> str:
 
 def _initialised(address: str, job: JobConfig, **options: Any) -> str:
     """Call `ray.init`, and return HOST:PORT of the dashboard."""
-    context = ray.init(
-        address, job_config=job, log_to_driver=False, logging_level="ERROR", **options
-    )
+    try:
+        with uninterrupted():
+            context = ray.init(
+                address, job_config=job, log_to_driver=False, logging_level="ERROR", **options
+            )
+    except KeyboardInterrupt:
+        ray.shutdown()
+        raise
     return context.dashboard_url or ""
 
 

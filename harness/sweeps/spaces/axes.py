@@ -68,7 +68,7 @@ class Span(SpacePart):
 
 
 class Between(SpacePart):
-    """Every value between the two best of the round before, both included, `step` apart.
+    """Every value between the two best so far, both included, `step` apart.
 
     D2CSE searches in this way (d2cse.md, section 3).
     """
@@ -160,7 +160,7 @@ Choice = Annotated[
 def expand(axes: Round, scored: list[tuple[Values, float]]) -> list[Values]:
     """Every combination of a round's values, exactly once.
 
-    `scored`: the configurations of the round before with their scores, for `between`.
+    `scored`: all configurations so far with their scores, for `between`.
     """
     columns = {key: _axis_values(key, axis, scored) for key, axis in axes.items()}
     combinations = [
@@ -175,9 +175,10 @@ def _axis_values(key: str, axis: Any, scored: list[tuple[Values, float]]) -> lis
         return axis.values()
     if not isinstance(axis, Between):
         return list(axis)
-    best_first = [values[key] for values, _ in sorted(scored, key=lambda pair: -pair[1])]
-    best_two = list(dict.fromkeys(best_first))[:2]
-    return _span(min(best_two), max(best_two), axis.step)
+    best_first = sorted(scored, key=lambda pair: -pair[1])
+    # A round before the first one that varies it has no value of it.
+    best_two = list(dict.fromkeys(values[key] for values, _ in best_first if key in values))[:2]
+    return _span(min(best_two), max(best_two), axis.step) if best_two else []
 
 
 def _count(start: float, stop: float, step: float) -> int:
@@ -229,21 +230,30 @@ def most_configurations(rounds: Iterable[Round]) -> int:
     return sum(math.prod(_most_values(axis) for axis in axes.values()) for axes in rounds)
 
 
-def fewest_and_most(rounds: Sequence[Axes]) -> tuple[int, int]:
+def fewest_and_most(rounds: Sequence[Axes], config: MethodConfig) -> tuple[int, int, int]:
     """The fewest and the most configurations of the last of some rounds.
 
-    They differ where an axis lies between the best two values of the rounds before.
+    They differ where an axis lies between the best two values of the rounds before. The third
+    number is the most of the fewest that these rounds may have tried as well. `config`: has the
+    values from which the first round starts.
     """
-    fewest, most, before = 1, 1, numbers(rounds[:-1])
+    fewest, most, tried, earlier = 1, 1, 1, rounds[:-1]
     for key, axis in rounds[-1].items():
-        values = before.get(key, ())
-        most *= _most_values(axis, values)
+        known = known_values(earlier).get(key, [])
+        steps = [each[key].step for each in earlier if isinstance(each.get(key), Between)]
+        most *= _most_values(axis, before := numbers(earlier).get(key, ()))
         if isinstance(axis, Between):
-            pairs = itertools.pairwise(values)
-            fewest *= min((_count(*pair, axis.step) for pair in pairs), default=1)
+            gaps = [*itertools.pairwise(before), *((0, step) for step in steps)]
+            size = min((_count(*gap, axis.step) for gap in gaps), default=1)
+            common = min(size, 2)  # the best two
         else:
-            fewest *= _most_values(axis)
-    return fewest, most
+            size = _most_values(axis)
+            if key not in rounds[0]:
+                known = [*known, getattr(config, key)]
+            values = _typed(config, key, _axis_values(key, axis, []))
+            common = size if steps else sum(each in _typed(config, key, known) for each in values)
+        fewest, tried = fewest * size, tried * common
+    return fewest, most, tried
 
 
 def known_values(rounds: Iterable[Axes]) -> dict[str, list[Any]]:
@@ -269,7 +279,7 @@ def numbers(rounds: Iterable[Axes]) -> dict[str, list[float]]:
     by_key: dict[str, list[float]] = {}
     for key, values in known_values(rounds).items():
         with suppress(TypeError, ValueError):
-            floats = sorted(map(float, values))
+            floats = sorted(set(map(float, values)))
             if all(map(math.isfinite, floats)):
                 by_key[key] = floats
     return by_key

@@ -24,7 +24,7 @@ class Overrides:
     methods: Sequence[str] = ()
     """Names or paths of methods; empty: all of the space or of the table"""
     encoders: Sequence[str] = ()
-    """Encoders in the place of those of the space or of the paper"""
+    """Encoders in the place of those of the space or of the paper; a text is one of them"""
     values: Mapping[str, Any] = field(default_factory=dict)
     """Hyperparameters that get one value in every method that has them, and are not searched; a
     text is read as the field of the method says"""
@@ -38,6 +38,8 @@ class Overrides:
     """Whether the papers' own values are run instead of a search"""
 
     def __post_init__(self) -> None:
+        named = [self.encoders] if isinstance(self.encoders, str) else self.encoders
+        object.__setattr__(self, "encoders", tuple(dict.fromkeys(named)))
         object.__setattr__(self, "seeds", whole_numbers(self.seeds, "--seeds"))
         object.__setattr__(self, "subsets", whole_numbers(self.subsets, "--subsets"))
 
@@ -48,13 +50,16 @@ class Overrides:
         return {name: axis for name, axis in axes.items() if name not in values}
 
 
-def whole_numbers(numbers: str | Sequence[int], option: str) -> tuple[int, ...]:
-    """Seeds or subsets, which may be a text like `0,1,2`. Raises UserError for anything else."""
-    text = numbers if isinstance(numbers, str) else ",".join(map(str, numbers))
+def whole_numbers(numbers: int | str | Sequence[int], option: str) -> tuple[int, ...]:
+    """Seeds or subsets, which may be a text like `0,1,2`; what is named twice counts once.
+
+    Raises UserError for anything else.
+    """
+    text = str(numbers) if isinstance(numbers, int | str) else ",".join(map(str, numbers))
     parts = text.split(",") if text else []
     # The length first: Python refuses to read a number of thousands of digits.
     if all(part.strip().isdecimal() and len(part) < 20 and int(part) < 2**32 for part in parts):
-        return tuple(map(int, parts))
+        return tuple(dict.fromkeys(map(int, parts)))
     raise UserError(
         f"{option} {text}: write whole numbers from 0 to 4294967295 with commas between "
         f'them, for example "0,1,2"'

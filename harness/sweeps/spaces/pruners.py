@@ -76,8 +76,8 @@ PRUNERS = ("median", "percentile", "asha", "hyperband", "wilcoxon")
 
 
 def _named(given: Any) -> Any:
-    pruner = {"name": given} if isinstance(given, str) else given
-    name = pruner.get("name") if isinstance(pruner, dict) else None
+    pruner = given if isinstance(given, dict) else {"name": given}
+    name = pruner.get("name")
     if name not in PRUNERS:
         raise ValueError(f'unknown pruner "{name}"{suggest(str(name), PRUNERS)}')
     return pruner

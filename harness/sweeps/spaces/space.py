@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -56,6 +57,8 @@ class Sampler(SpacePart):
         return self
 
 
+_ONCE = AfterValidator(lambda listed: list(dict.fromkeys(listed)))
+"""What is listed twice counts once, as a value of a grid does"""
 DEV = "dev"
 """The name of whatever dev score a suite has, where a space selects by it"""
 
@@ -64,6 +67,7 @@ Settings = Annotated[
     list[Setting],
     BeforeValidator(lambda given: given if isinstance(given, list) else [given]),
     Field(min_length=1),
+    _ONCE,
 ]
 """One setting or a list of them"""
 
@@ -97,6 +101,7 @@ Encoders = Annotated[
         ]
     ],
     Field(min_length=1),
+    _ONCE,
 ]
 
 
@@ -200,7 +205,7 @@ class Select(SpacePart):
         return {"metric": objectives[0], "cost": True}
 
 
-Numbers = Annotated[list[Annotated[int, Field(ge=0, lt=SEEDS)]], Field(min_length=1)]
+Numbers = Annotated[list[Annotated[int, Field(ge=0, lt=SEEDS)]], Field(min_length=1), _ONCE]
 
 
 class Repeats(SpacePart):

@@ -54,12 +54,14 @@ TEXTS = [
     ("metric: graded-dev", "metric: accuracy", NEW, 'no dev score "accuracy"; valid: graded-dev'),
     ("metric: graded-dev", "metric: graded-dev, mode: min", NEW, "mode", "'max'"),
     ("suite: graded\n", "suite: grated\n", NEW, 'unknown suite "grated"; did you mean "graded"?'),
+    ("suite: graded\n", "suite: retrieval\n", NEW, "sts, graded, transfer-senteval, or a suite"),
     # Axes
     (GRID, "    grid: {}\n", NEW, "the grid is empty"),
     (VALUES, "[]", NEW, "learning_rate", "at least 1 item"),
     (VALUES, "{from: 0.2, to: 0.1, step: 0.01}", NEW, "there is no value from"),
     (VALUES, "{between: best_two, step: 0.01}", NEW, "between needs a round before it"),
-    (GRID, "    grid: [1]\n", NEW, "valid dictionary"),
+    (VALUES, "{low: 1e-4, high: 5e-4}", NEW, "low: unknown key; valid: between, from, step, to"),
+    (GRID, "    grid: [1]\n", NEW, "a mapping of keys to values"),
     (VALUES, "{from: .nan, to: 1, step: 1}", NEW, "finite number"),
     (VALUES, "{from: 0.1, to: 1, step: -.inf}", NEW, "finite number"),
     (VALUES, "{from: 0.1, to: 1, step: 0}", NEW, "greater than 0"),
@@ -81,7 +83,7 @@ TEXTS = [
      "best_two", "between needs a round before it"),
     (GRID, "    rounds: []\n", NEW, "at least 1 item"),
     (GRID, "    rounds: [{}]\n", NEW, "the round is empty"),
-    (GRID, "    rounds: [null]\n", NEW, "valid dictionary"),
+    (GRID, "    rounds: [null]\n", NEW, "a mapping of keys to values"),
     # Ranges and samplers
     ("    grid:", ranges("temperature: {low: 0.1, high: 0.2}") + "    grid:", "simcse", "exclude"),
     (GRID, of_key("ranges", f"{{learning_rate: {ANY}}}"), "simcse", "ranges need a sampler"),
@@ -134,6 +136,7 @@ TEXTS = [
             ("{name: halving}", 'unknown pruner "halving"; valid: asha, hyperband, median'),
             ("hyperband", "last_evaluation"),
             ("{keep_percent: 25}", 'unknown pruner "None"'),
+            ("3", 'unknown pruner "3"'),
             ("{name: asha, reduction_facto: 2}", 'did you mean "reduction_factor"?'),
             ("{name: asha, reduction_factor: 1}", "greater than or equal to 2"),
             ("{name: median, first_evaluation: 0}", "greater than or equal to 1"),
@@ -192,7 +195,7 @@ TEXTS = [
         (GRID, f"    {variants}\n", NEW, part)
         for variants, part in (
             ("variants: {}", "at least 1 item"),
-            ("variants: {a: 3}", "dictionary"),
+            ("variants: {a: 3}", "a mapping of keys to values"),
             ("variants: {64: {batch_size: 64}}", 'write "64" in quotes'),
             ("variants: {'': {batch_size: 64}}", "the name of a variant is a text"),
             ("variants: {a: {batch_siz: 64}}", 'did you mean "batch_size"?'),
