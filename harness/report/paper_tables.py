@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from harness.errors import UserError
+from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, headed
 from harness.report.answers import Answers
 from harness.report.cells import value_text
@@ -81,9 +81,7 @@ def table_names(paper: Paper, number: str | None) -> list[str]:
     if number is None:
         return list(paper.shown)
     if (name := f"table{number}") not in paper.shown:
-        raise UserError(
-            f"{paper.paper} has no Table {number}; its tables are {', '.join(paper.numbers)}"
-        )
+        raise UserError(f"{paper.paper} has no Table {number}{suggest(number, paper.numbers)}")
     return [name]
 
 
