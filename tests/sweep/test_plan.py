@@ -64,6 +64,7 @@ def test_what_lies_between_the_best_two_has_a_range_of_trials(plan: Any) -> None
     assert (line.to_run, line.whole.steps.least, line.whole.steps.most) == (1, 3 * 1, 3 * 7)
 
 
+@pytest.mark.slow
 def test_a_plan_with_rounds_has_what_runs_between_its_bounds(plan: Any, tmp_path: Path) -> None:
     """The second round starts with the usual temperature, which the first one has tried."""
     methods = (
