@@ -10,7 +10,6 @@ import typer
 
 from harness import api
 from harness.cli import options
-from harness.cli.output import Screen
 from harness.errors import UserError
 from harness.targets.stores import opened
 from harness.tracking.trackers import check as check_tracker
@@ -43,12 +42,13 @@ def run(
     trial = api.trial(method, values, seed)
     if track is not None:
         check_tracker(track)
-    results, console = opened(store), Screen()
+    results = opened(store)
     # A mistake in a name or a value was answered before these are imported.
+    from harness.cli.output import Screen
     from harness.cli.show import print_record
     from harness.targets.execution import run_trial, stored_record
 
-    record = stored_record(trial, results)
+    console, record = Screen(), stored_record(trial, results)
     made: list[Record] = []
     if record is None:
         try:

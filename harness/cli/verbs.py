@@ -4,7 +4,6 @@ import ast
 import platform
 import sys
 from importlib import import_module
-from importlib.metadata import distributions
 from importlib.resources import files
 from typing import Annotated, Any, NamedTuple
 
@@ -141,6 +140,7 @@ def _docstring(verb: str) -> str:
 def _print_versions(asked: bool) -> None:
     if not asked:
         return
+    from importlib.metadata import distributions  # no other verb needs it
 
     versions = {package.name: package.version for package in distributions()}
     typer.echo(f"harness {__version__}")
