@@ -102,7 +102,15 @@ def test_a_bucket_that_cannot_be_used_is_one_sentence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    words = ["harness", "run", "pooling", "--store", place.replace("BUCKET", bucket)]
+    words = [
+        "harness",
+        "run",
+        "pooling",
+        "--encoder",
+        "tiny-bert",
+        "--store",
+        place.replace("BUCKET", bucket),
+    ]
     monkeypatch.setattr(sys, "argv", words)
     proxy.always = fault
     began = time.monotonic()
