@@ -270,7 +270,7 @@ def by_tune(trials: list[Trial], where: Path, *, reuse: bool = False) -> tuple[f
         for trial in trials
     ]
     script = where / "plain.py"
-    script.write_text(PLAIN.format(trials=asked, reuse=reuse), encoding="utf-8")
+    script.write_text(PLAIN.format(trials=asked, reuse=reuse, folder=str(where)), encoding="utf-8")
     started = time.perf_counter()
     done = subprocess.run([sys.executable, script], check=True, stdout=subprocess.PIPE, text=True)
     return time.perf_counter() - started, float(done.stdout.rpartition("span ")[2])
@@ -300,13 +300,16 @@ class One(tune.Trainable):
     def reset_config(self, config):
         return True
 
+    def save_checkpoint(self, folder):
+        return {{}}
+
 
 if __name__ == "__main__":
     tuner = tune.Tuner(
         tune.with_resources(One, {{"cpu": 1}}),
         param_space={{"trial": tune.grid_search({trials})}},
         tune_config=tune.TuneConfig(reuse_actors={reuse}),
-        run_config=tune.RunConfig(verbose=0),
+        run_config=tune.RunConfig(verbose=0, storage_path={folder!r}),
     )
     results = tuner.fit()
     assert not results.errors
