@@ -156,7 +156,9 @@ def trial(method: str, values: Mapping[str, Any], seed: int) -> "Trial":
 
     plugin = registry.load(method)
     from harness.data.hub import model_folder
-    from harness.plugin.resolution import resolve
+    from harness.plugin.resolution import CORPUS, check_names, resolve
+
+    check_names(plugin, values.keys() - {CORPUS})
     from harness.sweeps.spaces.values import read_values
 
     values = read_values(values, [plugin])

@@ -3,7 +3,9 @@
 import errno
 import io
 import os
+import signal
 import sys
+import threading
 from contextlib import suppress
 from typing import TextIO
 
@@ -29,6 +31,7 @@ def main() -> None:
     # folder.
     os.environ["PYTHONSAFEPATH"] = "1"
     collect_seldom()
+    sys.unraisablehook = _hear_again
     try:
         _prepare_streams()
         try:
@@ -49,12 +52,22 @@ def main() -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:  # Typer turns Ctrl-C into this
+        exec("")  # else `python -m harness` would end by the signal where an `exec` was interrupted
         print(
             "\nInterrupted. What has finished is in the store; "
             "the same command goes on from there.",
             file=sys.stderr,
         )
     sys.exit(code)
+
+
+def _hear_again(lost: "sys.UnraisableHookArgs") -> None:
+    """Send Ctrl-C again that Python has lost, as it does in the middle of a finaliser."""
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        main_thread = threading.main_thread().ident
+        threading.Timer(0.01, signal.pthread_kill, [main_thread, signal.SIGINT]).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _prepare_streams() -> None:

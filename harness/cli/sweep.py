@@ -14,7 +14,6 @@ from harness.cli.output import Screen, echo
 from harness.cli.sweep_options import with_sweep_options
 from harness.cli.table import print_sheets, print_table
 from harness.files import cache_folder, written_whole
-from harness.report.papers import load_paper, paper_label
 from harness.targets.options import SweepOptions
 from harness.targets.stores import opened
 
@@ -83,6 +82,8 @@ def reproduce(
 
     Example: harness reproduce diffaug --table 6 --dry-run
     """
+    from harness.report.papers import load_paper, paper_label  # only where a paper is named
+
     fillable = load_paper(paper).fillable
     numbers = fillable if number is None else [number]
     encoders = (encoder,) if encoder else ()

@@ -60,7 +60,14 @@ def may_decode(encoder: str) -> bool:
         shape = model_shape(encoder, download=False)
     except UserError:
         return True
-    from harness.encoders.families import is_decoder  # it loads torch, and is seldom needed
+    # Most files name the head with which the model was trained, which tells it without torch.
+    listed = shape.get("architectures")
+    heads = [str(name) for name in listed] if isinstance(listed, list) else []
+    if any(name.endswith("ForMaskedLM") for name in heads) and not shape.get("is_decoder"):
+        return False
+    if heads and all(name.endswith("ForCausalLM") for name in heads):
+        return True
+    from harness.encoders.families import is_decoder
 
     return is_decoder(shape)
 

@@ -1,6 +1,6 @@
 """The configuration of a method from the values that are given, the paper's values and defaults."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -64,12 +64,7 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Metho
     the beginning of its message, such as a file and a line.
     """
     values = with_own_corpus(plugin, values)
-    fields = plugin.config_type.model_fields
-    for key in values:
-        if key not in fields:
-            raise UserError(
-                f'{where}method {plugin.name} has no hyperparameter "{key}"{suggest(key, fields)}'
-            )
+    check_names(plugin, values, where)
     try:
         return plugin.config_type(**values)
     except ValidationError as error:
@@ -84,6 +79,16 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Metho
         raise UserError(
             f"{where}{plugin.name}: its configuration raises {reason(error)}"
         ) from error
+
+
+def check_names(plugin: Plugin, names: Iterable[str], where: str = "") -> None:
+    """Raises UserError for a name that is no hyperparameter of a method. `where`: as `resolve`."""
+    fields = plugin.config_type.model_fields
+    for name in names:
+        if name not in fields:
+            raise UserError(
+                f'{where}method {plugin.name} has no hyperparameter "{name}"{suggest(name, fields)}'
+            )
 
 
 class Configuration(Mapping[str, Any]):

@@ -109,6 +109,18 @@ def test_nothing_heavy(cache: Path) -> None:
             assert not verbs.intersection(answer.modules), words
 
 
+def test_a_plan_of_a_decoder_that_is_here(cache: Path, tmp_path: Path) -> None:
+    """Its configuration names the head with which it was trained."""
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    more = {"num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128}
+    kind = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    (tmp_path / "config.json").write_text(json.dumps(kind | sizes | more), encoding="utf-8")
+    command = ("plan", "prompteol", "decoders", "--encoder", tmp_path)
+    [answer] = in_a_new_python([command], cache)
+    assert "4 trials to run" in answer.out, answer.err
+    assert not HEAVY.intersection(answer.modules)
+
+
 WRONG_NAMES = {
     "plan simcse unsupp": "unsup",
     "run d2cse --set learning_rat=1": "learning_rate",

@@ -76,6 +76,32 @@ def test_a_full_disk_behind_the_output_is_one_sentence(words: str) -> None:
     assert found.stderr == b"Error: the output cannot be written (No space left on device)\n"
 
 
+IN_EXEC = 'exec("raise KeyboardInterrupt")'
+IN_A_FINALISER = """
+import signal, time
+class Last:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0)
+Last()
+time.sleep(60)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("where", [IN_EXEC, IN_A_FINALISER], ids=["exec", "finaliser"])
+def test_ctrl_c_where_python_hides_it_is_a_sentence(where: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(where, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "harness", "show", tmp_path / "mine.py"],
+        capture_output=True, text=True, timeout=50, check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    assert "Interrupted. What has finished is in the store" in done.stderr
+
+
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize(
