@@ -158,7 +158,7 @@ def trial(method: str, values: Mapping[str, Any], seed: int) -> "Trial":
     from harness.data.hub import model_folder
     from harness.plugin.resolution import CORPUS, check_names, resolve
 
-    check_names(plugin, values.keys() - {CORPUS})
+    check_names(plugin, values.keys() - {CORPUS})  # before what reads values is imported
     from harness.sweeps.spaces.values import read_values
 
     values = read_values(values, [plugin])

@@ -256,11 +256,11 @@ def over_subsets(numbers: Iterable[str]) -> str:
 
     numbers: the n of its rows, of which the first one such as `5x3` is explained.
     """
-    found = re.search(r"(\d+)x(\d+)", " ".join(numbers))
+    design = re.search(r"(\d+)x(\d+)", " ".join(numbers))
     whole = "random subsets of the labels, mean±std over all of them."
-    if found is None:
+    if design is None:
         return f"n: trials on several {whole}"
-    return f"n = {found[0]}: {counted(int(found[2]), 'seed')} on each of {found[1]} {whole}"
+    return f"n = {design[0]}: {counted(int(design[2]), 'seed')} on each of {design[1]} {whole}"
 
 
 def n_text(numbers: Sequence[str]) -> str:

@@ -206,12 +206,12 @@ def _numbers(lines: Sequence[PlanLine]) -> tuple[str, ...]:
     """The trials of searches that differ in the encoder, those stored, and the cost of one."""
     trials = [line.trials for line in lines if line.trials is not None]
     most = sum(line.stored + (line.at_most or 0) for line in lines)
-    known = all(line.at_most is not None for line in lines)
+    limited = all(line.at_most is not None for line in lines)
     steps = [line.each.steps for line in lines if line.each.steps.known]
     seconds = [line.each.seconds for line in lines if line.each.seconds.known]
     memory = [line.memory for line in lines if line.memory is not None]
     return (
-        str(sum(trials)) if len(trials) == len(lines) else f"≤{most}" if known else "?",
+        str(sum(trials)) if len(trials) == len(lines) else f"≤{most}" if limited else "?",
         str(sum(line.stored for line in lines)),
         _narrow(steps, _few_digits),
         _narrow(seconds, _short),

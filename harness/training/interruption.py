@@ -49,37 +49,28 @@ def giving_way(file: Path) -> Iterator[Callable[[], bool]]:
     file asks while it is there; it is removed when the block ends. In a thread that is not the main
     one, Python allows no handlers of signals, and the file alone asks.
     """
-    signals = 0
-
-    def note(*_: object) -> None:
-        nonlocal signals
-        signals += 1
-        if signals > 1:
-            raise KeyboardInterrupt
-
     looked, there = 0.0, False
-
-    def asked() -> bool:
-        nonlocal looked, there
-        if time.monotonic() - looked >= ASK_SECONDS:
-            looked, there = time.monotonic(), file.exists()
-        return there or signals > 0 or outside.is_set()
-
     try:
-        with handled(note, signal.SIGINT, signal.SIGTERM):
+        with uninterrupted(signal.SIGINT, signal.SIGTERM) as interrupted:
+
+            def asked() -> bool:
+                nonlocal looked, there
+                if time.monotonic() - looked >= ASK_SECONDS:
+                    looked, there = time.monotonic(), file.exists()
+                return there or interrupted() or outside.is_set()
+
             yield asked
     finally:
         file.unlink(missing_ok=True)
-    if signals:
-        raise KeyboardInterrupt
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """In the block, Ctrl-C waits for its end; a second one stops the process at once.
+def uninterrupted(*numbers: int) -> Iterator[Callable[[], bool]]:
+    """In the block, these signals wait for its end; a second one stops the process at once.
 
-    It is for libraries that start processes: what is raised while Python forks is lost, and may
-    leave a lock behind for which other threads wait without end.
+    Yield a function that says whether one has come. Besides trainings, it is for libraries that
+    start processes: what is raised while Python forks is lost, and may leave a lock behind for
+    which other threads wait without end.
     """
     signals = 0
 
@@ -89,8 +80,8 @@ def uninterrupted() -> Iterator[None]:
         if signals > 1:
             raise KeyboardInterrupt
 
-    with handled(note, signal.SIGINT):
-        yield
+    with handled(note, *numbers):
+        yield lambda: signals > 0
     if signals:
         raise KeyboardInterrupt
 

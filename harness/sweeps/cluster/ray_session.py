@@ -149,7 +149,7 @@ def _start(folder: Path, *, dashboard: bool) -> str:
 def _initialised(address: str, job: JobConfig, **options: Any) -> str:
     """Call `ray.init`, and return HOST:PORT of the dashboard."""
     try:
-        with uninterrupted():
+        with uninterrupted(signal.SIGINT):
             context = ray.init(
                 address, job_config=job, log_to_driver=False, logging_level="ERROR", **options
             )

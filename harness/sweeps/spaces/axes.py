@@ -239,7 +239,7 @@ def fewest_and_most(rounds: Sequence[Axes], config: MethodConfig) -> tuple[int, 
     """
     fewest, most, tried, earlier = 1, 1, 1, rounds[:-1]
     for key, axis in rounds[-1].items():
-        known = known_values(earlier).get(key, [])
+        tried_values = known_values(earlier).get(key, [])
         steps = [each[key].step for each in earlier if isinstance(each.get(key), Between)]
         most *= _most_values(axis, before := numbers(earlier).get(key, ()))
         if isinstance(axis, Between):
@@ -249,9 +249,10 @@ def fewest_and_most(rounds: Sequence[Axes], config: MethodConfig) -> tuple[int, 
         else:
             size = _most_values(axis)
             if key not in rounds[0]:
-                known = [*known, getattr(config, key)]
+                tried_values = [*tried_values, getattr(config, key)]
             values = _typed(config, key, _axis_values(key, axis, []))
-            common = size if steps else sum(each in _typed(config, key, known) for each in values)
+            before_this = _typed(config, key, tried_values)
+            common = size if steps else sum(value in before_this for value in values)
         fewest, tried = fewest * size, tried * common
     return fewest, most, tried
 

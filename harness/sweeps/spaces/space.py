@@ -59,7 +59,7 @@ class Sampler(SpacePart):
 
 
 _ONCE = AfterValidator(lambda listed: list(dict.fromkeys(listed)))
-"""What is listed twice counts once, as a value of a grid does"""
+"""Validator of lists whose repeated entries count once, as the values of a grid do"""
 DEV = "dev"
 """The name of whatever dev score a suite has, where a space selects by it"""
 
