@@ -122,6 +122,7 @@ def sweep(space: str | Path, *methods: str, **options: Any) -> Table:
         table = harness.sweep("quickstart", "simcse", "pooling")
     """
     asked = SweepOptions(space=str(space), methods=methods, **options)
+    asked.check_encoders()
     chosen, store = asked.searches(warnings.warn), opened(asked.store)
     from harness.sweeps.budget import out_of_time
     from harness.sweeps.screen.terminal import Bar
@@ -152,10 +153,13 @@ def trial(method: str, values: Mapping[str, Any], seed: int) -> "Trial":
     method, a name or a value that is wrong.
     """
     whole_numbers([seed], "--seed")  # it refuses a seed that numpy cannot take
+    from harness.data.hub import check_model, model_folder
     from harness.plugin import registry
 
+    registry.locate(method)
+    if "encoder" in values:
+        check_model(str(values["encoder"]))
     plugin = registry.load(method)
-    from harness.data.hub import model_folder
     from harness.plugin.resolution import CORPUS, check_names, resolve
 
     check_names(plugin, values.keys() - {CORPUS})  # before what reads values is imported

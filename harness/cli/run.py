@@ -12,7 +12,6 @@ from harness import api
 from harness.cli import options
 from harness.errors import UserError
 from harness.targets.stores import opened
-from harness.tracking.trackers import check as check_tracker
 from harness.training.interruption import ended_by_sigterm
 from harness.training.progress import Progress
 from harness.trials.run_again import run_command
@@ -41,6 +40,8 @@ def run(
     values = {**options.set_values(set_), **({"encoder": encoder} if encoder else {})}
     trial = api.trial(method, values, seed)
     if track is not None:
+        from harness.tracking.trackers import check as check_tracker
+
         check_tracker(track)
     results = opened(store)
     # A mistake in a name or a value was answered before these are imported.

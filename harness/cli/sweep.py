@@ -3,21 +3,19 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli import completion
 from harness.cli.options import PAPERS, OursOnOption
-from harness.cli.output import Screen, echo
 from harness.cli.sweep_options import with_sweep_options
-from harness.cli.table import print_sheets, print_table
 from harness.files import cache_folder, written_whole
 from harness.targets.options import SweepOptions
 from harness.targets.stores import opened
 
 if TYPE_CHECKING:
+    from harness.cli.output import Screen
     from harness.sweeps.run import SweepResult
     from harness.sweeps.spaces.search import Search
     from harness.trials.store import Store
@@ -30,7 +28,12 @@ SHOWN = (
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan and stop, as `harness plan` does.")
 ]
-_notice = partial(echo, err=True)
+
+
+def _notice(text: str) -> None:
+    from harness.cli.output import echo
+
+    echo(text, err=True)
 
 
 @with_sweep_options(
@@ -46,11 +49,8 @@ def sweep(options: SweepOptions, dry_run: DryRunOption = False) -> None:
     """
 
     def show(result: "SweepResult") -> None:
-        if options.of_table:
-            _print_tables(options)
-        else:
-            print_table(options.store)
-        _leave_table(Screen(), opened(options.store), options, result)
+        _print_tables(options)
+        _leave_table(opened(options.store), options, result)
 
     _run([options], options.name, show, dry_run=dry_run)
 
@@ -125,9 +125,11 @@ def plan(
     if not papers:
         _print_plan([options], device, gpus)
         return
-    store, console = opened(options.store), Screen()
+    store = opened(options.store)
+    from harness.cli.output import Screen
     from harness.targets.paper_costs import paper_costs  # after the store: see targets.stores
 
+    console = Screen()
     for line in paper_costs(options, store, device, gpus):
         console.say(line)
 
@@ -141,12 +143,14 @@ def prepare(options: SweepOptions) -> None:
 
     Example: harness prepare methods/diffaug search_spaces/semisup.yaml
     """
-    searches, store, console = options.searches(_notice), opened(options.store), Screen()
+    searches, store = options.searches(_notice), opened(options.store)
     _notice(f"preparing what the trials of {len(searches)} searches share")
+    from harness.cli.output import Screen
     from harness.sweeps.screen.live_view import publishing
     from harness.sweeps.screen.terminal import Terminal
     from harness.targets.execution import run_searches
 
+    console = Screen()
     with publishing(store) as publish, Terminal(console, publish) as terminal:
         run_searches(searches, store, options, terminal, options.name, only_parts=True)
     if terminal.state.failed:
@@ -160,6 +164,7 @@ def _print_plan(
     """Print the trials of the targets, and how many of the store get further suites, if any."""
     searches, store = _searches(targets), opened(targets[0].store)
     # A mistake in a name or a value was answered before these are imported.
+    from harness.cli.output import Screen
     from harness.sweeps.printed_plan import plan_parts
     from harness.targets.execution import to_measure
     from harness.targets.published import lacking_suites
@@ -196,15 +201,17 @@ def _run(
     if dry_run:
         _print_plan(targets)
         return
-    options, console = targets[0], Screen()
+    options = targets[0]
+    options.check_encoders()
     searches, store = _searches(targets), opened(options.store)
     # A mistake in a name or a value was answered before these are imported.
+    from harness.cli.output import Screen
     from harness.sweeps.screen.live_view import publishing
     from harness.sweeps.screen.terminal import Terminal
     from harness.targets.execution import measure, run_searches
     from harness.targets.published import lacking_suites, runnable
 
-    runs = runnable(searches, _notice) if options.of_table else searches
+    console, runs = Screen(), runnable(searches, _notice) if options.of_table else searches
     with publishing(store) as publish, Terminal(console, publish) as terminal:
         result = run_searches(runs, store, options, terminal, name)
     lacking = lacking_suites(table for target in targets for table in target.measured())
@@ -218,7 +225,12 @@ def _run(
 
 
 def _print_tables(options: SweepOptions) -> None:
-    """Print the published table with our trials, once for each encoder that is asked."""
+    """Print the results of the store, or the published table once for each encoder asked."""
+    from harness.cli.table import print_table
+
+    if not options.of_table:
+        print_table(options.store)
+        return
     for encoder in options.encoders or (None,):
         print_table(
             options.store, paper=options.paper, number=options.table, encoder=encoder,
@@ -226,12 +238,11 @@ def _print_tables(options: SweepOptions) -> None:
         )  # fmt: skip
 
 
-def _leave_table(
-    console: Screen, store: "Store", options: SweepOptions, result: "SweepResult"
-) -> None:
+def _leave_table(store: "Store", options: SweepOptions, result: "SweepResult") -> None:
     """Write the table of the sweep as Parquet, and print what to do next."""
     import pyarrow.parquet as pq
 
+    from harness.cli.output import Screen
     from harness.plugin.registry import names
     from harness.report.finished_sweep import next_commands, sweep_groups, sweep_table, verdicts
     from harness.report.quantities import PAPER_COLUMNS
@@ -243,6 +254,7 @@ def _leave_table(
     groups = sweep_groups(trials, result.finals)
     if not groups:
         return
+    console = Screen()
     console.print("\nWhich one won:")
     for line in verdicts(groups, store.kept_pairs):
         console.say(f"  {line}")
@@ -263,17 +275,18 @@ def _leave_table(
 
 def _print_verdict(options: SweepOptions) -> None:
     """Print the verdict on a table of scores; a table of examples has none."""
+    from harness.cli.table import print_sheets
     from harness.report.reproduction import SETUP_COLUMNS, verdict_table
 
     trials = opened(options.store).read(SETUP_COLUMNS).table
     compared = [each for each in options.compared() if each.table.kind == "scores"]
     if compared:
-        echo("")
+        typer.echo()
         print_sheets([verdict_table(each, trials) for each in compared])
 
 
 def _end_if_incomplete(
-    console: Screen, result: "SweepResult", store: "Store", *, complete: bool
+    console: "Screen", result: "SweepResult", store: "Store", *, complete: bool
 ) -> None:
     """Print what the sweep could not do, and end with exit code 1 if there is anything.
 

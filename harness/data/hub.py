@@ -18,12 +18,13 @@ from typing import Any, ParamSpec, TypeVar
 
 from harness.data.revisions import (
     RepositoryKind,
-    certainly_absent,
     downloaded_revisions,
     downloads,
+    hub_failure,
     parts_of,
     snapshot,
     split_revision,
+    was_downloaded,
 )
 from harness.errors import NotHere, UserError, suggest
 from harness.files import digest, digest_files
@@ -252,6 +253,24 @@ def model_folder(name: str, *, download: bool = True, pickled: bool = False) -> 
     pickled weights are downloaded as well. Raises UserError when there is no such model.
     """
     name, _ = parts_of(name)
+    if (folder := _model_here(name)) is not None:
+        return folder
+    return _from_hub("models", name, (*MODEL_FILES, PICKLED) if pickled else MODEL_FILES, download)
+
+
+def check_model(name: str) -> None:
+    """Raises NotHere for a model that is not on this machine while the Hub is out of reach.
+
+    Unlike `model_folder`, it downloads nothing, so that it may be asked before all else.
+    """
+    name, _ = parts_of(name)
+    here = _model_here(name) or was_downloaded("models", split_revision(name)[0])
+    if not here and (reason := _unasked(download=True)):
+        raise _not_found("models", name, name, reason)
+
+
+def _model_here(name: str) -> Path | None:
+    """The folder of a model that is a folder, or that a mirror has."""
     if is_model_folder(name):
         folder = _expanded(name)
         if kind_of(folder / "config.json") == "nothing":
@@ -268,11 +287,8 @@ def model_folder(name: str, *, download: bool = True, pickled: bool = False) -> 
             f"behind which @REVISION may stand (a branch, a tag, a commit or refs/pr/1), or the "
             f"path of a folder"
         )
-    for mirror in mirrors():
-        folder = mirror / "models" / name
-        if is_file(folder / "config.json"):
-            return folder
-    return _from_hub("models", name, (*MODEL_FILES, PICKLED) if pickled else MODEL_FILES, download)
+    folders = [mirror / "models" / name for mirror in mirrors()]
+    return next((folder for folder in folders if is_file(folder / "config.json")), None)
 
 
 def is_model_folder(name: str) -> bool:
@@ -303,26 +319,38 @@ def _from_hub(kind: RepositoryKind, name: str, patterns: Sequence[str], download
     one file. Raises UserError when the Hub does not have it.
     """
     wanted = name if kind == "models" else f"{name}/{patterns[0]}"
-    reason = "the Hub was not asked" if not download else "the Hub has none"
-    if certainly_absent(kind, split_revision(name)[0], download=download):
-        if download:
-            reason = "the Hub did not give it (LocalEntryNotFoundError)"
-    else:
-        # Imported here, since what a mirror has needs no Hub.
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    if not was_downloaded(kind, split_revision(name)[0]) and (reason := _unasked(download)):
+        raise _not_found(kind, name, wanted, reason)
+    # Imported here, since what a mirror has needs no Hub.
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-        try:
-            folder = snapshot(kind, *split_revision(name), patterns, download=download)
-            # A snapshot may lack the file: patterns that match nothing are no error.
-            expected = "config.json" if kind == "models" else patterns[0]
-            if (folder / expected).is_file():
-                return folder
-        # ValueError: the name cannot be one of a repository.
-        except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
-            if download:
-                reason = f"the Hub did not give it ({type(error).__name__})"
+    try:
+        folder = snapshot(kind, *split_revision(name), patterns, download=download)
+    # ValueError: the name cannot be one of a repository.
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+        why = f"the Hub did not give it ({type(error).__name__})" if download else UNASKED
+        raise _not_found(kind, name, wanted, why) from None
+    # A snapshot may lack the file: patterns that match nothing are no error.
+    if not (folder / ("config.json" if kind == "models" else patterns[0])).is_file():
+        raise _not_found(kind, name, wanted, "the Hub has none" if download else UNASKED)
+    return folder
+
+
+UNASKED = "the Hub was not asked"
+
+
+def _unasked(download: bool) -> str | None:
+    """The part of a sentence that says why the Hub did not have to be asked for something."""
+    if not download:
+        return UNASKED
+    failure = hub_failure()
+    return f"the Hub did not answer ({failure})" if failure else None
+
+
+def _not_found(kind: RepositoryKind, name: str, wanted: str, reason: str) -> NotHere:
+    """The error for a repository, or the wanted file of one, that is nowhere."""
     searched = " and ".join(str(mirror / kind) for mirror in mirrors())
-    raise NotHere(
+    return NotHere(
         f'{"model" if kind == "models" else "data file"} "{wanted}" was not found: '
         f"looked in {searched}, and {reason}; set HARNESS_HUB to a folder that has "
         f"{kind}/{wanted}, or connect to the Hub{_nearest(kind, name)}"
@@ -337,7 +365,7 @@ def _nearest(kind: RepositoryKind, name: str) -> str:
 
 
 def known(kind: RepositoryKind) -> list[str]:
-    """The names of the models or data sets that the mirrors hold, sorted."""
+    """The names of the models or data sets in mirrors or among downloads of the Hub, sorted."""
     marker = "config.json" if kind == "models" else "*"
     names = set()
     for mirror in mirrors():
@@ -347,6 +375,8 @@ def known(kind: RepositoryKind) -> list[str]:
             name = path.parent.relative_to(root).as_posix()
             if path.is_file() and (kind == "models" or "/" in name):
                 names.add(name)
+    for path in downloads().glob(f"{kind}--*/snapshots/*/{marker}"):
+        names.add("/".join(path.parents[2].name.split("--")[1:]))
     return sorted(names)
 
 

@@ -16,17 +16,15 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import numpy as np
 import torch
-from huggingface_hub import constants, snapshot_download
+from huggingface_hub import snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from harness.data.hub import mirrors
 from harness.data.hub_tables import is_hub_name, mirrored_data_set, plainly_named
-from harness.data.revisions import COMMIT
+from harness.data.revisions import COMMIT, hub_failure
 from harness.errors import NotHere, UserError, extra, suggest
 from harness.files import digest_of
 from harness.inputs import is_file, is_folder
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
     from mteb.results import TaskResult
 
+hub_failure_once = functools.cache(hub_failure)  # a benchmark has dozens of tasks
 Vectors = Callable[[list[str]], np.ndarray]
 """Sentences -> their vectors, (sentences, hidden)"""
 
@@ -208,7 +207,7 @@ def _located(task: "AbsTask") -> dict[str, Any]:
     if local := _local(repository):
         return source | {"path": str(local)}
     if is_hub_name(repository):
-        why = _downloaded(repository, source["revision"]) is None and hub_failure()
+        why = _downloaded(repository, source["revision"]) is None and hub_failure_once()
         if why:
             searched = " and ".join(str(mirror / "datasets") for mirror in mirrors())
             raise NotHere(
@@ -229,22 +228,6 @@ def _downloaded(repository: str, revision: str) -> str | None:
         ).name
     except LocalEntryNotFoundError:
         return None
-
-
-# A benchmark has dozens of tasks, and `datasets` itself asks six times in 23 seconds.
-@functools.cache
-def hub_failure() -> str | None:
-    """Why the Hub does not answer; None where it does. It is asked once."""
-    if constants.HF_HUB_OFFLINE:
-        return "HF_HUB_OFFLINE is set"
-    try:
-        # Not with its own client, which has other errors in each version.
-        urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=10).close()
-    except HTTPError:
-        return None  # it answers
-    except OSError as error:
-        return str(error)
-    return None
 
 
 def _splits(dataset: Mapping[str, Any]) -> set[str]:

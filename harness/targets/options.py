@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from harness.data.hub import check_model
 from harness.errors import UserError, suggest
 from harness.sweeps.machines import Limits, Resources
 from harness.sweeps.spaces.overrides import (
@@ -18,7 +19,6 @@ from harness.sweeps.spaces.overrides import (
     space_name,
 )
 from harness.targets.stores import opened
-from harness.tracking.trackers import check as check_tracker
 
 if TYPE_CHECKING:
     from harness.report.paper_cells import PaperTable
@@ -103,6 +103,8 @@ class SweepOptions(Overrides):
         seconds_of(self.budget, "--budget")
         gpus_of(self.gpus_per_trial)
         if self.track is not None:
+            from harness.tracking.trackers import check as check_tracker
+
             check_tracker(self.track)
 
     @property
@@ -137,6 +139,14 @@ class SweepOptions(Overrides):
         """Limits of each trial."""
         memory = self.memory_per_trial and self.memory_per_trial * 2**30
         return Limits(seconds_of(self.trial_timeout, "--trial-timeout"), memory)
+
+    def check_encoders(self) -> None:
+        """Raises UserError for an encoder that is neither here nor to be had from the Hub.
+
+        Nothing is downloaded. A plan does without the encoder; what computes does not.
+        """
+        for name in (*self.encoders, *filter(None, [self.values.get("encoder")])):
+            check_model(str(name))
 
     def searches(self, notice: "Notice") -> "list[Search]":
         """The searches that are asked for.

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -10,9 +11,9 @@ import pytest
 from huggingface_hub import close_session
 
 from harness.data.corpora import source
-from harness.data.hub import found_by_name, model_folder
+from harness.data.hub import check_model, found_by_name, model_folder
 from harness.data.revisions import commits_of, repository_of, short_name, without_revision
-from harness.errors import UserError
+from harness.errors import NotHere, UserError
 from harness.evaluation.suites import suite
 from harness.plugin import registry
 from harness.plugin.operations import shape_of
@@ -146,6 +147,22 @@ class NoRevision(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "2")
         self.end_headers()
         self.wfile.write(b"{}")
+
+
+@pytest.mark.usefixtures("downloads")
+def test_where_the_hub_does_not_answer_its_client_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A model that was downloaded is known by its name, and needs no answer."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setitem(sys.modules, "huggingface_hub.errors", None)  # its import would fail
+    for look in (check_model, model_folder):
+        with pytest.raises(NotHere) as refusal:
+            look("some/tinny")
+        assert "did not answer (http://127.0.0.1:9: Connection refused)" in str(refusal.value)
+        assert 'did you mean "some/tiny"?' in str(refusal.value)
+    check_model("some/tiny")
 
 
 @pytest.mark.slow
