@@ -194,6 +194,8 @@ def run(
         {'graded-dev': 25.14}
     """
     asked = trial(method, {**values, **({"encoder": encoder} if encoder else {})}, seed)
+    for name in asked.without_effect:
+        warnings.warn(f"{name} changes nothing here: it is left out", stacklevel=2)
     results = opened(store)
     from tqdm.auto import tqdm
 

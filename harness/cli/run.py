@@ -50,6 +50,8 @@ def run(
     from harness.targets.execution import run_trial, stored_record
 
     console, record = Screen(), stored_record(trial, results)
+    for name in trial.without_effect:
+        console.say(f"--set {name} changes nothing here: it is left out")
     made: list[Record] = []
     if record is None:
         try:

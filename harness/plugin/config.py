@@ -159,6 +159,15 @@ class MethodConfig(DecoderConfig):
         """
         return ()
 
+    def unused_fields(self) -> set[str]:
+        """The fields that change nothing: `unused`, and those of decoders and of low rank."""
+        unused = {*self.unused}
+        if self.decodes and not may_decode(self.encoder):
+            unused.update(DECODER_FIELDS)
+        if isinstance(self, LowRankConfig) and self.lora_rank is None:
+            unused.add("lora_alpha")
+        return unused
+
     def deciding(self) -> dict[str, Any]:
         """Field -> value as JSON holds it, without fields that change no result."""
         values = self.model_dump(mode="json", exclude={*EngineConfig.model_fields})
@@ -175,11 +184,7 @@ class MethodConfig(DecoderConfig):
     def _forget_unused(cls, values: Any, parse: ModelWrapValidatorHandler[Self]) -> Self:
         """Read the values again without those that change nothing, after they were checked."""
         config = parse(values)
-        unused = {*config.unused}
-        if config.decodes and not may_decode(config.encoder):
-            unused.update(DECODER_FIELDS)
-        if isinstance(config, LowRankConfig) and config.lora_rank is None:
-            unused.add("lora_alpha")
+        unused = config.unused_fields()
         if not isinstance(values, Mapping) or values.keys().isdisjoint(unused):
             return config
         return parse({name: values[name] for name in values if name not in unused})

@@ -1,14 +1,16 @@
 """The configuration of a method from the values that are given, the paper's values and defaults."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
 
 from harness.data.shapes import Accepts
-from harness.errors import UserError, reason, suggest
+from harness.errors import NotHere, UserError, reason, suggest
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig
+from harness.plugin.declared import Declared
 from harness.plugin.registry import Plugin
 
 CORPUS = "corpus"
@@ -95,18 +97,27 @@ class Configuration(Mapping[str, Any]):
     """Values that a method is given, and what it declares under them.
 
     They are resolved once, when it is made, and all trials with these values share it. As a mapping
-    it has the values as they were given, and the content of a file for DeepSpeed. Raises UserError
-    as `resolve` and `registry.load`.
+    it has the values as they were given, but for those without effect, and the content of a file
+    for DeepSpeed. Raises UserError as `resolve` and `registry.load`.
     """
+
+    without_effect: frozenset[str]
+    """Names of values that were given and change nothing beside the others"""
 
     def __init__(self, method: str, values: Mapping[str, Any]) -> None:
         """method: name or path of the plugin."""
         plugin = registry.load(method)
         self.method, self._values = method, dict(with_own_corpus(plugin, values))
-        config = resolve(plugin, self._values)
+        self.declared = plugin.declare(resolve(plugin, self._values))
+        unread = _unread(plugin, self.declared, self._values.keys())
+        unused = unread | self.declared.config.unused_fields()
+        self.without_effect = frozenset(self._values.keys() & unused)
+        if unread:
+            for name in unread:
+                del self._values[name]
+            self.declared = plugin.declare(resolve(plugin, self._values))
         if self._values.get("deepspeed"):  # the file itself is on this machine alone
-            self._values["deepspeed"] = dict(config)["deepspeed"]
-        self.declared = plugin.declare(config)
+            self._values["deepspeed"] = dict(self.declared.config)["deepspeed"]
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -116,6 +127,20 @@ class Configuration(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def _unread(plugin: Plugin, declared: Declared, names: Set[str]) -> set[str]:
+    """Names of corpora that the method does not read under a configuration, and of the share of
+    labels where none of its corpora has labels.
+    """
+    config, corpora = declared.config, {*declared.corpora.values()}
+    unread = {name for name in corpus_fields(plugin) if getattr(config, name) not in corpora}
+    with suppress(NotHere):  # it is not known yet whether a corpus has labels
+        if names & {"label_fraction", "subset"}:
+            labelled = any(corpus.labelled for corpus in declared.sources)
+            unread |= set() if labelled else {"label_fraction"}
+            unread |= set() if declared.draws_labels else {"subset"}
+    return unread & names
 
 
 def given_values(plugin: Plugin, config: MethodConfig) -> dict[str, Any]:

@@ -151,7 +151,8 @@ class SweepOptions(Overrides):
     def searches(self, notice: "Notice") -> "list[Search]":
         """The searches that are asked for.
 
-        notice: hears which row of a published table cannot run here, and why. Raises UserError for
+        notice: hears which row of a published table cannot run here, and why, and which value of
+        `--set` changes nothing. Raises UserError for
         anything that is wrong in the options or in the search space.
         """
         if self.of_table:
@@ -163,7 +164,11 @@ class SweepOptions(Overrides):
         from harness.sweeps.spaces.searches import searches
         from harness.sweeps.spaces.space import load_space
 
-        return searches(*load_space(path), self)
+        narrowed = searches(*load_space(path), self)
+        for name in self.values:
+            if all(search.without_effect(name) for search in narrowed):
+                notice(f"--set {name} changes nothing in these searches: it is left out")
+        return narrowed
 
     def _space_file(self) -> Path:
         if self.space is None:

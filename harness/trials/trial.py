@@ -76,6 +76,12 @@ class Trial:
         return self.declared.config
 
     @property
+    def without_effect(self) -> list[str]:
+        """Hyperparameters that were given and change nothing beside the others, sorted."""
+        assert isinstance(self.configuration, Configuration)
+        return sorted(self.configuration.without_effect)
+
+    @property
     def starts(self) -> list[str]:
         """The keys of the trials that have trained its models; none for pretrained ones."""
         return [trial for _, trial in map(parts_of, self.declared.models) if trial is not None]

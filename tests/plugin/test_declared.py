@@ -12,6 +12,7 @@ from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.resolution import resolve
 from harness.training.loop import Trainer
+from harness.trials.trial import Trial, key
 
 KitFor = Callable[..., Kit]
 
@@ -67,3 +68,35 @@ def test_the_classifier_in_every_key_follows_from_the_suite() -> None:
         recorded["transfer_classifier"] = "neither"
         with pytest.raises(UserError, match="transfer_classifier follows from the suite"):
             resolve(simcse, recorded)
+
+
+BASE = {"encoder": "tiny-bert", "suite": "graded"}
+UNSUP = {**BASE, "sentences": "graded-sentences"}
+SUP = {**BASE, "setting": "sup", "triplets": "graded-triplets"}
+
+
+@pytest.mark.parametrize(
+    ("values", "void"),
+    [
+        (UNSUP, {"label_fraction": 0.1, "subset": 3}),
+        (UNSUP, {"triplets": "graded-triplets"}),
+        (SUP, {"subset": 3, "sentences": "graded-sentences"}),
+        (SUP, {"lora_alpha": 3.0}),
+    ],
+)
+def test_what_no_stage_reads_makes_no_other_trial(
+    values: dict[str, Any], void: dict[str, Any]
+) -> None:
+    trial = Trial("simcse", values | void, 0)
+    assert key(trial) == key(Trial("simcse", values, 0))
+    assert trial.without_effect == sorted(void)
+    assert trial.label == Trial("simcse", values, 0).label
+
+
+def test_a_share_of_labels_makes_trials_of_its_own() -> None:
+    share = {"label_fraction": 0.5, "subset": 3}
+    keys = {
+        key(Trial("simcse", SUP | values, 0)) for values in ({}, {"label_fraction": 0.5}, share)
+    }
+    assert len(keys) == 3
+    assert not Trial("simcse", SUP | share, 0).without_effect

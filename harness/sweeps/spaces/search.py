@@ -196,6 +196,14 @@ class Search:
             return self.trials(self.configurations(0, []), "search")
         return self.trials([self.fixed], "final")
 
+    def without_effect(self, name: str) -> bool:
+        """Whether a hyperparameter changes none of its first trials; a sampler's are not known."""
+        if name not in self.fixed:
+            return True
+        return not self.ranges and all(
+            name in trial.without_effect for trial in self.known_trials()
+        )
+
     def _coerced(self, values: Values) -> Values:
         """The values as the configuration has them.
 
