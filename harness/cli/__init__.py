@@ -30,6 +30,9 @@ def main() -> None:
     # Processes of Python that libraries start, such as Ray's, import nothing from the working
     # folder.
     os.environ["PYTHONSAFEPATH"] = "1"
+    # Pydantic would look for its plugins in the metadata of every package, as a tenth of the work
+    # of a refusal.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
     collect_seldom()
     sys.unraisablehook = _hear_again
     try:
