@@ -77,16 +77,18 @@ TrackOption = Annotated[
 def set_values(texts: list[str] | None) -> dict[str, str]:
     """The texts `key=value` of `--set` as a dictionary of the values as they are written.
 
-    `harness.sweeps.spaces.values` reads them. Raises UserError for a text without "=".
+    `harness.sweeps.spaces.values` reads them. Raises UserError for a text without "=", and for a key
+    with two values.
     """
-    values = {}
+    values: dict[str, str] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UserError(
                 f'--set {text}: write it as key=value, for example "--set learning_rate=3e-5"'
             )
-        values[key] = value
+        if values.setdefault(key, value) != value:
+            raise UserError(f"--set {key}: it has two values, {values[key]} and {value}")
     return values
 
 

@@ -96,6 +96,13 @@ def space_file(space: str) -> Path:
         return shipped_ones[name]
     if path.suffix in YAML_SUFFIXES:
         return path  # the reader of the file says that it does not exist
+    from harness.plugin.registry import names  # only where the name is wrong
+
+    if name in names():
+        raise UserError(
+            f'"{space}" is a method, and the search space comes last, behind the methods: a .yaml '
+            f"file or a name from `harness list spaces`"
+        )
     raise UserError(
         f'"{space}" is not a search space: the last argument is a .yaml file or the name of a '
         f"shipped space{suggest(space, shipped_ones)}"
