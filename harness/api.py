@@ -241,13 +241,13 @@ def table(
         from harness.report.store_tables import store_tables
 
         return Table(store_tables(results.read(TABLE_COLUMNS), results.place))
-    from harness.report.papers import load_paper
+    from harness.report.paper import load_paper
 
     load_paper(paper)  # a wrong name is answered before what follows is imported
     results = opened(store)
     from harness.plugin.registry import names
-    from harness.report.answers import Answers
     from harness.report.matching import Commands
+    from harness.report.paper_cells import Answers
     from harness.report.paper_tables import paper_tables
     from harness.report.quantities import PAPER_COLUMNS
 
@@ -255,9 +255,8 @@ def table(
         paper_tables(
             results.read(PAPER_COLUMNS),
             paper,
-            Commands(names(), results.place),
+            Commands(names(), results.place, encoder),
             None if number is None else str(number),
-            encoder=encoder,
             answers=Answers(results, status) if ask or number is not None else None,
             values=values,
         )

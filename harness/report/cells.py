@@ -89,6 +89,11 @@ class Cell:
         return self.published is not None and self.published.row.alone
 
     @property
+    def asks(self) -> bool:
+        """Whether a score of ours has its place here: beside a number, or alone."""
+        return self.number is not None or self.alone
+
+    @property
     def measured(self) -> Group | None:
         """Our trials that the suite of the metric has measured; None: none."""
         if self.group is None or self.metric is None:

@@ -132,7 +132,7 @@ def paper_gaps(paper: Paper, comparer: Comparer, commands: Commands) -> Iterator
         table = comparer.table(paper, name)
         share = table_share(table, commands.methods)
         if share.filled < share.runnable and table.table.kind != "hyperparameters":
-            command = commands.table(paper.paper, table.number, comparer.encoder)
+            command = commands.table("sweep", paper.paper, table.number)
             yield Gap(f"{share.name}, {share.about}: {share}", command)
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from harness.errors import counted
 from harness.evaluation.catalogue import CARDS
 from harness.report.cells import Cell, p_text, score_text
-from harness.report.notes import Matched, mark_notes, matched_trials, set_ups
+from harness.report.notes import Matched, marks, matched_trials, set_ups
 from harness.report.paper_cells import PaperTable
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.significance import prediction
@@ -53,7 +53,7 @@ def verdict_table(compared: PaperTable, trials: pa.Table) -> Table:
         sections=sections,
         caption=VERDICT_CAPTION,
         notes=[
-            *mark_notes(shown),
+            *marks(shown),
             *([f"Of {total}: {listed}."] if listed else []),
             *_setup_notes(matched_trials(shown), trials),
         ],
@@ -65,7 +65,7 @@ def verdict_table(compared: PaperTable, trials: pa.Table) -> Table:
 
 def _main(row: Row) -> list[Cell]:
     """The average of a row where it has one, or else its columns of scores."""
-    scores = [cell for cell in row.cells if cell.number is not None or cell.alone]
+    scores = [cell for cell in row.cells if cell.asks]
     averages = [cell for cell in scores if cell.metric and cell.metric.name in _AVERAGES]
     return averages or scores
 

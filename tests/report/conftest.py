@@ -12,9 +12,9 @@ from harness import PROTOCOL
 from harness.evaluation.scores import Uncertainty
 from harness.report.groups import Group, comparable_groups
 from harness.report.matching import Commands
+from harness.report.paper import load_paper
 from harness.report.paper_cells import Comparer, PaperTable
 from harness.report.paper_tables import paper_tables
-from harness.report.papers import load_paper
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.store_tables import store_tables
 from harness.report.tables import Line, Table
@@ -102,13 +102,14 @@ class MadeStore(Store):
         *,
         methods: Sequence[str] = METHODS,
         place: Path | str | None = None,
+        encoder: str | None = None,
         **options: Any,
     ) -> Table:
         """A published table with the numbers of this store.
 
         `methods`: those that there are. `place`: the name of the store in commands.
         """
-        commands = Commands(methods, place or self.folder)
+        commands = Commands(methods, place or self.folder, encoder)
         (sheet,) = paper_tables(self.read(), name, commands, str(number), **options)
         return sheet
 
