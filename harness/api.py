@@ -241,7 +241,7 @@ def table(
         from harness.report.store_tables import store_tables
 
         return Table(store_tables(results.read(TABLE_COLUMNS), results.place))
-    from harness.report.paper import load_paper
+    from harness.report.papers import load_paper
 
     load_paper(paper)  # a wrong name is answered before what follows is imported
     results = opened(store)

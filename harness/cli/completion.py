@@ -70,7 +70,7 @@ def _keys(ctx: Any) -> Iterable[tuple[str, str]]:
 
 
 def _papers(_: Any) -> Iterable[tuple[str, str]]:
-    from harness.report.paper import papers
+    from harness.report.papers import papers
 
     return ((name, "a paper") for name in papers())
 

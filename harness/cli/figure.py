@@ -14,7 +14,7 @@ from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError, extra
 from harness.report.figures.specification import Figure, FigureFormat
-from harness.report.paper import load_paper
+from harness.report.papers import load_paper
 from harness.shared_cache import check_caches
 from harness.steps import Steps
 from harness.targets.stores import opened

@@ -14,7 +14,7 @@ from harness.cli.output import echo
 from harness.errors import NotHere, UserError, headline, one_line
 from harness.evaluation.catalogue import CARDS
 from harness.inputs import read_text
-from harness.report.paper import load_paper, papers
+from harness.report.papers import load_paper, papers
 from harness.sweeps.spaces.overrides import shipped_spaces
 from harness.targets.stores import opened
 

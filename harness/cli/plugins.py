@@ -104,7 +104,7 @@ def _write(path: Path, texts: Mapping[str, str]) -> None:
 def _new_paper(path: Path) -> None:
     """Write the folder of a paper, and print what is in it and three commands."""
     from harness.plugin import registry
-    from harness.report.paper import papers
+    from harness.report.papers import papers
 
     name = path.name
     if name in (*papers(), *registry.names()):

@@ -14,7 +14,7 @@ from harness.cli.output import Screen
 from harness.errors import UserError, suggest
 from harness.evaluation.scores import Uncertainty
 from harness.inputs import kind_of
-from harness.report.paper import cell_address, papers
+from harness.report.papers import cell_address, papers
 from harness.targets.stores import opened
 from harness.trials.run_again import again
 

@@ -82,7 +82,7 @@ def reproduce(
 
     Example: harness reproduce diffaug --table 6 --dry-run
     """
-    from harness.report.paper import load_paper, paper_label  # only where a paper is named
+    from harness.report.papers import load_paper, paper_label  # only where a paper is named
 
     fillable = load_paper(paper).fillable
     numbers = fillable if number is None else [number]

@@ -11,9 +11,9 @@ from harness.report.cells import Cell, score_text
 from harness.report.groups import Score
 from harness.report.matching import Commands
 from harness.report.measured_trials import TABLE_COLUMNS
-from harness.report.paper import cell_address, load_paper, papers
 from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables, table_names
+from harness.report.papers import cell_address, load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.store_tables import DEV, store_tables
 from harness.report.tables import Row, Table, address_name

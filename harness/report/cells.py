@@ -106,12 +106,10 @@ class Cell:
         measure = self.published.measure if self.published else None
         if measure in TEXTS:
             return None
-        if self.metric is not None:
-            measured = self.measured
-            return measured.n if measured else "0"
-        if self.group is None or self.ours is None:
+        trials = self.measured if self.metric else self.group if self.ours else None
+        if trials is None:
             return "0"
-        return "1" if measure is Special.COSINE else self.group.n
+        return "1" if measure is Special.COSINE else trials.n
 
     @property
     def unmeasured(self) -> list[MeasuredTrial]:

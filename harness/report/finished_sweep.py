@@ -19,8 +19,8 @@ from harness.report.comparison import Compared, System, main_metric, stored_syst
 from harness.report.groups import Group, comparable_groups
 from harness.report.matching import best_on_dev, command
 from harness.report.measured_trials import rows_of
-from harness.report.paper import load_paper, papers
 from harness.report.paper_cells import Comparer
+from harness.report.papers import load_paper, papers
 from harness.report.records import store_records
 from harness.report.row_names import short_names
 from harness.report.significance import SIGNIFICANT, holm, quantile

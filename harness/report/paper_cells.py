@@ -47,6 +47,8 @@ class PaperTable:
     columns: Sequence[Column]
     sections: Sequence[tuple[str, Sequence[Row]]]
     """(heading, rows)"""
+    notes: Sequence[str] = ()
+    """Lines under it, from `systems.yaml`"""
     released: Sequence[Row] = ()
     """The released checkpoints of its systems, as the store has measured them.
 
@@ -61,13 +63,6 @@ class PaperTable:
     def title(self) -> str:
         """The paper, the number of the table, and what it is about."""
         return f"{self.paper.title}. Table {self.number}: {self.table.about}"
-
-    @property
-    def notes(self) -> list[str]:
-        """Lines under it, from `systems.yaml`."""
-        runs = self.paper.runs
-        own = runs.table_runs.get(f"{self.paper.paper}.{self.name}", TableRuns()).notes
-        return [*own, *filter(None, [runs.papers.get(self.paper.paper)])]
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -167,15 +162,14 @@ class Comparer:
     def table(self, paper: Paper, name: str) -> PaperTable:
         """The table `name` of a paper. Raises UserError for a row whose system is not listed."""
         table, systems, full_name = paper.tables[name], paper.runs, f"{paper.paper}.{name}"
-        unlike = systems.table_runs.get(full_name, TableRuns()).unlike
+        about = systems.table_runs.get(full_name, TableRuns())
         columns, address = columns_of(paper, name), f"{paper.paper}.{name.removeprefix('table')}"
-
         sections, number = [], 0
         for group in table.groups:
             rows = []
             for row in group.rows:
                 number += 1
-                cells, other = [], unlike.get(row.system, {}).get(row.setting or "", "")
+                cells, other = [], about.unlike.get(row.system, {}).get(row.setting or "", "")
                 for column in columns:
                     wanted = None
                     # A method that needs labels has no number where there are none.
@@ -187,7 +181,8 @@ class Comparer:
                 rows.append(self._row(cells, row, f"{address}.{number}", table))
             sections.append((group.name, rows))
         released = self._released(table, columns, systems.released, address)
-        return PaperTable(paper, name, table, columns, sections, released)
+        notes = [*about.notes, *filter(None, [systems.papers.get(paper.paper)])]
+        return PaperTable(paper, name, table, columns, sections, notes, released)
 
     def _row(
         self, cells: Sequence[Cell], row: ReportedRow, address: str, table: ReportedTable

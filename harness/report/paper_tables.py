@@ -9,8 +9,9 @@ from harness.evaluation.catalogue import CARDS, headed
 from harness.report import notes
 from harness.report.cells import value_text
 from harness.report.matching import Commands, command, obstacle, published_values
-from harness.report.paper import Paper, load_paper
+from harness.report.paper import Paper
 from harness.report.paper_cells import RELEASED, Answers, Comparer, PaperTable
+from harness.report.papers import load_paper
 from harness.report.published import THIS_PAPER
 from harness.report.records import paper_records
 from harness.report.tables import Line, Section, Table, over_subsets, ranked

@@ -143,7 +143,7 @@ def holm(values: np.ndarray) -> np.ndarray:
     tests = np.sum(~np.isnan(values), axis=-1, keepdims=True)
     factors = np.maximum(tests - np.arange(values.shape[-1]), 1)
     ordered = np.take_along_axis(values, order, -1) * factors
-    corrected = np.empty_like(ordered)
+    corrected: np.ndarray = np.empty_like(ordered)
     rising = np.minimum(np.maximum.accumulate(ordered, axis=-1), 1.0)
     np.put_along_axis(corrected, order, rising, -1)
     return corrected

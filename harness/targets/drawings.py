@@ -42,9 +42,10 @@ from harness.report.page.content import (
     stored_records,
 )
 from harness.report.page.writing import ReportPage
-from harness.report.paper import Paper, load_paper, paper_label, papers
+from harness.report.paper import Paper
 from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
+from harness.report.papers import load_paper, paper_label, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.store_tables import store_tables
 from harness.shared_cache import check_caches

@@ -114,7 +114,7 @@ class SweepOptions(Overrides):
     def name(self) -> str:
         """The name of the sweep: that of its search space, or paper and table."""
         if self.of_table:
-            from harness.report.paper import paper_label
+            from harness.report.papers import paper_label
 
             return f"{paper_label(str(self.paper))}-table-{self.table}"
         return space_name(self._space_file())
@@ -182,7 +182,7 @@ class SweepOptions(Overrides):
         if not self.values:
             return {}
         from harness.plugin import registry
-        from harness.report.paper import load_paper
+        from harness.report.papers import load_paper
         from harness.sweeps.spaces.values import read_values
 
         own = load_paper(str(self.paper)).plugins.values()
@@ -195,7 +195,7 @@ class SweepOptions(Overrides):
 
 def _check_fillable(paper: str, number: int) -> None:
     """Raise UserError for an unknown paper or table, and for a table that trials cannot fill."""
-    from harness.report.paper import load_paper  # not for what names no paper
+    from harness.report.papers import load_paper  # not for what names no paper
 
     tables = load_paper(paper)
     if str(number) not in tables.numbers:

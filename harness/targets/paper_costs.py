@@ -7,7 +7,7 @@ from functools import partial
 from harness.data.corpora import published_sizes
 from harness.data.hub import looked_up_once
 from harness.errors import UserError
-from harness.report.paper import load_paper, papers
+from harness.report.papers import load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.sweeps.plan import Plan, plan_sweep
 from harness.sweeps.spaces.search import Search

@@ -10,8 +10,8 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.report.coverage import lacking
 from harness.report.matching import ANY, Wanted, yaml_text
-from harness.report.paper import load_paper
 from harness.report.paper_cells import Comparer, PaperTable
+from harness.report.papers import load_paper
 from harness.sweeps.spaces.overrides import Overrides
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.searches import FINAL_SEEDS, FINAL_SUBSETS, PLAIN, published_search

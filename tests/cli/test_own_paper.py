@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from harness.data.hub import EMBEDDED
-from harness.report.paper import load_paper
+from harness.report.papers import load_paper
 from harness.trials.store import Store
 from tests.checkout import example
 from tests.cli.conftest import Shown, check_sentence, sets

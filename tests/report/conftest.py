@@ -12,9 +12,9 @@ from harness import PROTOCOL
 from harness.evaluation.scores import Uncertainty
 from harness.report.groups import Group, comparable_groups
 from harness.report.matching import Commands
-from harness.report.paper import load_paper
 from harness.report.paper_cells import Comparer, PaperTable
 from harness.report.paper_tables import paper_tables
+from harness.report.papers import load_paper
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.store_tables import store_tables
 from harness.report.tables import Line, Table

@@ -13,9 +13,10 @@ from harness.report.cells import value_text
 from harness.report.formats import rendered
 from harness.report.matching import Commands, Wanted
 from harness.report.measured_trials import TABLE_COLUMNS
-from harness.report.paper import load_paper, load_systems, papers
+from harness.report.paper import load_systems
 from harness.report.paper_cells import Comparer, PaperTable
 from harness.report.paper_tables import paper_tables
+from harness.report.papers import load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS, QUANTITIES, Special
 from harness.trials.record_files import no_rows
 from tests.report.conftest import MadeStore

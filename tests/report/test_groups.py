@@ -8,8 +8,8 @@ import pytest
 from harness.evaluation.catalogue import CARDS
 from harness.plugin import registry
 from harness.report.coverage import shares
-from harness.report.paper import load_paper
 from harness.report.paper_cells import Comparer
+from harness.report.papers import load_paper
 from harness.report.quantities import PAPER_COLUMNS
 from tests.report.conftest import MadeStore
 

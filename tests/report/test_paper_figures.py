@@ -19,8 +19,9 @@ from harness.report.figures.paper_figures import (
 from harness.report.figures.printing import draw
 from harness.report.figures.specification import Figure
 from harness.report.matching import Commands
-from harness.report.paper import load_paper, load_systems
+from harness.report.paper import load_systems
 from harness.report.paper_cells import Comparer
+from harness.report.papers import load_paper
 from harness.targets.drawings import own_figure
 from tests.report.conftest import MadeStore
 

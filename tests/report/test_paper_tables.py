@@ -8,7 +8,8 @@ import pytest
 from harness.errors import UserError
 from harness.report.coverage import lacking
 from harness.report.matching import wanted_for
-from harness.report.paper import load_paper, load_systems
+from harness.report.paper import load_systems
+from harness.report.papers import load_paper
 from harness.report.tables import Table
 from harness.targets.options import SweepOptions
 from tests.report.conftest import MadeStore, lines_of

@@ -8,8 +8,8 @@ import pytest
 
 from harness.report.cell_facts import cell_facts
 from harness.report.formats import rendered
-from harness.report.paper import load_paper
 from harness.report.paper_cells import RELEASED as HEADING
+from harness.report.papers import load_paper
 from harness.report.tables import Row, Table, failures
 from harness.targets.published import lacking_suites
 from tests.report.conftest import TASKS, MadeStore

@@ -11,9 +11,9 @@ from harness.plugin import registry
 from harness.plugin.fields import RELEASED, described_fields
 from harness.report.cell_facts import paper_cell, store_cell
 from harness.report.matching import Commands
-from harness.report.paper import load_paper
 from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables
+from harness.report.papers import load_paper
 from harness.report.tables import address_name
 from harness.report.terminal import address_note
 from tests.report.conftest import TRANSFER, MadeStore

@@ -12,9 +12,9 @@ from harness.errors import UserError
 from harness.plugin import registry
 from harness.report import paper_tables as hyperparameter_tables
 from harness.report.matching import Commands
-from harness.report.paper import load_paper
 from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
+from harness.report.papers import load_paper
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.reproduction import SETUP_COLUMNS, VERDICT_COLUMNS, verdict_table
 from harness.report.tables import Table, failures

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from harness.report.page.content import StoredTrials, table_grid
-from harness.report.paper import load_paper, load_systems
+from harness.report.paper import load_systems
+from harness.report.papers import load_paper
 from harness.report.tables import Table
 from tests.report.conftest import MadeStore, lines_of
 
