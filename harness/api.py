@@ -243,7 +243,7 @@ def table(
         return Table(store_tables(results.read(TABLE_COLUMNS), results.place))
     from harness.report.papers import load_paper
 
-    load_paper(paper)  # a wrong name is answered before what follows is imported
+    loaded = load_paper(paper)  # a wrong name is answered before what follows is imported
     results = opened(store)
     from harness.plugin.registry import names
     from harness.report.matching import Commands
@@ -254,7 +254,7 @@ def table(
     return Table(
         paper_tables(
             results.read(PAPER_COLUMNS),
-            paper,
+            loaded,
             Commands(names(), results.place, encoder),
             None if number is None else str(number),
             answers=Answers(results, status) if ask or number is not None else None,

@@ -84,13 +84,13 @@ def _compared(address: str, encoder: str | None, store: Store) -> Iterator[str]:
             f"{suggest(paper, papers()) if paper not in papers() else ''}"
         )
     paper, number, of_table, heading = named
-    tables, commands = load_paper(paper), Commands(names(), store.place, encoder)
-    (name,) = table_names(tables, number)
-    if tables.tables[name].kind != "scores":
+    loaded, commands = load_paper(paper), Commands(names(), store.place, encoder)
+    (name,) = table_names(loaded, number)
+    if loaded.tables[name].kind != "scores":
         printed = f"harness table --paper {paper} --table {number}"
         raise UserError(f"Table {number} of {paper} has no scores; to print it: {printed}")
     reading, answers = store.read(PAPER_COLUMNS), Answers(store, lambda _: None)
-    sheets = paper_tables(reading, paper, commands, number, answers=answers)
+    sheets = paper_tables(reading, loaded, commands, number, answers=answers)
     sheet, row, column, cell = paper_cell(sheets, f"{paper}.{number}.{of_table}", heading)
     yield f"{sheet.title}\n{row.names[0]}, {column}"
     if cell.published_text:

@@ -1,8 +1,9 @@
 """The cells of a table: our score, the number that a paper prints, and their difference."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.evaluation.catalogue import DISPLAY, Metric
+from harness.evaluation.catalogue import DISPLAY, Metric, SuiteCard
 from harness.report.groups import Group, Score
 from harness.report.matching import Wanted
 from harness.report.measured_trials import MeasuredTrial
@@ -234,6 +235,13 @@ def difference_text(value: float | None, decimals: int = 2) -> str:
 def p_text(value: float) -> str:
     """A p-value as text; a small one is never 0."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def decimals_of(card: SuiteCard, means: Iterable[float]) -> int:
+    """Digits after the point of a test metric: those of its suite, or as its numbers need."""
+    if card.decimals is not None:
+        return card.decimals
+    return 4 if all(abs(mean) <= 1 for mean in means) else 2
 
 
 def percent_text(fraction: float | None) -> str:

@@ -13,7 +13,7 @@ from harness.data.corpora import SOURCES
 from harness.errors import counted, headline
 from harness.evaluation.catalogue import DISPLAY
 from harness.report.cells import FOREIGN, LEAK, LEAKED, Cell
-from harness.report.groups import Group
+from harness.report.groups import Group, former_protocols
 from harness.report.matching import Commands, Wanted, command, obstacle, published_values, yaml_text
 from harness.report.measured_trials import MeasuredTrial
 from harness.report.paper_cells import OTHER_SYSTEM, PaperTable
@@ -83,11 +83,8 @@ def unreadable(reading: Reading) -> list[str]:
 
 def foreign(groups: Iterable[Group]) -> list[str]:
     """A note about the groups of another protocol, if there are any."""
-    protocols = {str(group.provenance["protocol"]) for group in groups if not group.current}
-    numbers = ", ".join(sorted(protocols))
-    return (
-        [f"{FOREIGN} trained or measured by protocol {numbers}, not compared"] if protocols else []
-    )
+    numbers = former_protocols(groups)
+    return [f"{FOREIGN} trained or measured by protocol {numbers}, not compared"] if numbers else []
 
 
 def made_on(trials: Iterable[MeasuredTrial]) -> str:

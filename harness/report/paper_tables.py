@@ -11,7 +11,6 @@ from harness.report.cells import value_text
 from harness.report.matching import Commands, command, obstacle, published_values
 from harness.report.paper import Paper
 from harness.report.paper_cells import RELEASED, Answers, Comparer, PaperTable
-from harness.report.papers import load_paper
 from harness.report.published import THIS_PAPER
 from harness.report.records import paper_records
 from harness.report.tables import Line, Section, Table, over_subsets, ranked
@@ -31,21 +30,19 @@ EXAMPLES_CAPTION = (
 
 def paper_tables(
     reading: Reading,
-    name: str,
+    paper: Paper,
     commands: Commands,
     number: str | None = None,
     *,
     answers: Answers | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> list[Table]:
-    """The tables of the paper `name`, with ours below the published values.
+    """The tables of a paper, with ours below the published values.
 
     number: of a table; None: all of them. answers: those of the store's models to queries; None:
     they are not asked. values: hyperparameters that all our trials have, where they have them at
-    all. Raises UserError for a paper without reported numbers, and for a table that it does not
-    have.
+    all. Raises UserError for a table that the paper does not have.
     """
-    paper = load_paper(name)
     comparer = Comparer(
         reading.table,
         commands.encoder,

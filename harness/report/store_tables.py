@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.evaluation.catalogue import DISPLAY, Metric, SuiteCard, rank
 from harness.report import notes
-from harness.report.cells import Cell, percent_text
+from harness.report.cells import Cell, decimals_of, percent_text
 from harness.report.groups import NO_SEED, Group, comparable_groups
 from harness.report.measured_trials import Identity, rows_of
 from harness.report.records import STORE_SCHEMA, best_of, store_records
@@ -152,7 +152,7 @@ def suite_columns(groups: Sequence[Group], shared: Collection[str]) -> list[Colu
             card.headings.get(name) or DISPLAY.get(name, name),
             name,
             card,
-            decimals_of(groups, name),
+            decimals_of(card, (group.test[name].mean for group in groups if name in group.test)),
         )
         for name in names
     ]
@@ -177,15 +177,6 @@ def dev_columns(groups: Sequence[Group], *, own: bool) -> list[Column]:
 def tasks_of(groups: Sequence[Group]) -> tuple[str, ...]:
     """The tests of the suite that measured the groups, in the order of its card."""
     return groups[0].card.tasks(name for group in groups for name in group.tasks)
-
-
-def decimals_of(groups: Sequence[Group], name: str) -> int:
-    """Digits after the point of a test metric."""
-    decimals = groups[0].card.decimals
-    if decimals is not None:
-        return decimals
-    means = [group.test[name].mean for group in groups if name in group.test]
-    return 4 if all(abs(mean) <= 1 for mean in means) else 2
 
 
 def shared_metrics(groups: Sequence[Group]) -> set[str]:

@@ -183,7 +183,7 @@ def page_of(paper: str | None, encoder: str | None, sweep: str | None, store: St
         title = f"{loaded.title}: the published tables and {ours}"
         own, lacking = _paper_figures(loaded, encoder, store)
         figures, notes = [*own, *figures], [*lacking, *notes]
-        sheets = paper_tables(reading, paper, commands)
+        sheets = paper_tables(reading, loaded, commands)
         gaps += paper_gaps(loaded, Comparer(reading.table, encoder), commands)
     else:
         groups = comparable_groups(reading.table)

@@ -110,7 +110,7 @@ class MadeStore(Store):
         `methods`: those that there are. `place`: the name of the store in commands.
         """
         commands = Commands(methods, place or self.folder, encoder)
-        (sheet,) = paper_tables(self.read(), name, commands, str(number), **options)
+        (sheet,) = paper_tables(self.read(), load_paper(name), commands, str(number), **options)
         return sheet
 
     def compared(self, name: str, number: int, **options: Any) -> PaperTable:

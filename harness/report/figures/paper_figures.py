@@ -29,7 +29,7 @@ from harness.report.figures.specification import (
     score_axis,
     value_axis,
 )
-from harness.report.groups import Group, Score, cell_of
+from harness.report.groups import Group, Score, cell_of, former_protocols
 from harness.report.matching import Commands, Wanted, command
 from harness.report.measured_trials import TABLE_COLUMNS
 from harness.report.paper import TableFigure, load_systems
@@ -270,10 +270,9 @@ def _points(label: str, cells: Sequence[Cell], places: Sequence[float]) -> Itera
 
 def drawn_all_the_same(groups: Iterable[Group]) -> list[str]:
     """A sentence about the trials of another protocol that a figure shows, if there are any."""
-    protocols = {str(group.provenance["protocol"]) for group in groups if not group.current}
-    numbers = ", ".join(sorted(protocols))
+    numbers = former_protocols(groups)
     shown = f"shown although trained or measured by protocol {numbers}, not {PROTOCOL}"
-    return [shown] if protocols else []
+    return [shown] if numbers else []
 
 
 def sweep_command(space: str, encoder: str, store: Store) -> str:
