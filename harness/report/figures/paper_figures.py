@@ -42,6 +42,8 @@ ON_BERT = "bert-base-uncased"
 AXES = {"stage1_steps": "steps of stage 1", "prompt_length": "prompt length"}
 """Hyperparameter -> its words along an axis"""
 CROSS_ENTROPY = "cross entropy of stage 1"
+STAGE_ONE_LOSS = ("augmentation", "loss")
+"""Its stage and metric in a history"""
 DrawnAndLacking = tuple[list[Figure], list[str]]
 """The figures, and sentences about what the store lacks"""
 TITLES = {
@@ -114,20 +116,14 @@ def line_figure(
     drawn, points = load_systems().figures[f"{paper}.{number}"], published_points(paper, number)
     [(hyperparameter, values)] = drawn.axis.items()
     wanted, metric = matches[0][0], str(drawn.metric)
-    groups = {
-        float(value): group
-        for value, (_, group) in zip(values, matches, strict=True)
-        if group is not None
-    }
+    groups = {float(at): group for at, (_, group) in zip(values, matches, strict=True) if group}
     scores = {at: {**group.test, **group.dev}.get(metric) for at, group in groups.items()}
     alike = {"hyperparameter": hyperparameter, "metric": metric}
-    rows: list[Row] = [
-        {**alike, **_point(at, score, groups[at].keys)} for at, score in scores.items() if score
-    ]
+    rows: list[Row] = [{**alike, **_point(at, score)} for at, score in scores.items() if score]
     rows += [{**alike, "source": "paper", "std": None, "n": None, **point} for point in points]
     if name == "diffaug-figure5":
         rows += [
-            {**alike, "metric": CROSS_ENTROPY, **_point(at, score, groups[at].keys)}
+            {**alike, "metric": CROSS_ENTROPY, **_point(at, score)}
             for at, score in _cross_entropies(groups, store).items()
         ]
     ours = [row["at"] for row in rows if row["source"] == "ours"]
@@ -181,12 +177,12 @@ def _curve(rows: Sequence[Row], look: Look, theirs: Look) -> tuple[Mark, Mark, M
     return line, means, mark_of("points", told, "at", "value", theirs)
 
 
-def _point(at: float, score: Score, keys: Iterable[str]) -> dict[str, Any]:
+def _point(at: float, score: Score) -> dict[str, Any]:
     """A point of ours: the value of a hyperparameter, and the score of the trials there.
 
     A point of a paper has the same names; its `value` is None where the text names the place alone.
     """
-    note = " ".join(key[:10] for key in keys)
+    note = " ".join(key[:10] for key in score.keys)
     own = {"value": score.mean, "std": score.std, "n": score.n, "note": note}
     return {"source": "ours", "at": at, **own}
 
@@ -201,11 +197,7 @@ def _cross_entropies(groups: Mapping[float, Group], store: Store) -> dict[float,
     scores = {}
     for at, group in groups.items():
         losses = (
-            [
-                point["value"]
-                for point in record.history
-                if point["stage"] == "augmentation" and point["metric"] == "loss"
-            ]
+            [p["value"] for p in record.history if (p["stage"], p["metric"]) == STAGE_ONE_LOSS]
             for record in store.read(where={"key": group.keys}).records()
         )
         if ends := [own[-1] for own in losses if own]:
@@ -262,7 +254,7 @@ def _points(label: str, cells: Sequence[Cell], places: Sequence[float]) -> Itera
     """The points of a row: ours, and those that somebody published."""
     for cell, at in sorted(zip(cells, places, strict=True), key=lambda pair: pair[1]):
         if cell.ours:
-            yield {"row": label, **_point(at, cell.ours, cell.ours.keys)}
+            yield {"row": label, **_point(at, cell.ours)}
         if cell.number is not None and cell.published:
             told = {"std": None, "n": None, "note": cell.published.source}
             yield {"row": label, "source": "paper", "at": at, "value": cell.number, **told}
@@ -289,14 +281,10 @@ def file_of(name: str, encoder: str) -> str:
 def _stage_one(wanted: Wanted, group: Group | None, store: Store) -> DrawnAndLacking:
     """Both curves of stage 1 and the reference line of dropout, by seed; and the paper's points."""
     encoder, keys = wanted.encoder, group.keys if group else ()
+    names = ("metric", "step", "value")
     records = store.read(where={"key": keys}).records() if keys else []
     rows: list[Row] = [
-        {
-            "source": "ours",
-            "key": record.key,
-            "seed": record.seed,
-            **{name: point[name] for name in ("metric", "step", "value")},
-        }
+        {"source": "ours", "key": record.key, "seed": record.seed} | {n: point[n] for n in names}
         for record in sorted(records, key=lambda record: (record.seed, record.key))
         for point in record.history
         if point["metric"] in (*TITLES, DROPOUT)
@@ -351,8 +339,7 @@ def chosen_trials(
     about what the store lacks, with the command that runs it.
     """
     matches = comparer.figure(name.replace("-", "."))
-    groups = {wanted.method: group for wanted, group in matches if group}
-    best = {method: group.best_trial(group.trials) for method, group in groups.items()}
+    best = {wanted.method: group.best_trial(group.trials) for wanted, group in matches if group}
     notes = [
         f"the store has no {wanted}; run: {commands.sweep(wanted)}"
         for wanted, group in matches
