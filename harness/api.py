@@ -249,21 +249,20 @@ def table(
         return Table(store_tables(results.read(TABLE_COLUMNS), results.place))
     from harness.report.papers import load_paper
 
-    load_paper(paper)  # a wrong name is answered before what follows is imported
+    loaded = load_paper(paper)  # a wrong name is answered before what follows is imported
     results = opened(store)
     from harness.plugin.registry import names
-    from harness.report.answers import Answers
     from harness.report.matching import Commands
+    from harness.report.paper_cells import Answers
     from harness.report.paper_tables import paper_tables
     from harness.report.quantities import PAPER_COLUMNS
 
     return Table(
         paper_tables(
             results.read(PAPER_COLUMNS),
-            paper,
-            Commands(names(), results.place),
+            loaded,
+            Commands(names(), results.place, encoder),
             None if number is None else str(number),
-            encoder=encoder,
             answers=Answers(results, status) if ask or number is not None else None,
             values=values,
         )

@@ -276,7 +276,7 @@ def _leave_table(store: "Store", options: SweepOptions, result: "SweepResult") -
 def _print_verdict(options: SweepOptions) -> None:
     """Print the verdict on a table of scores; a table of examples has none."""
     from harness.cli.table import print_sheets
-    from harness.report.reproduction import SETUP_COLUMNS, verdict_table
+    from harness.report.coverage import SETUP_COLUMNS, verdict_table
 
     trials = opened(options.store).read(SETUP_COLUMNS).table
     compared = [each for each in options.compared() if each.table.kind == "scores"]

@@ -11,10 +11,9 @@ from harness import __version__
 from harness.data.revisions import repository_of
 from harness.export.exportable import Exportable, shown_encoder
 from harness.export.folder import library_model
-from harness.report.cells import score_text
+from harness.report.cells import decimals_of, score_text
 from harness.report.formats import escaped
 from harness.report.groups import Group
-from harness.report.store_tables import decimals_of
 from harness.trials.publishing import without_folder, without_folders
 from harness.trials.record import Record
 
@@ -130,7 +129,8 @@ def _scores(model: Exportable, group: Group | None) -> Iterator[str]:
         part = group.measured(suite)
         cells = {**group.dev, **(part.test if part else {})}
         for name, value in {**scores.dev, **scores.test}.items():
-            digits = decimals_of([part], name) if part and name in scores.test else 2
+            means = [part.test[name].mean] if part and name in part.test else []
+            digits = decimals_of(part.card, means) if part and name in scores.test else 2
             spread = scores.uncertainty.get(name)
             interval = f"{spread.low:.{digits}f} to {spread.high:.{digits}f}" if spread else ""
             seeds = score_text(cells.get(name), digits) if len(group.trials) > 1 else "1 alone"

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from harness.errors import UserError, counted, suggest
 from harness.evaluation.catalogue import DISPLAY
 from harness.plugin.registry import names
-from harness.report.answers import Answers
 from harness.report.cells import Cell, score_text
 from harness.report.groups import Score
 from harness.report.matching import Commands
 from harness.report.measured_trials import TABLE_COLUMNS
+from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables, table_names
 from harness.report.papers import cell_address, load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS
@@ -84,19 +84,19 @@ def _compared(address: str, encoder: str | None, store: Store) -> Iterator[str]:
             f"{suggest(paper, papers()) if paper not in papers() else ''}"
         )
     paper, number, of_table, heading = named
-    tables, commands = load_paper(paper), Commands(names(), store.place)
-    (name,) = table_names(tables, number)
-    if tables.tables[name].kind != "scores":
+    loaded, commands = load_paper(paper), Commands(names(), store.place, encoder)
+    (name,) = table_names(loaded, number)
+    if loaded.tables[name].kind != "scores":
         printed = f"harness table --paper {paper} --table {number}"
         raise UserError(f"Table {number} of {paper} has no scores; to print it: {printed}")
     reading, answers = store.read(PAPER_COLUMNS), Answers(store, lambda _: None)
-    sheets = paper_tables(reading, paper, commands, number, encoder=encoder, answers=answers)
+    sheets = paper_tables(reading, loaded, commands, number, answers=answers)
     sheet, row, column, cell = paper_cell(sheets, f"{paper}.{number}.{of_table}", heading)
     yield f"{sheet.title}\n{row.names[0]}, {column}"
     if cell.published_text:
         yield f"published: {cell.published_text}"
     if cell.ours is None:
-        fill = commands.table(paper, number, encoder)
+        fill = commands.table("sweep", paper, number)
         yield f"{row.whose}: {_missing(row, cell, commands, fill)}"
         return
     if not cell.alone:

@@ -1,8 +1,9 @@
 """The cells of a table: our score, the number that a paper prints, and their difference."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.evaluation.catalogue import DISPLAY, Metric
+from harness.evaluation.catalogue import DISPLAY, Metric, SuiteCard
 from harness.report.groups import Group, Score
 from harness.report.matching import Wanted
 from harness.report.measured_trials import MeasuredTrial
@@ -89,6 +90,11 @@ class Cell:
         return self.published is not None and self.published.row.alone
 
     @property
+    def asks(self) -> bool:
+        """Whether a score of ours has its place here: beside a number, or alone."""
+        return self.number is not None or self.alone
+
+    @property
     def measured(self) -> Group | None:
         """Our trials that the suite of the metric has measured; None: none."""
         if self.group is None or self.metric is None:
@@ -101,12 +107,10 @@ class Cell:
         measure = self.published.measure if self.published else None
         if measure in TEXTS:
             return None
-        if self.metric is not None:
-            measured = self.measured
-            return measured.n if measured else "0"
-        if self.group is None or self.ours is None:
+        trials = self.measured if self.metric else self.group if self.ours else None
+        if trials is None:
             return "0"
-        return "1" if measure is Special.COSINE else self.group.n
+        return "1" if measure is Special.COSINE else trials.n
 
     @property
     def unmeasured(self) -> list[MeasuredTrial]:
@@ -231,6 +235,13 @@ def difference_text(value: float | None, decimals: int = 2) -> str:
 def p_text(value: float) -> str:
     """A p-value as text; a small one is never 0."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def decimals_of(card: SuiteCard, means: Iterable[float]) -> int:
+    """Digits after the point of a test metric: those of its suite, or as its numbers need."""
+    if card.decimals is not None:
+        return card.decimals
+    return 4 if all(abs(mean) <= 1 for mean in means) else 2
 
 
 def percent_text(fraction: float | None) -> str:

@@ -19,7 +19,7 @@ from harness.evaluation.kept import (
     resampled_scores,
     score_of,
 )
-from harness.report.cells import p_text
+from harness.report.cells import decimals_of, p_text
 from harness.report.difference import Difference, Scored, over_both, over_pairs, over_seeds
 from harness.report.groups import Group
 from harness.report.matching import command
@@ -94,9 +94,7 @@ class Compared:
     @property
     def decimals(self) -> int:
         """Digits after the point of the scores."""
-        decimals = self.first.card.decimals
-        small = all(abs(side.mean) <= 1 for side in self.sides)
-        return decimals if decimals is not None else 4 if small else 2
+        return decimals_of(self.first.card, (side.mean for side in self.sides))
 
     @property
     def items(self) -> str:

@@ -12,6 +12,7 @@ in the spread over seeds already; so the bootstrap of the pairs counts only what
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -193,14 +194,14 @@ def _chance(resampled: np.ndarray | None) -> float:
 
 
 def paired_p_value(
-    store: Path | str, suite: str, scores: tuple[tuple[str, float], tuple[str, float]], metric: str
+    store: Path | str, suite: str, scores: Sequence[tuple[str, float]], metric: str
 ) -> float:
     """The p-value for no difference between two trials of a store in a metric of a suite.
 
     scores: the key and the score of each. NaN where the cosines or queries of one are not kept.
     """
     kept = [StoreFolders(store).kept_pairs(key, suite) for key, _ in scores]
-    if not all(file.is_file() for file in kept):
+    if len(kept) < 2 or not all(file.is_file() for file in kept):
         return math.nan
     drawn = _drawn(suite, *kept).get(metric)
     if drawn is None:

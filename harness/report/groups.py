@@ -235,6 +235,11 @@ class Group:
         return -math.inf if math.isnan(mean) else mean
 
 
+def former_protocols(groups: Iterable[Group]) -> str:
+    """The protocols of the groups that were not measured by today's, as text; "" for none."""
+    return ", ".join(sorted({str(g.provenance["protocol"]) for g in groups if not g.current}))
+
+
 def comparable_groups(table: pa.Table) -> list[Group]:
     """The groups of a store: of its final trials, and of the models that were evaluated."""
     groups = [

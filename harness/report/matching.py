@@ -210,12 +210,26 @@ def _methods_of_space(setting: str) -> frozenset[str]:
     return frozenset(read_document(shipped("search_spaces") / f"{setting}.yaml").content["methods"])
 
 
+def obstacle(target: Wanted, methods: Collection[str]) -> str:
+    """The reason why trials cannot be run here yet; "" when they can. methods: as `is_here`."""
+    if not target.is_here(methods):
+        return f"there is no method {target.method}"
+    return f"it needs {target.needs}" if target.needs else ""
+
+
 @dataclass(frozen=True)
 class Commands:
     """Makes commands for one store. `methods`: the names of the methods that can be run here."""
 
     methods: Collection[str]
     store: Path | str
+    encoder: str | None = None
+    """That of our trials, in the place of a paper's"""
+
+    @property
+    def options(self) -> list[str]:
+        """The words that name the encoder and the store behind those of a cell."""
+        return [*(["--encoder", self.encoder] if self.encoder else []), *store_option(self.store)]
 
     def sweep(self, target: Wanted) -> str:
         """The sweep whose final trials can stand beside a reported number."""
@@ -236,17 +250,11 @@ class Commands:
             return self.sweep(target)
         return command(self.store, "sweep", target.locator, "--paper", paper, "--table", number)
 
-    def table(self, paper: str, number: str, encoder: str | None = None) -> str:
-        """The command that fills what a published table lacks."""
-        other = ["--encoder", encoder] if encoder else []
-        return command(self.store, "sweep", "--paper", paper, "--table", number, *other)
+    def table(self, verb: str, paper: str, number: str) -> str:
+        """The command that fills what a published table lacks (`sweep`), or that prints it."""
+        words = ["harness", verb, "--paper", paper, "--table", number]
+        return shlex.join([*words, *self.options])
 
     def evaluation(self, model: Sequence[str], suite: str) -> str:
         """The command that measures a model with a suite. `model`: the words that name it."""
         return command(self.store, "eval", *model, "--suite", suite)
-
-    def obstacle(self, target: Wanted) -> str:
-        """The reason why the sweep cannot be run yet; "" when it can be run."""
-        if not target.is_here(self.methods):
-            return f"there is no method {target.method}"
-        return f"it needs {target.needs}" if target.needs else ""

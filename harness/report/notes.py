@@ -13,8 +13,8 @@ from harness.data.corpora import SOURCES
 from harness.errors import counted, headline
 from harness.evaluation.catalogue import DISPLAY
 from harness.report.cells import FOREIGN, LEAK, LEAKED, Cell
-from harness.report.groups import Group
-from harness.report.matching import Commands, Wanted, command, published_values, yaml_text
+from harness.report.groups import Group, former_protocols
+from harness.report.matching import Commands, Wanted, command, obstacle, published_values, yaml_text
 from harness.report.measured_trials import MeasuredTrial
 from harness.report.paper_cells import OTHER_SYSTEM, PaperTable
 from harness.report.quantities import Quantity, Special
@@ -38,7 +38,7 @@ def first_of(texts: Sequence[str]) -> list[str]:
     return [*texts[:SHOWN], *more]
 
 
-def leak_notes(rows: Iterable[Row]) -> list[str]:
+def leaks(rows: Iterable[Row]) -> list[str]:
     """A note about the marked scores: which rows, and how much of which tests."""
     lines: dict[str, list[str]] = {}
     for row in rows:
@@ -83,11 +83,8 @@ def unreadable(reading: Reading) -> list[str]:
 
 def foreign(groups: Iterable[Group]) -> list[str]:
     """A note about the groups of another protocol, if there are any."""
-    protocols = {str(group.provenance["protocol"]) for group in groups if not group.current}
-    numbers = ", ".join(sorted(protocols))
-    return (
-        [f"{FOREIGN} trained or measured by protocol {numbers}, not compared"] if protocols else []
-    )
+    numbers = former_protocols(groups)
+    return [f"{FOREIGN} trained or measured by protocol {numbers}, not compared"] if numbers else []
 
 
 def made_on(trials: Iterable[MeasuredTrial]) -> str:
@@ -136,7 +133,7 @@ def _line(row: Mapping[str, Any]) -> str:
     return f"{named}{suite} ({headline(row['reason']) or 'no reason given'})"
 
 
-def source_notes(compared: PaperTable) -> list[str]:
+def sources(compared: PaperTable) -> list[str]:
     """The sources behind the marks, and the number of runs behind the numbers of a column."""
     runs, columns = compared.table.runs, map(str, compared.table.columns)
     return [
@@ -148,7 +145,7 @@ def source_notes(compared: PaperTable) -> list[str]:
     ]
 
 
-def released_note(row: Row, commands: Commands) -> str:
+def released(row: Row, commands: Commands) -> str:
     """The line about a released checkpoint: its name, its pooling, and what evaluates it."""
     cells = [(cell, cell.wanted) for cell in row.cells if cell.wanted]
     wanted, mark = cells[0][1], row.names[0].rpartition(" ")[2]
@@ -161,7 +158,7 @@ def released_note(row: Row, commands: Commands) -> str:
     return f"{named}; to evaluate it: {commands.evaluation(wanted.model, ','.join(suites))}"
 
 
-def n_notes(rows: Iterable[Row]) -> list[str]:
+def numbers(rows: Iterable[Row]) -> list[str]:
     """Which column has which n, for the rows whose columns have several."""
     notes: dict[str, None] = {}  # a set in the order of the table
     for row in rows:
@@ -175,7 +172,7 @@ def n_notes(rows: Iterable[Row]) -> list[str]:
     return list(notes)
 
 
-def mark_notes(cells: Sequence[Cell]) -> list[str]:
+def marks(cells: Sequence[Cell]) -> list[str]:
     """The meaning of the marks at our numbers, and why some of them have no difference."""
     published = [cell.published for cell in cells if cell.published]
     others = {each.unlike: each.row.label for each in published if each.unlike}
@@ -194,7 +191,7 @@ def mark_notes(cells: Sequence[Cell]) -> list[str]:
     ]
 
 
-def unlike_notes(cells: Iterable[Cell], methods: Collection[str]) -> list[str]:
+def unlike(cells: Iterable[Cell], methods: Collection[str]) -> list[str]:
     """The differences from the paper's set-up in the trials of a table, with their rows.
 
     methods: the names of the methods that are here; of others nothing is known.
@@ -246,7 +243,7 @@ def _text(value: Any, sizes: Mapping[str, int] = {}) -> str:
     return "none" if value is None else f"{file_name(yaml_text(value))}{size}"
 
 
-def choice_notes(cells: Iterable[Cell]) -> list[str]:
+def choices(cells: Iterable[Cell]) -> list[str]:
     """Notes about the numbers for which several groups of comparable trials were candidates."""
     return list(
         dict.fromkeys(
@@ -258,7 +255,7 @@ def choice_notes(cells: Iterable[Cell]) -> list[str]:
     )
 
 
-def filling_notes(compared: PaperTable, commands: Commands, encoder: str | None) -> list[str]:
+def filling(compared: PaperTable, commands: Commands) -> list[str]:
     """The command that fills the gaps of a table, and what no command can fill."""
     possible = False
     reasons: dict[str, dict[str, None]] = defaultdict(dict)  # a set in the order of the table
@@ -266,16 +263,16 @@ def filling_notes(compared: PaperTable, commands: Commands, encoder: str | None)
         published, wanted = cell.published, cell.wanted
         if published is None or published.measure is Special.GIVEN:
             continue
-        obstacle = commands.obstacle(wanted) if wanted else ""
-        if wanted and not obstacle:
+        why_not = obstacle(wanted, commands.methods) if wanted else ""
+        if wanted and not why_not:
             possible |= cell.group is None or cell.is_foreign or bool(cell.unmeasured)
         if cell.group:
             continue
         if wanted is None and published.value is not None:
             reasons["Quoted only, nothing is run for them"][published.row.label] = None
-        elif obstacle:
-            reasons[f"Not run by the command: {obstacle}"][published.row.label] = None
-    fill = commands.table(compared.paper.paper, compared.number, encoder)
+        elif why_not:
+            reasons[f"Not run by the command: {why_not}"][published.row.label] = None
+    fill = commands.table("sweep", compared.paper.paper, compared.number)
     return [
         *([f"To fill: {fill}"] if possible else []),
         *(f"{reason}: {'; '.join(labels)}" for reason, labels in sorted(reasons.items())),

@@ -133,11 +133,11 @@ def _check_facts(paper: Paper, document: Document) -> None:
 
 def _check_released(paper: Paper, document: Document) -> None:
     """Raise UserError for a checkpoint that stands beside no row of the paper."""
-    rows = [row for table in paper.tables.values() for row in table.rows]
+    kinds = [row.kind for table in paper.tables.values() for row in table.rows]
     for index, one in enumerate(paper.released):
         with _at(document, "released", index, "system"):
             _check_name(one.system, paper.runs.systems, "system")
-        if not any(one.is_of(row) for row in rows):
+        if one.kind not in kinds:
             words = " ".join(one.kind)
             problem = f"no row of the paper has {words}, beside which it stands"
             raise document.error(("released", index), problem)

@@ -102,10 +102,6 @@ class Released(ReportedPart):
         """The system, setting and encoder of the rows beside which it stands."""
         return self.system, self.setting, self.encoder
 
-    def is_of(self, row: ReportedRow) -> bool:
-        """Whether it stands beside a row."""
-        return (row.system, row.setting, row.encoder) == self.kind
-
     @field_validator("suites")
     @classmethod
     def _suites_are_shipped(cls, names: list[str]) -> list[str]:

@@ -1,10 +1,13 @@
-"""A published table with our scores: the trials that stand beside each value of the paper."""
+"""A published table with our scores: the trials that stand beside each value of the paper.
+
+Also the answers of a store's models to queries: the sentences near one, and cosines.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,14 +17,17 @@ from harness.errors import UserError
 from harness.evaluation.catalogue import Metric
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
-from harness.report.answers import Answers
 from harness.report.cells import Cell, Published
 from harness.report.groups import Group, Score, comparable_groups
-from harness.report.matching import ALL_LABELS, Wanted, best_on_dev, wanted_for
+from harness.report.matching import ALL_LABELS, Wanted, best_on_dev, obstacle, wanted_for
 from harness.report.paper import ColumnRun, Paper, Released, TableRuns, load_systems
-from harness.report.published import THIS_PAPER, ReportedRow, ReportedTable
+from harness.report.published import QUOTED, THIS_PAPER, ReportedRow, ReportedTable
 from harness.report.quantities import Column, Quantity, Special, columns_of, cost_of
 from harness.report.tables import Row, n_text
+
+if TYPE_CHECKING:
+    from harness.trials.evaluate import SentenceModel
+    from harness.trials.store import Store
 
 OTHER_SYSTEM = "§"
 """The mark at a row whose published number is of another system than ours"""
@@ -36,18 +42,17 @@ class PaperTable:
     paper: Paper
     name: str
     """Its name in the paper's file, such as `table2`"""
+    table: ReportedTable
+    """The table as the paper prints it"""
     columns: Sequence[Column]
     sections: Sequence[tuple[str, Sequence[Row]]]
     """(heading, rows)"""
+    notes: Sequence[str] = ()
+    """Lines under it, from `systems.yaml`"""
     released: Sequence[Row] = ()
     """The released checkpoints of its systems, as the store has measured them.
 
     Each has a mark behind its label, such as `[3]`, which a line under the table explains."""
-
-    @property
-    def table(self) -> ReportedTable:
-        """The table as the paper prints it."""
-        return self.paper.tables[self.name]
 
     @property
     def number(self) -> str:
@@ -59,17 +64,60 @@ class PaperTable:
         """The paper, the number of the table, and what it is about."""
         return f"{self.paper.title}. Table {self.number}: {self.table.about}"
 
-    @property
-    def notes(self) -> list[str]:
-        """Lines under it, from `systems.yaml`."""
-        runs = self.paper.runs
-        own = runs.table_runs.get(f"{self.paper.paper}.{self.name}", TableRuns()).notes
-        return [*own, *filter(None, [runs.papers.get(self.paper.paper)])]
-
     @cached_property
     def cells(self) -> list[Cell]:
         """The cells of all rows."""
         return [cell for _, rows in self.sections for row in rows for cell in row.cells]
+
+
+class Answers:
+    """Asks the models whose weights a store keeps; each is loaded once."""
+
+    def __init__(self, store: "Store", status: Callable[[str], None]) -> None:
+        """`store`: with the records and the weights. `status`: called with what is being done."""
+        self._store, self._status = store, status
+        self._models: dict[str, SentenceModel | None] = {}
+        self.problems: dict[str, str] = {}
+        """The key of a trial -> why its model cannot be asked"""
+
+    def can_ask(self, group: Group) -> bool:
+        """Whether there is a model of the group that can be asked."""
+        return self._model(group) is not None
+
+    def nearest(self, group: Group, query: str, count: int) -> list[str]:
+        """The sentences of STS-B test nearest to a query; none where no model can be asked."""
+        model = self._model(group)
+        return [text for text, _ in model.nearest(query, count)] if model else []
+
+    def cosine(self, group: Group, query: str, sentence: str) -> float | None:
+        """The cosine of two sentences; None where no model can be asked."""
+        model = self._model(group)
+        return model.cosine(query, sentence) if model else None
+
+    def _model(self, group: Group) -> "SentenceModel | None":
+        """The model of the trial with the best dev score, of those with kept weights."""
+        kept = (
+            trial
+            for trial in group.trials
+            if not trial.trained or self._store.kept_weights(trial.key).is_file()
+        )
+        trial = group.best_trial(kept)
+        if trial is None:
+            return None
+        if trial.key not in self._models:
+            self._models[trial.key] = self._loaded(trial.key)
+        return self._models[trial.key]
+
+    def _loaded(self, key: str) -> "SentenceModel | None":
+        from harness.trials.evaluate import SentenceModel
+        from harness.trials.lookup import model
+
+        try:
+            trained = model(key, self._store, pooling=None, method=None)
+            return SentenceModel(trained, self._store, lambda text, *_: self._status(text))
+        except UserError as error:
+            self.problems[key] = str(error)
+            return None
 
 
 class Comparer:
@@ -80,18 +128,21 @@ class Comparer:
         trials: pa.Table,
         encoder: str | None = None,
         *,
+        methods: Collection[str] = (),
         values: Mapping[str, Any] | None = None,
         answers: Answers | None = None,
         plugins: Mapping[str, str] = {},
     ) -> None:
         """Take the rows of a store.
 
-        encoder: that of our trials, in the place of the papers'. values: hyperparameters that all
+        encoder: that of our trials, in the place of the papers'. methods: the names of those that
+        can be run here, for what a row says of its gaps. values: hyperparameters that all
         our trials must have, where they have them at all. answers: those of the store's models to
         queries; None: they are not asked. plugins: those of a paper of one's own, which read
         `values`, too.
         """
         self._trials, self.encoder, self._answers = trials, encoder, answers
+        self._methods = methods
         self._groups: Mapping[tuple[str, str, str], list[Group]] = defaultdict(list)
         for group in comparable_groups(trials):
             if _has(group, values or {}, plugins):
@@ -111,29 +162,53 @@ class Comparer:
     def table(self, paper: Paper, name: str) -> PaperTable:
         """The table `name` of a paper. Raises UserError for a row whose system is not listed."""
         table, systems, full_name = paper.tables[name], paper.runs, f"{paper.paper}.{name}"
-        unlike = systems.table_runs.get(full_name, TableRuns()).unlike
+        about = systems.table_runs.get(full_name, TableRuns())
         columns, address = columns_of(paper, name), f"{paper.paper}.{name.removeprefix('table')}"
-
-        def cell(heading: str, row: ReportedRow, column: Column) -> Cell:
-            wanted = None
-            # A method that needs labels has no number where there are none.
-            shown = column.fraction or row.value(column.index) is not None
-            if shown and column.measure is not Special.GIVEN:
-                own = column.run, column.fraction
-                wanted = wanted_for(systems, full_name, row, *own, self.encoder)
-            other = unlike.get(row.system, {}).get(row.setting or "", "") if wanted else ""
-            return self._cell(table, column, heading, row, wanted, other)
-
         sections, number = [], 0
         for group in table.groups:
             rows = []
             for row in group.rows:
                 number += 1
-                cells = tuple(cell(group.name, row, column) for column in columns)
-                rows.append(_row(cells, row, f"{address}.{number}", table))
+                cells, other = [], about.unlike.get(row.system, {}).get(row.setting or "", "")
+                for column in columns:
+                    wanted = None
+                    # A method that needs labels has no number where there are none.
+                    shown = column.fraction or row.value(column.index) is not None
+                    if shown and column.measure is not Special.GIVEN:
+                        own = column.run, column.fraction
+                        wanted = wanted_for(systems, full_name, row, *own, self.encoder)
+                    cells.append(self._cell(table, column, group.name, row, wanted, other))
+                rows.append(self._row(cells, row, f"{address}.{number}", table))
             sections.append((group.name, rows))
         released = self._released(table, columns, systems.released, address)
-        return PaperTable(paper, name, columns, sections, released)
+        notes = [*about.notes, *filter(None, [systems.papers.get(paper.paper)])]
+        return PaperTable(paper, name, table, columns, sections, notes, released)
+
+    def _row(
+        self, cells: Sequence[Cell], row: ReportedRow, address: str, table: ReportedTable
+    ) -> Row:
+        """The row, which says of each cell whether a command can fill it, and of none why not."""
+        wanted = [cell.wanted for cell in cells if cell.wanted]
+        runnable = [bool(one.wanted and not obstacle(one.wanted, self._methods)) for one in cells]
+        without = "no method" if wanted else "quoted only"
+        if row.system == QUOTED:
+            without = ""  # the row itself says that it is only quoted
+        if any(target.is_here(self._methods) for target in wanted):
+            without = "" if any(runnable) else "needs input"
+        source = row.origin or THIS_PAPER
+        unlike = any(cell.published and cell.published.unlike for cell in cells)
+        return Row(
+            names=(f"{row.label} {table.citations[source]}{OTHER_SYSTEM if unlike else ''}",),
+            n=n_text([n for cell in cells if (n := cell.n) is not None]),
+            cells=tuple(
+                replace(cell, expected=cell.asks and (cell.ours is not None or can_run))
+                for cell, can_run in zip(cells, runnable, strict=True)
+            ),
+            address=address,
+            complete=all(cell.ours for cell in cells if cell.metric and cell.asks),
+            published_n=str(table.runs.get(row.system, "")) if source == THIS_PAPER else "",
+            without=without,
+        )
 
     def figure(self, full_name: str) -> list[tuple[Wanted, Group | None]]:
         """The trials for the points of the figure `<paper>.<figure>`, and those of the store."""
@@ -177,7 +252,7 @@ class Comparer:
                 std=row.std[index] if row.std else None,
                 source=source,
                 measure=measure,
-                unlike=unlike,
+                unlike=unlike if wanted else "",
                 wanted=wanted,
             ),
             citation="" if source == own else table.citations[source],
@@ -211,7 +286,7 @@ class Comparer:
         """
         made: list[Row] = []
         for one in checkpoints if table.kind == "scores" else ():
-            label = next((row.label for row in table.rows if one.is_of(row)), None)
+            label = next((row.label for row in table.rows if row.kind == one.kind), None)
             fits = [_is_released_for(column, one) for column in columns]
             if label is None or not any(fits):
                 continue
@@ -251,21 +326,6 @@ def _is_released_for(column: Column, one: Released) -> bool:
     run, measure = column.run, column.measure
     other = run.run or run.setting or run.encoder or run.configuration or column.fraction != 1
     return isinstance(measure, Metric) and measure.suite in one.suites and not other
-
-
-def _row(cells: tuple[Cell, ...], row: ReportedRow, address: str, table: ReportedTable) -> Row:
-    source = row.origin or THIS_PAPER
-    unlike = any(cell.published and cell.published.unlike for cell in cells)
-    return Row(
-        names=(f"{row.label} {table.citations[source]}{OTHER_SYSTEM if unlike else ''}",),
-        n=n_text([n for cell in cells if (n := cell.n) is not None]),
-        cells=cells,
-        address=address,
-        complete=all(
-            cell.ours for cell in cells if cell.metric and (cell.number is not None or cell.alone)
-        ),
-        published_n=str(table.runs.get(row.system, "")) if source == THIS_PAPER else "",
-    )
 
 
 def _has(group: Group, values: Mapping[str, Any], plugins: Mapping[str, str]) -> bool:

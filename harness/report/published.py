@@ -66,6 +66,11 @@ class ReportedRow(ReportedPart):
     field: str | None = None  # in a table of hyperparameters: the field of the method's Config
 
     @property
+    def kind(self) -> tuple[Any, ...]:
+        """Its system, setting and encoder."""
+        return self.system, self.setting, self.encoder
+
+    @property
     def alone(self) -> bool:
         """Whether it has no published values, and ours stand without them."""
         return not self.values
@@ -139,14 +144,10 @@ class ReportedTable(ReportedPart):
         return max((len(text.partition(".")[2]) for text in texts), default=2)
 
     @model_validator(mode="after")
-    def _columns_are_told_apart(self) -> Self:
+    def _columns_are_told_apart_and_rows_as_long(self) -> Self:
         for name, number in Counter(map(str, self.columns)).items():
             if number > 1:
                 raise ValueError(f'{number} columns have the heading "{name}"')
-        return self
-
-    @model_validator(mode="after")
-    def _rows_are_as_long_as_the_header(self) -> Self:
         for row in self.rows:
             lists = {"values": row.values, "std": row.std, "origins": row.origins}
             for name, numbers in lists.items():

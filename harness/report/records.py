@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from harness.report.cells import Cell
 from harness.report.groups import Group, Score
-from harness.report.matching import Commands
+from harness.report.matching import Commands, obstacle
 from harness.report.measured_trials import IDENTITY_COLUMNS
 from harness.report.paper_cells import PaperTable
 from harness.report.tables import Row
@@ -144,7 +144,7 @@ def paper_records(
             "command": commands.cell(cell.wanted, compared.paper.paper, compared.number)
             if cell.wanted
             else None,
-            "obstacle": commands.obstacle(cell.wanted) if cell.wanted else "quoted only",
+            "obstacle": obstacle(cell.wanted, commands.methods) if cell.wanted else "quoted only",
             "ours": text or None,
         }
         for cell, text in zip(cells, ours or [""] * len(cells), strict=True)

@@ -137,17 +137,16 @@ def p_values(first: Samples, second: Samples) -> np.ndarray:
     return shown
 
 
-def holm(values: np.ndarray, axis: int = -1) -> np.ndarray:
-    """The p-values corrected after Holm (1979) along an axis; NaN counts as no test."""
-    moved = np.moveaxis(values, axis, -1)
-    order = np.argsort(moved, axis=-1)  # NaN comes last
-    tests = np.sum(~np.isnan(moved), axis=-1, keepdims=True)
-    factors = np.maximum(tests - np.arange(moved.shape[-1]), 1)
-    ordered = np.take_along_axis(moved, order, -1) * factors
+def holm(values: np.ndarray) -> np.ndarray:
+    """The p-values corrected after Holm (1979) along the last axis; NaN counts as no test."""
+    order = np.argsort(values, axis=-1)  # NaN comes last
+    tests = np.sum(~np.isnan(values), axis=-1, keepdims=True)
+    factors = np.maximum(tests - np.arange(values.shape[-1]), 1)
+    ordered = np.take_along_axis(values, order, -1) * factors
+    corrected: np.ndarray = np.empty_like(ordered)
     rising = np.minimum(np.maximum.accumulate(ordered, axis=-1), 1.0)
-    corrected = np.empty_like(rising)
     np.put_along_axis(corrected, order, rising, -1)
-    return np.moveaxis(corrected, -1, axis)
+    return corrected
 
 
 def best_cells(
@@ -184,17 +183,14 @@ class Prediction:
     Student's t distribution with n - 1 degrees of freedom.
     """
 
-    mean: float
-    std: float
-    """Sample standard deviation (ddof 1) of the runs"""
-    n: int
-    """At least 2"""
+    runs: Score
+    """Of at least 2, which were trained"""
 
     @property
     def interval(self) -> tuple[float, float]:
         """The two ends between which one more run is with a probability of 95 %."""
-        reach = _reach(self.n - 1) * self._spread
-        return self.mean - reach, self.mean + reach
+        reach = _reach(self.runs.n - 1) * self._spread
+        return self.runs.mean - reach, self.runs.mean + reach
 
     def agrees(self, published: float) -> bool:
         """Whether a published number lies in the interval."""
@@ -204,14 +200,14 @@ class Prediction:
 
     def p_value(self, published: float) -> float:
         """The probability that one more run is at least as far from our mean as `published`."""
-        if not self.std:
-            return float(math.isclose(self.mean, published))
-        t = np.array(abs(published - self.mean) / self._spread)
-        return float(two_sided(t, np.array(self.n - 1.0)))
+        if not self._spread:
+            return float(math.isclose(self.runs.mean, published))
+        t = np.array(abs(published - self.runs.mean) / self._spread)
+        return float(two_sided(t, np.array(self.runs.n - 1.0)))
 
     @property
     def _spread(self) -> float:
-        return self.std * math.sqrt(1 + 1 / self.n)
+        return (self.runs.std or 0.0) * math.sqrt(1 + 1 / self.runs.n)
 
 
 @cache
@@ -222,6 +218,5 @@ def _reach(freedom: int) -> float:
 
 def prediction(score: Score | None) -> Prediction | None:
     """The prediction of runs; None for a single one, and where nothing is trained."""
-    if score is None or score.std is None or not score.trained:
-        return None
-    return Prediction(score.mean, score.std, score.n)
+    known = score is not None and score.std is not None and score.trained
+    return Prediction(score) if score and known else None

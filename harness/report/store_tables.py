@@ -6,17 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.evaluation.catalogue import DISPLAY, Metric, SuiteCard, rank
-from harness.report.cells import Cell, percent_text
+from harness.report import notes
+from harness.report.cells import Cell, decimals_of, percent_text
 from harness.report.groups import NO_SEED, Group, comparable_groups
 from harness.report.measured_trials import Identity, rows_of
-from harness.report.notes import (
-    foreign,
-    leak_notes,
-    made_on,
-    nothing_yet,
-    shortcomings,
-    unreadable,
-)
 from harness.report.records import STORE_SCHEMA, best_of, store_records
 from harness.report.row_names import Searched, names_of, searched_by
 from harness.report.tables import Row, Section, Table, over_subsets, ranked
@@ -37,10 +30,14 @@ def store_tables(reading: Reading, store: Path | str, keys: Set[str] | None = No
     """
     groups = comparable_groups(reading.table)
     shown = [group for group in groups if keys is None or not keys.isdisjoint(group.keys)]
-    notes = [*foreign(shown), *shortcomings(rows_of(reading.table, keys)), *unreadable(reading)]
+    below = [
+        *notes.foreign(shown),
+        *notes.shortcomings(rows_of(reading.table, keys)),
+        *notes.unreadable(reading),
+    ]
     if not shown:
-        first = nothing_yet(reading.table, store)
-        return [Table(notes=[first, *notes], make_records=STORE_SCHEMA.empty_table)]
+        first = notes.nothing_yet(reading.table, store)
+        return [Table(notes=[first, *below], make_records=STORE_SCHEMA.empty_table)]
     parts: dict[tuple[str, str], list[Group]] = defaultdict(list)
     for part in (part for group in shown for part in group.parts):
         parts[part.selects, str(part.suite)].append(part)
@@ -48,7 +45,7 @@ def store_tables(reading: Reading, store: Path | str, keys: Set[str] | None = No
     shared = shared_metrics(groups)
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), tasks_of(parts[key])))
     tables = [_suite_table(parts[key], searched, numbers, shared, store) for key in order]
-    return [*tables[:-1], replace(tables[-1], notes=[*tables[-1].notes, *notes])]
+    return [*tables[:-1], replace(tables[-1], notes=[*tables[-1].notes, *below])]
 
 
 def group_numbers(groups: Iterable[Group]) -> GroupNumbers:
@@ -90,7 +87,7 @@ def _suite_table(
         units.strip(),
         alone if any(group.n == NO_SEED for group in groups) else "",
         over_subsets(row.n for row in rows) if any(group.subsets > 1 for group in groups) else "",
-        made_on(trial for group in groups for trial in group.trials),
+        notes.made_on(trial for group in groups for trial in group.trials),
     ]
     return Table(
         title="" if own else f"suite {groups[0].suite}",
@@ -98,7 +95,7 @@ def _suite_table(
         text_columns=len(names),
         sections=[Section("", shown)],
         caption=" ".join(filter(None, caption)),
-        notes=leak_notes(rows),
+        notes=notes.leaks(rows),
         make_records=lambda: store_records(groups, best_of(shown)),
         metrics=[column.name for column in columns],
         # The columns that stand first where a terminal is narrow.
@@ -155,7 +152,7 @@ def suite_columns(groups: Sequence[Group], shared: Collection[str]) -> list[Colu
             card.headings.get(name) or DISPLAY.get(name, name),
             name,
             card,
-            decimals_of(groups, name),
+            decimals_of(card, (group.test[name].mean for group in groups if name in group.test)),
         )
         for name in names
     ]
@@ -180,15 +177,6 @@ def dev_columns(groups: Sequence[Group], *, own: bool) -> list[Column]:
 def tasks_of(groups: Sequence[Group]) -> tuple[str, ...]:
     """The tests of the suite that measured the groups, in the order of its card."""
     return groups[0].card.tasks(name for group in groups for name in group.tasks)
-
-
-def decimals_of(groups: Sequence[Group], name: str) -> int:
-    """Digits after the point of a test metric."""
-    decimals = groups[0].card.decimals
-    if decimals is not None:
-        return decimals
-    means = [group.test[name].mean for group in groups if name in group.test]
-    return 4 if all(abs(mean) <= 1 for mean in means) else 2
 
 
 def shared_metrics(groups: Sequence[Group]) -> set[str]:

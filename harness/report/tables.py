@@ -79,13 +79,12 @@ class Row:
             return [[*self.names, self.without or self.whose, self.n, *scores]]
         published = [cell.published_text for cell in self.cells]
         lines = [[*self.names, "published", self.published_n, *published]]
-        differences = [cell.difference_text for cell in self.cells]
         if any(scores):
             lines.append(["", "ours", self.n, *scores])
+            if any(differences := [cell.difference_text for cell in self.cells]):
+                lines.append(["", "Δ", "", *differences])
         elif self.without:
             lines.append(["", self.without, "", *scores])
-        if any(differences):
-            lines.append(["", "Δ", "", *differences])
         return lines
 
 
@@ -174,18 +173,10 @@ def ranked(rows: Sequence[Row], directions: Sequence[int], store: Path | str) ->
         if not any(cell.ours for own in cells for cell in own):
             continue
 
-        def paired(
-            first: int, second: int, at: int, cells: list[tuple[Cell, ...]] = cells
-        ) -> float:
-            metric, one, two = (
-                cells[first][at].metric,
-                cells[first][at].ours,
-                cells[second][at].ours,
-            )
-            if metric is None or one is None or two is None:
-                return math.nan
-            scores = (one.keys[0], one.mean), (two.keys[0], two.mean)
-            return paired_p_value(store, metric.suite, scores, metric.name)
+        def paired(one: int, two: int, at: int, cells: list[tuple[Cell, ...]] = cells) -> float:
+            metric, scores = cells[one][at].metric, (cells[one][at].ours, cells[two][at].ours)
+            own = [(score.keys[0], score.mean) for score in scores if score]
+            return paired_p_value(store, metric.suite, own, metric.name) if metric else math.nan
 
         columns = [_samples(column) for column in zip(*cells, strict=True)]
         best = best_cells(columns, directions, paired).tolist()

@@ -34,7 +34,7 @@ def terminal_text(table: Table, width: int, *, bold: bool = False) -> str:
     if table.columns:
         layout = _Layout(table, bold=bold)
         blocks = _blocks(layout, table, width)
-        parts += [_table(layout, block, width, bold=bold) + "\n" for block in blocks]
+        parts += [_table(layout, block, width) + "\n" for block in blocks]
     caption = " ".join(filter(None, [table.caption, table.legend(bold=bold)]))
     parts += [_printed(caption, width)] if caption else []
     parts += [_note(note, width) for note in table.notes]
@@ -70,6 +70,7 @@ class _Layout:
     """All lines of a table, with the number of its row before each, and their widths."""
 
     def __init__(self, table: Table, *, bold: bool) -> None:
+        self.bold = bold
         self.texts = table.text_columns + 1
         """The leading columns that are text, the number of the row among them"""
         self.heading = ["#", *map(_shown, table.columns)]
@@ -109,12 +110,12 @@ class _Layout:
             widths[max(wide, key=lambda at: widths[at])] -= 1
         return block
 
-    def lines(self, row: Line, block: "_Block", *, bold: bool, at_top: bool = True) -> list[str]:
+    def lines(self, row: Line, block: "_Block", *, at_top: bool = True) -> list[str]:
         """The lines of a row. `at_top`: where a cell with fewer lines than others stands."""
         columns = []
         for at, width in block.widths.items():
             side: JustifyMethod = "left" if at < self.texts else "right"
-            strong = bold and isinstance(row[at], Bold)
+            strong = self.bold and isinstance(row[at], Bold)
             parts = []
             for part in _wrapped(row[at], width, side):
                 text = part.rstrip(" ")
@@ -173,7 +174,7 @@ def _blocks(layout: _Layout, table: Table, width: int) -> list[_Block]:
     return blocks
 
 
-def _table(layout: _Layout, block: _Block, width: int, *, bold: bool) -> str:
+def _table(layout: _Layout, block: _Block, width: int) -> str:
     """The lines of a table: a heading, a rule, and the sections with an empty line between them.
 
     The words are wrapped by rich, and its tables are not used: a table of a thousand rows would
@@ -182,9 +183,9 @@ def _table(layout: _Layout, block: _Block, width: int, *, bold: bool) -> str:
     parts = []
     for name, rows in layout.sections:
         lines = _printed(name, width).splitlines() if name else []
-        lines += [line for row in rows for line in layout.lines(row, block, bold=bold)]
+        lines += [line for row in rows for line in layout.lines(row, block)]
         parts += ["".join(f"{line}\n" for line in lines)] if lines else []
-    top = layout.lines(layout.heading, block, bold=False, at_top=False)
+    top = layout.lines(layout.heading, block, at_top=False)
     return "\n".join([*top, "─" * block.total]) + "\n" + "\n".join(parts)
 
 

@@ -16,12 +16,13 @@ from harness.report.figures.embeddings import (
     model_figures,
     plane_figure,
 )
-from harness.report.figures.lines import DrawnAndLacking, table_figure
 from harness.report.figures.paper_figures import (
     STORE_FIGURES,
+    DrawnAndLacking,
     chosen_trials,
     figure_name,
     store_figure,
+    table_figure,
 )
 from harness.report.figures.specification import Figure
 from harness.report.figures.sweep_figures import sweep_figures
@@ -36,7 +37,6 @@ from harness.report.groups import comparable_groups
 from harness.report.matching import Commands, command
 from harness.report.page.content import (
     REPORT_COLUMNS,
-    STORED_COLUMNS,
     StoredTrials,
     keys_of_searches,
     stored_records,
@@ -55,6 +55,7 @@ from harness.sweeps.spaces.searches import searches as searches_of
 from harness.sweeps.spaces.space import load_space
 from harness.trials.lookup import MeasuredModel, named
 from harness.trials.run_again import commands_of_store
+from harness.trials.schema import WITHOUT_LARGE
 from harness.trials.store import Store
 
 
@@ -90,7 +91,8 @@ def own_figure(paper: Paper, name: str, encoder: str | None, store: Store) -> Dr
     figure = paper.figures[name]
     comparer = Comparer(store.read(PAPER_COLUMNS).table, encoder, plugins=paper.plugins)
     compared = comparer.table(paper, figure.table)
-    fill = Commands(names(), store.place).table(paper.paper, compared.number, encoder)
+    commands = Commands(names(), store.place, encoder)
+    fill = commands.table("sweep", paper.paper, compared.number)
     other = f"-{encoder.replace('/', '-')}" if encoder else ""
     return table_figure(f"{paper_label(paper.paper)}-{name}{other}", figure, compared, fill)
 
@@ -165,12 +167,12 @@ def _drawn_models(
 def page_of(paper: str | None, encoder: str | None, sweep: str | None, store: Store) -> ReportPage:
     """The content of a report. Raises UserError for an unknown paper and an unknown sweep."""
     reading = store.read(REPORT_COLUMNS)
-    searches = sweep_searches(reading.table.select(STORED_COLUMNS))
+    searches = sweep_searches(reading.table.select(WITHOUT_LARGE))
     keys = None
     if sweep:
         searches = _searches_of_sweep(sweep, searches, store.place)
         keys = keys_of_searches(reading.table, {search.id for search in searches})
-    again, commands = commands_of_store(store.place), Commands(names(), store.place)
+    again, commands = commands_of_store(store.place), Commands(names(), store.place, encoder)
     trials = StoredTrials(stored_records(reading.table, keys), again)
     drawn, others = figured(searches)
     figures, notes = sweep_figures(with_histories(drawn, store), space_name(sweep or "store"))
@@ -181,7 +183,7 @@ def page_of(paper: str | None, encoder: str | None, sweep: str | None, store: St
         title = f"{loaded.title}: the published tables and {ours}"
         own, lacking = _paper_figures(loaded, encoder, store)
         figures, notes = [*own, *figures], [*lacking, *notes]
-        sheets = paper_tables(reading, paper, commands, encoder=encoder)
+        sheets = paper_tables(reading, loaded, commands)
         gaps += paper_gaps(loaded, Comparer(reading.table, encoder), commands)
     else:
         groups = comparable_groups(reading.table)

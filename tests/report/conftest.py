@@ -102,14 +102,15 @@ class MadeStore(Store):
         *,
         methods: Sequence[str] = METHODS,
         place: Path | str | None = None,
+        encoder: str | None = None,
         **options: Any,
     ) -> Table:
         """A published table with the numbers of this store.
 
         `methods`: those that there are. `place`: the name of the store in commands.
         """
-        commands = Commands(methods, place or self.folder)
-        (sheet,) = paper_tables(self.read(), name, commands, str(number), **options)
+        commands = Commands(methods, place or self.folder, encoder)
+        (sheet,) = paper_tables(self.read(), load_paper(name), commands, str(number), **options)
         return sheet
 
     def compared(self, name: str, number: int, **options: Any) -> PaperTable:

@@ -55,7 +55,9 @@ def test_all_tables_are_here() -> None:
 @every_table
 def test_a_table_renders_in_every_format(paper: str, name: str, store: MadeStore) -> None:
     number = name.removeprefix("table")
-    sheets = paper_tables(store.read(), paper, Commands(registry.names(), store.folder), number)
+    sheets = paper_tables(
+        store.read(), load_paper(paper), Commands(registry.names(), store.folder), number
+    )
     for format in ("markdown", "latex", "csv"):
         assert rendered(sheets, format, 80)
     text = " ".join(rendered(sheets, "terminal", 80).decode().split())

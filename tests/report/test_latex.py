@@ -14,6 +14,7 @@ import pytest
 from harness.report.formats import csv_text, html_table, markdown_text, rendered
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
+from harness.report.papers import load_paper
 from harness.report.tables import Section, Table
 from tests.report.conftest import MadeStore, Tags
 
@@ -63,7 +64,7 @@ def test_tables_of_a_store_and_of_a_paper_compile(
             fraction = {"label_fraction": 0.01, "subset": subset}
             store.trial(fraction, 70.0 + seed + subset, seed=seed, setting="sup")
     store.trial(score=70.0, protocol=1)
-    papers = paper_tables(store.read(), "diffaug", Commands(["simcse"], store.folder))
+    papers = paper_tables(store.read(), load_paper("diffaug"), Commands(["simcse"], store.folder))
     text = rendered([*store.sheets(), *papers], "latex", 140).decode()
     compiled(pdflatex, tmp_path, text)
     for part in (

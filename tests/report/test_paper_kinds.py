@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from harness.plugin import registry
-from harness.report.answers import Answers
 from harness.report.groups import Group
+from harness.report.paper_cells import Answers
 from harness.report.tables import Table
 from tests.report.conftest import MadeStore, lines_of
 

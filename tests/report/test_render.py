@@ -14,6 +14,7 @@ from harness.errors import UserError
 from harness.report.formats import escape_latex, html_table, rendered
 from harness.report.matching import Commands
 from harness.report.paper_tables import paper_tables
+from harness.report.papers import load_paper
 from harness.report.store_tables import store_tables
 from tests.report.conftest import MadeStore, Tags
 
@@ -51,7 +52,7 @@ def test_the_terminal_table_loses_no_digit_and_breaks_no_word(
 ) -> None:
     for sheet in (
         *filled.sheets(),
-        *paper_tables(filled.read(), "diffaug", Commands(["simcse"], Path())),
+        *paper_tables(filled.read(), load_paper("diffaug"), Commands(["simcse"], Path())),
     ):
         text = rendered([sheet], "terminal", width).decode()
         for line in (line for section in sheet.sections for line in section.lines):
@@ -60,7 +61,9 @@ def test_the_terminal_table_loses_no_digit_and_breaks_no_word(
 
 
 def test_at_80_columns_the_averages_come_first(filled: MadeStore) -> None:
-    [sheet, *_] = paper_tables(filled.read(), "diffaug", Commands(["simcse"], filled.folder))
+    [sheet, *_] = paper_tables(
+        filled.read(), load_paper("diffaug"), Commands(["simcse"], filled.folder)
+    )
     text = rendered([sheet], "terminal", 80).decode()
     table = text[: text.index("Spearman x100")].splitlines()
     assert max(map(len, table)) <= 80
@@ -72,7 +75,7 @@ def test_at_80_columns_the_averages_come_first(filled: MadeStore) -> None:
 
 
 def test_json_and_csv_hold_the_same_tidy_rows(filled: MadeStore) -> None:
-    sheets = paper_tables(filled.read(), "diffaug", Commands(["simcse"], filled.folder))
+    sheets = paper_tables(filled.read(), load_paper("diffaug"), Commands(["simcse"], filled.folder))
     records = [row for made in json.loads(rendered(sheets, "json", 140)) for row in made["records"]]
     rows = list(csv.DictReader(io.StringIO(rendered(sheets, "csv", 140).decode())))
     cells = (15 + 9) * 8, 2 * 6 * 4, 10 * 2, 3 * 2, 6 * 3, 5 * 3  # 1 and 6, 2 and 7, 3, 4, 5, 8
@@ -97,7 +100,9 @@ def test_the_same_store_gives_the_same_bytes(filled: MadeStore, format: str) -> 
         reading = filled.read()
         own = rendered(store_tables(reading, filled.folder), format, 140)
         return own + rendered(
-            paper_tables(reading, "diffaug", Commands(["simcse"], filled.folder)), format, 140
+            paper_tables(reading, load_paper("diffaug"), Commands(["simcse"], filled.folder)),
+            format,
+            140,
         )
 
     before = both()

@@ -9,9 +9,9 @@ from harness.cli.show import show
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.plugin.fields import RELEASED, described_fields
-from harness.report.answers import Answers
 from harness.report.cell_facts import paper_cell, store_cell
 from harness.report.matching import Commands
+from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
 from harness.report.tables import address_name
@@ -169,7 +169,7 @@ def test_a_cell_on_another_encoder(store: MadeStore, shown: Shown) -> None:
 def test_every_column_of_a_paper_has_an_address(store: MadeStore, paper: str) -> None:
     """Headings have points and blanks, such as `Avg. transfer` and 0.0001."""
     store.trial()
-    sheets = paper_tables(store.read(), paper, Commands(registry.names(), store.place))
+    sheets = paper_tables(store.read(), load_paper(paper), Commands(registry.names(), store.place))
     for sheet in sheets:
         for row in sheet.rows:
             for metric in sheet.metrics:

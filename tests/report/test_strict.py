@@ -11,12 +11,12 @@ from harness.cli.table import table
 from harness.errors import UserError
 from harness.plugin import registry
 from harness.report import paper_tables as hyperparameter_tables
+from harness.report.coverage import SETUP_COLUMNS, VERDICT_COLUMNS, verdict_table
 from harness.report.matching import Commands
 from harness.report.paper_cells import Comparer
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
 from harness.report.quantities import PAPER_COLUMNS
-from harness.report.reproduction import SETUP_COLUMNS, VERDICT_COLUMNS, verdict_table
 from harness.report.tables import Table, failures
 from harness.trials.record_files import no_rows
 from tests.report.conftest import TASKS, MadeStore
@@ -146,7 +146,9 @@ def test_a_row_that_needs_input_counts_when_it_is_filled(store: MadeStore) -> No
     for _ in range(2):
         store.trial({**values, **TUNED}, method="diffcse", dev={"stsb-dev": 20.0})
     commands = Commands(["simcse", "diffcse"], store.folder)
-    found = failures(paper_tables(store.read(), "diffcse", commands, "3"), tolerance=None)
+    found = failures(
+        paper_tables(store.read(), load_paper("diffcse"), commands, "3"), tolerance=None
+    )
     assert [each for each in found if "differs by -" in each]
 
 

@@ -19,12 +19,11 @@ from harness.report.tables import Line, Row, Table, address_name
 from harness.trials.record import Record, record_of
 from harness.trials.schema import WITHOUT_LARGE
 
-STORED_COLUMNS = WITHOUT_LARGE
-"""The columns of the store that a record of a report has"""
-REPORT_COLUMNS = (*STORED_COLUMNS, "uncertainty")
+REPORT_COLUMNS = (*WITHOUT_LARGE, "uncertainty")
 """The columns of the store that a report needs"""
 IN_A_FILE = 200
 """Trials in one file of details, which is read when one of them is shown"""
+_FIRST = ("label", "key", "status", "seed", "subset")
 _FACTS = (
     "key", "status", "role", "suite", "evaluates", "search", "selected_by", "dev_before", "steps",
     "wall_seconds", "training_seconds", "evaluation_seconds", "sentences_per_second",
@@ -68,11 +67,7 @@ class StoredTrials:
     def _details(self, record: Record) -> dict[str, Any]:
         facts = ((name, getattr(record, name)) for name in _FACTS)
         return {
-            "label": record.label,
-            "key": record.key,
-            "status": record.status,
-            "seed": record.seed,
-            "subset": record.subset,
+            **{name: getattr(record, name) for name in _FIRST},
             "device": record.device or "",
             "reason": record.reason or "",
             "command": self.command(record),
@@ -101,7 +96,7 @@ def keys_of_searches(table: pa.Table, searches: Collection[str]) -> set[str]:
 
 def stored_records(table: pa.Table, keys: Set[str] | None) -> list[Record]:
     """The records of a store, sorted by key. `keys`: only these trials, and evaluations of them."""
-    kept = rows_of(table.select(STORED_COLUMNS), keys)
+    kept = rows_of(table.select(WITHOUT_LARGE), keys)
     return [record_of(row) for row in kept.sort_by("key").to_pylist()]
 
 

@@ -2,7 +2,7 @@
 
 // Shows the trials behind a score, or a single trial, in the dialog.
 
-const TRIALS_IN_A_FILE = 200; // as in stored_trials.py
+const TRIALS_IN_A_FILE = 200; // as in content.py
 
 async function trialDetails(number) {
   const trials = await harnessReport.load(`trials-${Math.floor(number / TRIALS_IN_A_FILE)}`);
