@@ -77,8 +77,8 @@ TrackOption = Annotated[
 def set_values(texts: list[str] | None) -> dict[str, str]:
     """The texts `key=value` of `--set` as a dictionary of the values as they are written.
 
-    `harness.sweeps.spaces.values` reads them. Raises UserError for a text without "=", and for a key
-    with two values.
+    `harness.sweeps.spaces.values` reads them. Raises UserError for a text without "=", and for two
+    values of one key.
     """
     values: dict[str, str] = {}
     for text in texts or []:
