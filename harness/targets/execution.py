@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,14 @@ from harness.shared_cache import check_caches
 from harness.sweeps.pool import Pool
 from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher, everyone
 from harness.sweeps.spaces.search import Search
-from harness.targets.options import SweepOptions, seconds_of, use_cluster
+from harness.targets.options import SweepOptions, seconds_of
 from harness.targets.published import Model, Notice, Suites, printed_suites
 from harness.training.progress import Progress
 from harness.trials.lookup import MeasuredModel, model, provide_models
 from harness.trials.output import kept_output
 from harness.trials.record import Record
 from harness.trials.store import Store
-from harness.trials.trial import Trial, key
+from harness.trials.trial import Trial, commit, key
 
 if TYPE_CHECKING:
     from harness.sweeps.run import SweepResult
@@ -44,7 +45,8 @@ def run_searches(
     and those of the final seeds that are known, share, and run none of them. Raises UserError as
     `Sweep.check`, and for a cache or a store that cannot be written.
     """
-    use_cluster(options.address)
+    if options.address is not None:
+        os.environ["RAY_ADDRESS"] = options.address  # Ray reads it when it is imported
     check_caches()
     store.check_writable()
     from harness.sweeps.run import Sweep
@@ -187,11 +189,18 @@ def _measured(
     trials, complete = [one.trial for one, _ in asked], True
     with _pool(bool(options.local), options, store, trials, SweepWatcher()) as running:
         # Ray reads its environment when it is first imported, which is what the pool has done.
-        from harness.sweeps.workers.worker import measured
+        from harness.sweeps.workers.worker import measure_model
 
         counts = to_measure(suites for _, suites in asked)
         notice(f"\nTrials of the store to measure: {counts}, {running.slots} at a time")
-        for number, (index, records) in enumerate(measured(asked, running), 1):
+        limits = {"sweep": running.sweep, "limits": running.limits}
+        settings = [
+            {"trial": one.trial, **limits, "key": key(one.trial), "name": one.name,
+             "record": one.record, "suites": dict(suites)}
+            for one, suites in asked
+        ]  # fmt: skip
+        answers = running.map_unordered(measure_model, settings)
+        for number, (index, records) in enumerate(answers, 1):
             reasons = [records] if isinstance(records, str) else _stored(records, store)
             complete &= not reasons
             why = f", without {'; '.join(reasons)}" if reasons else ""
@@ -205,5 +214,6 @@ def _measured(
 def _stored(records: list[Record], store: Store) -> list[str]:
     """Store the records; what they lack, and why."""
     for record in records:
-        store.write(record)
+        # A cluster's worker has the source of the harness without the history.
+        store.write(replace(record, commit=commit()))
     return [str(record.reason) for record in records if record.reason or not record.finished]
