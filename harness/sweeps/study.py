@@ -270,9 +270,7 @@ def pruner_of(pruner: Pruner | None) -> pruners.BasePruner:
         return pruners.WilcoxonPruner(p_threshold=pruner.p_threshold)
     keep = 50.0 if isinstance(pruner, Median) else pruner.keep_percent
     return pruners.PercentilePruner(
-        keep,
-        n_startup_trials=pruner.startup_configurations,
-        n_warmup_steps=pruner.first_evaluation,
+        keep, n_startup_trials=pruner.startup_configurations, n_warmup_steps=pruner.first_evaluation
     )
 
 
