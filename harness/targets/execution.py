@@ -153,40 +153,24 @@ def measure(
 ) -> bool:
     """Measure and store what is lacking; whether all models could be measured.
 
-    A suite without data here is named, and so is a model that cannot be loaded. notice: hears
-    what is done. left: hears how much is left.
+    The records of a model are stored as soon as it is measured. A suite without data here is named,
+    and so is a model that cannot be loaded. notice: hears what is done. left: hears how much is
+    left.
     """
     readable = _readable({name for suites in lacking.values() for name in suites}, notice)
     asked: list[Asked] = []
     complete = True
     for (name, pooling, method), lacked in lacking.items():
-        if not (suites := {name: tests for name, tests in lacked.items() if name in readable}):
+        if not (here := {name: tests for name, tests in lacked.items() if name in readable}):
             continue
         try:
-            asked.append((model(name, store, pooling=pooling, method=method), suites))
+            asked.append((model(name, store, pooling=pooling, method=method), here))
         except UserError as error:
             notice(f"Not measured: {error}")
             complete = False
-    return (not asked or _measured(asked, store, options, notice, left)) and complete
-
-
-def _readable(names: Iterable[str], notice: Notice) -> set[str]:
-    """The suites whose data are here; of another one, the reason is told."""
-    readable = set()
-    for name in sorted(names):
-        try:
-            suite(name).digest()
-            readable.add(name)
-        except UserError as error:
-            notice(f"Not measured with {name}: {error}")
-    return readable
-
-
-def _measured(
-    asked: list[Asked], store: Store, options: SweepOptions, notice: Notice, left: Notice
-) -> bool:
-    """Measure the models on workers, and store the records of each as soon as it is measured."""
-    trials, complete = [one.trial for one, _ in asked], True
+    if not asked:
+        return complete
+    trials = [one.trial for one, _ in asked]
     with _pool(bool(options.local), options, store, trials, SweepWatcher()) as running:
         # Ray reads its environment when it is first imported, which is what the pool has done.
         from harness.sweeps.workers.worker import measure_model
@@ -209,6 +193,18 @@ def _measured(
             notice(f"[{number}/{len(asked)}] {one.label}: measured with {shown}{why}")
             left(f"measuring: {len(asked) - number} left")
     return complete
+
+
+def _readable(names: Iterable[str], notice: Notice) -> set[str]:
+    """The suites whose data are here; of another one, the reason is told."""
+    readable = set()
+    for name in sorted(names):
+        try:
+            suite(name).digest()
+            readable.add(name)
+        except UserError as error:
+            notice(f"Not measured with {name}: {error}")
+    return readable
 
 
 def _stored(records: list[Record], store: Store) -> list[str]:
