@@ -111,8 +111,10 @@ class Slot:
     workers: int
     """Number of slots that it takes"""
     more: int
+    """Number of trials that are to come after this one"""
     _lanes: "Lanes"
     granted: asyncio.Future[None]
+    """Done as soon as the slot is there"""
     _held: bool = True
 
     def free(self) -> None:
