@@ -63,8 +63,7 @@ SuitesOption = Annotated[
 _COMMA = re.compile(r",(?![^()]*\))")
 """The separator of suites; a comma in parentheses is a part of a name, as in MTEB(eng, v2)"""
 KeepOption = Annotated[
-    bool,
-    typer.Option("--keep-embeddings", help="Keep all vectors in the cache for later suites."),
+    bool, typer.Option("--keep-embeddings", help="Keep all vectors in the cache for later suites.")
 ]
 
 

@@ -13,8 +13,7 @@ from harness.files import probe_writable
 from harness.inputs import kind_of, why
 
 MethodArgument = Annotated[
-    str,
-    typer.Argument(help="The name or path of a method.", autocompletion=completion.methods),
+    str, typer.Argument(help="The name or path of a method.", autocompletion=completion.methods)
 ]
 SetOption = Annotated[
     list[str] | None,

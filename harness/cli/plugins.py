@@ -16,10 +16,7 @@ from harness.inputs import kind_of
 from harness.shared_cache import check_caches
 
 
-def check(
-    method: options.MethodArgument,
-    encoder: options.EncoderOption = None,
-) -> None:
+def check(method: options.MethodArgument, encoder: options.EncoderOption = None) -> None:
     """Run everything that a plugin declares on a tiny model, and print what is wrong.
 
     Each fault has the line of the plugin where it is. It takes less than a minute.

@@ -47,6 +47,7 @@ def run(
     # A mistake in a name or a value was answered before these are imported.
     from harness.cli.output import Screen
     from harness.cli.show import print_record
+    from harness.sweeps.screen.watcher import TrialWatcher
     from harness.targets.execution import run_trial, stored_record
 
     console, record = Screen(), stored_record(trial, results)
@@ -56,25 +57,22 @@ def run(
     if record is None:
         try:
             with ended_by_sigterm(), ExitStack() as stack:
-                tracking = None
+                tracking = TrialWatcher()
                 if track is not None:
                     from harness.tracking.tracking import Tracking
 
-                    say = console.say
-                    tracking = stack.enter_context(Tracking(track, results, "run", say))
+                    tracking = stack.enter_context(Tracking(track, results, "run", console.say))
 
                 def began() -> None:
-                    if tracking:
-                        tracking.started(trial)
+                    tracking.started(trial)
                     console.say(f"{trial.label}: {_given(trial)}")
 
                 def report(now: Progress) -> None:
                     console.print(_progress(now))
-                    if tracking:
-                        tracking.progressed(trial, asdict(now))
+                    tracking.progressed(trial, asdict(now))
 
                 record = run_trial(trial, results, report, began=began, ended=made.append)
-                if tracking and made:
+                if made:
                     tracking.ended(trial, {})
         except UserError:
             for lost in made:  # it could not be stored, and is not to be lost altogether

@@ -62,8 +62,7 @@ def sweep(options: SweepOptions, dry_run: DryRunOption = False) -> None:
 def reproduce(
     options: SweepOptions,
     paper: Annotated[
-        str,
-        typer.Argument(help=f"{PAPERS}.", autocompletion=completion.papers, show_default=False),
+        str, typer.Argument(help=f"{PAPERS}.", autocompletion=completion.papers, show_default=False)
     ],
     number: Annotated[
         int | None,
@@ -127,11 +126,15 @@ def plan(
         return
     store = opened(options.store)
     from harness.cli.output import Screen
-    from harness.targets.paper_costs import paper_costs  # after the store: see targets.stores
+    from harness.sweeps.printed_plan import time_line  # after the store: see targets.stores
+    from harness.targets.paper_costs import paper_plans
 
     console = Screen()
-    for line in paper_costs(options, store, device, gpus):
-        console.say(line)
+    console.say(
+        "All tables at the full size of their corpora, the papers' values on the final seeds:"
+    )
+    for name, costs in paper_plans(options, store, device, gpus):
+        console.say(f"{name}: {costs.trials_text}. {time_line(costs)}")
 
 
 @with_sweep_options(*SHOWN, "gpus_per_trial", "address")

@@ -36,21 +36,16 @@ class Declared:
         ),
     ] = None
     configurations: Annotated[
-        int | None,
-        typer.Option(help="At most so many configurations per search and round."),
+        int | None, typer.Option(help="At most so many configurations per search and round.")
     ] = None
     seeds: Annotated[
         str | None,
-        typer.Option(
-            metavar="0,1,2",
-            help="Seeds to use instead of the final seeds of the space.",
-        ),
+        typer.Option(metavar="0,1,2", help="Seeds to use instead of the final seeds of the space."),
     ] = None
     subsets: Annotated[
         str | None,
         typer.Option(
-            metavar="0,1,2",
-            help="Label subsets to use instead of the final ones of the space.",
+            metavar="0,1,2", help="Label subsets to use instead of the final ones of the space."
         ),
     ] = None
     published: Annotated[

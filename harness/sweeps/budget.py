@@ -52,7 +52,14 @@ class Budget:
 
     def has_time(self, search: Search) -> bool:
         """Whether one more trial of the search may begin."""
-        return self._begun[search.label] < self._least.get(search.label, 1) or self._fits(search)
+        label = search.label
+        if self._end == math.inf or self._begun[label] < self._least.get(label, 1):
+            return True
+        kept = sum(
+            left * self._typical(other) * self._workers.get(other, 1)
+            for other, left in self._finals.items()
+        )
+        return self._clock() + self._typical(label) + kept / max(1, self._slots()) <= self._end
 
     def began(self, search: Search) -> None:
         """A trial of the search begins."""
@@ -68,17 +75,6 @@ class Budget:
             self._finals[search.label] = max(0, self._finals.get(search.label, 0) - 1)
         if report["status"] == "finished":
             self._seconds.setdefault(search.label, []).append(report.get("seconds") or 0.0)
-
-    def _fits(self, search: Search) -> bool:
-        if self._end == math.inf:
-            return True
-        kept = sum(
-            left * self._typical(label) * self._workers.get(label, 1)
-            for label, left in self._finals.items()
-        )
-        return (
-            self._clock() + self._typical(search.label) + kept / max(1, self._slots()) <= self._end
-        )
 
     def _typical(self, label: str) -> float:
         """Seconds of a trial: the mean of its search, or else of all; 0 before any has ended."""

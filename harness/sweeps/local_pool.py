@@ -70,9 +70,6 @@ class LocalPool(Pool):
         """cpus: CPU cores of a trial."""
         self.store, self.cpus, self.sweep = store, cpus, uuid.uuid4().hex
 
-    def __exit__(self, *error: object) -> None:
-        pass
-
     def check_fits(self, trials: Iterable[Trial]) -> None:
         machine = this_machine()
         room = largest_room([machine], on_gpu=bool(machine.gpus), limit=None)

@@ -67,7 +67,8 @@ class Pool(Protocol):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: Any) -> None: ...
+    def __exit__(self, *error: Any) -> None:
+        return None
 
     @property
     def slots(self) -> int:
@@ -100,14 +101,20 @@ class Pool(Protocol):
         """
 
 
-@dataclass
+@dataclass(eq=False)
 class Slot:
-    """A place for a trial that somebody holds until the end of the block, or until it is freed."""
+    """A place for a trial; its holder has it until the end of the block, or until it is freed."""
 
     lane: str | None
+    again: bool
+    """Whether something was in the way the first time"""
     workers: int
     """Number of slots that it takes"""
+    more: int
+    """Number of trials that are to come after this one"""
     _lanes: "Lanes"
+    granted: asyncio.Future[None]
+    """Done as soon as the slot is there"""
     _held: bool = True
 
     def free(self) -> None:
@@ -115,10 +122,6 @@ class Slot:
         if self._held:
             self._held = False
             self._lanes.freed(self)
-
-    def begin(self) -> None:
-        """A job begins in the slot; the lane has had its turn."""
-        self._lanes.begun(self.lane)
 
     def __enter__(self) -> "Slot":
         return self
@@ -142,7 +145,7 @@ class Lanes:
     waits in the pool, where it is seen, and the others go on."""
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set as soon as a slot is wanted, so that a pool is"""
-    _waiting: list["_Waiting"] = field(default_factory=list)
+    _waiting: list[Slot] = field(default_factory=list)
     _held: Counter[str | None] = field(default_factory=Counter)
     _turns: dict[str | None, int] = field(default_factory=dict)
     """Lane -> the number of its last job"""
@@ -157,16 +160,18 @@ class Lanes:
         `again`: before those who wait for the first time. `more`: trials that are to come after
         this one.
         """
-        waits = _Waiting(asyncio.get_running_loop().create_future(), lane, again, workers, more)
-        self._waiting.append(waits)
+        granted = asyncio.get_running_loop().create_future()
+        slot = Slot(lane, again, workers, more, self, granted)
+        self._waiting.append(slot)
         self.wanted.set()
         self._give_soon()
-        return await waits.slot
+        await slot.granted
+        return slot
 
     @property
     def lacking(self) -> int:
         """Number of slots for which trials wait, or are to come."""
-        waiting = [each for each in self._waiting if not each.slot.done()]
+        waiting = [each for each in self._waiting if not each.granted.done()]
         return sum(each.workers * (1 + each.more) for each in waiting)
 
     def open(self, room: Callable[[int], bool]) -> None:
@@ -176,18 +181,19 @@ class Lanes:
 
     def give(self) -> None:
         """Give away the slots that are free now."""
-        self._waiting = [each for each in self._waiting if not each.slot.done()]
+        self._waiting = [each for each in self._waiting if not each.granted.done()]
         while self._waiting and self.room(self._held.total()):
-            waits = min(self._waiting, key=self._turn)
-            workers = waits.workers if self.room(waits.workers - 1) else 1
+            slot = min(self._waiting, key=self._turn)
+            workers = slot.workers if self.room(slot.workers - 1) else 1
             if not self.room(self._held.total() + workers - 1):
                 break  # the slots that are free are kept for it
-            self._waiting.remove(waits)
-            self._held[waits.lane] += workers
-            waits.slot.set_result(Slot(waits.lane, workers, self))
+            self._waiting.remove(slot)
+            slot.workers = workers
+            self._held[slot.lane] += workers
+            slot.granted.set_result(None)
 
     def begun(self, lane: str | None) -> None:
-        """A slot of this lane has a job."""
+        """A job begins in a slot of this lane, which has had its turn."""
         self._turns[lane] = max(self._turns.values(), default=0) + 1
 
     def freed(self, slot: Slot) -> None:
@@ -211,22 +217,10 @@ class Lanes:
         else:
             self.give()
 
-    def _turn(self, waits: "_Waiting") -> tuple[bool, int, int, bool]:
-        """The least is the next one; of equal ones, the one who has waited the longest."""
-        lane = waits.lane
-        return lane is not None, self._held[lane], self._turns.get(lane, 0), not waits.again
-
-
-@dataclass(frozen=True, eq=False)
-class _Waiting:
-    """Somebody who waits for a slot."""
-
-    slot: asyncio.Future[Slot]
-    lane: str | None
-    again: bool
-    """Whether something was in the way the first time"""
-    workers: int
-    more: int
+    def _turn(self, slot: Slot) -> tuple[bool, int, int, bool]:
+        """The least is the next one; of equal ones, the one that was waited for the longest."""
+        lane = slot.lane
+        return lane is not None, self._held[lane], self._turns.get(lane, 0), not slot.again
 
 
 def finish(loop: asyncio.AbstractEventLoop) -> None:

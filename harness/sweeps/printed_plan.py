@@ -57,7 +57,10 @@ def plan_parts(
     for name, encoders, labels in _together(shown, details):
         if values := details[labels[0]]:
             yield f"{name} on {', '.join(encoders)}: {values}"
-    yield f"\n{_to_run(made)}"
+    open_rounds = any(not line.decided for line in made.lines)
+    why = ", as scores of earlier rounds decide" if open_rounds else ""
+    steps = f", {made.whole.steps.shown()} steps{why}" if made.whole.steps.known else ""
+    yield f"\n{made.trials_text}{steps}"
     yield MEMORY
     if most := max(map(_offloaded, shown), default=0):
         has = this_machine().memory_bytes
@@ -103,14 +106,6 @@ def _offloaded(search: Search) -> int:
     except UserError:
         return 0
     return engine_of(search.declared).workers * max(least.offloaded for least in several)
-
-
-def _to_run(made: Plan) -> str:
-    """The trials to run and their steps; between two numbers where scores decide it."""
-    open_rounds = any(not line.decided for line in made.lines)
-    why = ", as scores of earlier rounds decide" if open_rounds else ""
-    steps = f", {made.whole.steps.shown()} steps{why}" if made.whole.steps.known else ""
-    return f"{made.trials_text}{steps}"
 
 
 def time_line(made: Plan) -> str:

@@ -247,9 +247,8 @@ class Sweep:
         )
         if configurations.left or configurations.more() != 0:
             self._check_runnable(search)
-        await self.phases.begin(phase)
-        await configurations.run(self.runs, lambda: self.pool.slots)
-        self.phases.end(phase)
+        async with self.phases.running(phase):
+            await configurations.run(self.runs, lambda: self.pool.slots)
         return study
 
     async def _all(
@@ -268,34 +267,33 @@ class Sweep:
         }
         if title and not searching:
             self.budget.finals(search, len(missing))
-        await self.phases.begin(phase)
 
         async def run(name: str, slot: Slot | None) -> None:
             report = await self.runs.report(name, missing[name], search.label, slot)
             self.budget.ended(search, report, final=not searching)
             del missing[name]
 
-        tasks, late = [], list[str]()
-        for number, (name, trial) in enumerate(list(missing.items()), 1):
-            asked = name in self.runs.reports  # another search has done so
-            slot = None
-            if not asked and not late:
-                more = len(by_key) - len(settled) - number
-                slot = await self.lanes.slot(search.label, workers=trial.workers, more=more)
-            if searching and not asked and (late or not self.budget.has_time(search)):
-                late.append(name)
-                if slot:
-                    slot.free()
-                continue
-            if searching:
-                self.budget.began(search)
-            tasks.append(asyncio.create_task(run(name, slot)))
-        for name in late:
-            del missing[name]
-            self.runs.expected.pop(name, None)
-        self.budget.left_out.update({search.label: len(late)} if late else {})
-        await asyncio.gather(*tasks)
-        self.phases.end(phase)
+        async with self.phases.running(phase):
+            tasks, late = [], list[str]()
+            for number, (name, trial) in enumerate(list(missing.items()), 1):
+                asked = name in self.runs.reports  # another search has done so
+                slot = None
+                if not asked and not late:
+                    more = len(by_key) - len(settled) - number
+                    slot = await self.lanes.slot(search.label, workers=trial.workers, more=more)
+                if searching and not asked and (late or not self.budget.has_time(search)):
+                    late.append(name)
+                    if slot:
+                        slot.free()
+                    continue
+                if searching:
+                    self.budget.began(search)
+                tasks.append(asyncio.create_task(run(name, slot)))
+            for name in late:
+                del missing[name]
+                self.runs.expected.pop(name, None)
+            self.budget.left_out.update({search.label: len(late)} if late else {})
+            await asyncio.gather(*tasks)
 
     def _failed(self) -> int:
         """The number of trials of this sweep that have failed, also in earlier runs of samplers."""

@@ -157,15 +157,12 @@ def smallest_difference(std: float, repeats: int) -> float:
 
     Both means are over `repeats` (at least 2) normal values with the standard deviation `std`.
     """
-    few = repeats - 2
-    return std * (MULTIPLES[few] if few < len(MULTIPLES) else _many(repeats))
-
-
-def _many(repeats: int) -> float:
-    """The multiple for many repeats, to 0.1 %: that of a normal distribution, corrected."""
-    normal = NormalDist()
+    few, normal = repeats - 2, NormalDist()
+    if few < len(MULTIPLES):
+        return std * MULTIPLES[few]
+    # Of many repeats, to 0.1 %: the multiple of a normal distribution, corrected.
     sure = normal.inv_cdf(1 - SIGNIFICANCE / 2) + normal.inv_cdf(POWER)
-    return sure * math.sqrt(2 / repeats) * (1 + 0.5 / repeats + 0.75 / repeats**2)
+    return std * (sure * math.sqrt(2 / repeats) * (1 + 0.5 / repeats + 0.75 / repeats**2))
 
 
 def resolution(searches: Iterable[Search], store: Store) -> Resolution | None:

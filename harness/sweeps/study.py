@@ -136,9 +136,7 @@ class Study:
     def learn(self, number: int, curve: Sequence[float]) -> None:
         """Note the whole curve of a configuration that has ended, also for the pruner."""
         for step, score in enumerate(curve, 1):
-            self._hear(number, step, score)
-            with self._writing():
-                self._study.pruner.prune(self._study, self._trial(number))
+            self._judged(number, step, score)
 
     def prunes(self, number: int, step: int, score: float) -> bool:
         """Whether the pruner stops a configuration that has reached this point of its curve.
@@ -149,12 +147,11 @@ class Study:
         trial = self._trial(number)
         if TO_PRUNE in trial.user_attrs or step in trial.intermediate_values:
             return TO_PRUNE in trial.user_attrs
-        self._hear(number, step, score)
-        with self._writing():
-            stopped = self._study.pruner.prune(self._study, self._trial(number))
-            if stopped:
+        stopped = self._judged(number, step, score)
+        if stopped:
+            with self._writing():
                 self._storage.set_trial_user_attr(self._id(number), TO_PRUNE, value=True)
-        return bool(stopped)
+        return stopped
 
     def finished(self, number: int, dev: float, cost: float) -> None:
         """The configuration has this mean dev score, and took so many seconds of training."""
@@ -175,9 +172,11 @@ class Study:
         """Whether the pruner compares the scores of seeds, and not points of a curve."""
         return isinstance(self.search.pruner, Wilcoxon)
 
-    def _hear(self, number: int, step: int, score: float) -> None:
+    def _judged(self, number: int, step: int, score: float) -> bool:
+        """Note a point of a curve; whether the pruner stops the configuration there."""
         with self._writing():
             self._storage.set_trial_intermediate_value(self._id(number), step, score)
+            return bool(self._study.pruner.prune(self._study, self._trial(number)))
 
     def _trial(self, number: int) -> FrozenTrial:
         return self._storage.get_trial(self._id(number))
@@ -270,9 +269,7 @@ def pruner_of(pruner: Pruner | None) -> pruners.BasePruner:
         return pruners.WilcoxonPruner(p_threshold=pruner.p_threshold)
     keep = 50.0 if isinstance(pruner, Median) else pruner.keep_percent
     return pruners.PercentilePruner(
-        keep,
-        n_startup_trials=pruner.startup_configurations,
-        n_warmup_steps=pruner.first_evaluation,
+        keep, n_startup_trials=pruner.startup_configurations, n_warmup_steps=pruner.first_evaluation
     )
 
 

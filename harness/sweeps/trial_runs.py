@@ -55,11 +55,7 @@ class TrialRuns:
     """The trials of a sweep that run or wait, and the parts that they share."""
 
     def __init__(
-        self,
-        store: Store,
-        lanes: Lanes,
-        pool: Callable[[], Pool],
-        watcher: TrialWatcher,
+        self, store: Store, lanes: Lanes, pool: Callable[[], Pool], watcher: TrialWatcher
     ) -> None:
         """`pool`: gives what does the work; it is called when something is to be done."""
         self.store, self.complete, self.lanes = store, CompleteTrials(store), lanes
@@ -146,7 +142,7 @@ class TrialRuns:
         """Do a job as soon as what it needs is there, and no other process does it."""
         again = True
         while True:
-            with slot or await self.lanes.slot(lane, again=again, workers=job.workers) as taken:
+            with slot or await self.lanes.slot(lane, again=again, workers=job.workers):
                 self.expected.pop(job.key, None)
                 tasks = needs()
                 if tasks:
@@ -154,7 +150,7 @@ class TrialRuns:
                 elif self.store.owner(job.key) is not None:
                     wait = asyncio.sleep(LOOK_SECONDS)
                 else:
-                    taken.begin()
+                    self.lanes.begun(lane)
                     part = self.parts.get(job.key)
                     report = await self.pool().run(part.begun() if part else job, hearing)
                     if report["status"] != POSTPONED:

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,14 @@ from harness.shared_cache import check_caches
 from harness.sweeps.pool import Pool
 from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher, everyone
 from harness.sweeps.spaces.search import Search
-from harness.targets.options import SweepOptions, seconds_of, use_cluster
+from harness.targets.options import SweepOptions, seconds_of
 from harness.targets.published import Model, Notice, Suites, printed_suites
 from harness.training.progress import Progress
 from harness.trials.lookup import MeasuredModel, model, provide_models
 from harness.trials.output import kept_output
 from harness.trials.record import Record
 from harness.trials.store import Store
-from harness.trials.trial import Trial, key
+from harness.trials.trial import Trial, commit, key
 
 if TYPE_CHECKING:
     from harness.sweeps.run import SweepResult
@@ -44,7 +45,8 @@ def run_searches(
     and those of the final seeds that are known, share, and run none of them. Raises UserError as
     `Sweep.check`, and for a cache or a store that cannot be written.
     """
-    use_cluster(options.address)
+    if options.address is not None:
+        os.environ["RAY_ADDRESS"] = options.address  # Ray reads it when it is imported
     check_caches()
     store.check_writable()
     from harness.sweeps.run import Sweep
@@ -151,21 +153,46 @@ def measure(
 ) -> bool:
     """Measure and store what is lacking; whether all models could be measured.
 
-    A suite without data here is named, and so is a model that cannot be loaded. notice: hears
-    what is done. left: hears how much is left.
+    The records of a model are stored as soon as it is measured. A suite without data here is named,
+    and so is a model that cannot be loaded. notice: hears what is done. left: hears how much is
+    left.
     """
     readable = _readable({name for suites in lacking.values() for name in suites}, notice)
     asked: list[Asked] = []
     complete = True
     for (name, pooling, method), lacked in lacking.items():
-        if not (suites := {name: tests for name, tests in lacked.items() if name in readable}):
+        if not (here := {name: tests for name, tests in lacked.items() if name in readable}):
             continue
         try:
-            asked.append((model(name, store, pooling=pooling, method=method), suites))
+            asked.append((model(name, store, pooling=pooling, method=method), here))
         except UserError as error:
             notice(f"Not measured: {error}")
             complete = False
-    return (not asked or _measured(asked, store, options, notice, left)) and complete
+    if not asked:
+        return complete
+    trials = [one.trial for one, _ in asked]
+    with _pool(bool(options.local), options, store, trials, SweepWatcher()) as running:
+        # Ray reads its environment when it is first imported, which is what the pool has done.
+        from harness.sweeps.workers.worker import measure_model
+
+        counts = to_measure(suites for _, suites in asked)
+        notice(f"\nTrials of the store to measure: {counts}, {running.slots} at a time")
+        limits = {"sweep": running.sweep, "limits": running.limits}
+        settings = [
+            {"trial": one.trial, **limits, "key": key(one.trial), "name": one.name,
+             "record": one.record, "suites": dict(suites)}
+            for one, suites in asked
+        ]  # fmt: skip
+        answers = running.map_unordered(measure_model, settings)
+        for number, (index, records) in enumerate(answers, 1):
+            reasons = [records] if isinstance(records, str) else _stored(records, store)
+            complete &= not reasons
+            why = f", without {'; '.join(reasons)}" if reasons else ""
+            one, suites = asked[index]
+            shown = ", ".join(printed_suites(suites))
+            notice(f"[{number}/{len(asked)}] {one.label}: measured with {shown}{why}")
+            left(f"measuring: {len(asked) - number} left")
+    return complete
 
 
 def _readable(names: Iterable[str], notice: Notice) -> set[str]:
@@ -180,30 +207,9 @@ def _readable(names: Iterable[str], notice: Notice) -> set[str]:
     return readable
 
 
-def _measured(
-    asked: list[Asked], store: Store, options: SweepOptions, notice: Notice, left: Notice
-) -> bool:
-    """Measure the models on workers, and store the records of each as soon as it is measured."""
-    trials, complete = [one.trial for one, _ in asked], True
-    with _pool(bool(options.local), options, store, trials, SweepWatcher()) as running:
-        # Ray reads its environment when it is first imported, which is what the pool has done.
-        from harness.sweeps.workers.worker import measured
-
-        counts = to_measure(suites for _, suites in asked)
-        notice(f"\nTrials of the store to measure: {counts}, {running.slots} at a time")
-        for number, (index, records) in enumerate(measured(asked, running), 1):
-            reasons = [records] if isinstance(records, str) else _stored(records, store)
-            complete &= not reasons
-            why = f", without {'; '.join(reasons)}" if reasons else ""
-            one, suites = asked[index]
-            shown = ", ".join(printed_suites(suites))
-            notice(f"[{number}/{len(asked)}] {one.label}: measured with {shown}{why}")
-            left(f"measuring: {len(asked) - number} left")
-    return complete
-
-
 def _stored(records: list[Record], store: Store) -> list[str]:
     """Store the records; what they lack, and why."""
     for record in records:
-        store.write(record)
+        # A cluster's worker has the source of the harness without the history.
+        store.write(replace(record, commit=commit()))
     return [str(record.reason) for record in records if record.reason or not record.finished]

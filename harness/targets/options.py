@@ -1,7 +1,6 @@
 """The options of a sweep, in Python and on the command line: what is run, and with what."""
 
 import math
-import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -266,9 +265,3 @@ def gpus_of(share: str | float | None) -> float | Literal["auto"] | None:
         f"--gpus-per-trial {share}: write a fraction of a GPU such as 0.5, a whole number of GPUs, "
         f"0 for none, or auto"
     )
-
-
-def use_cluster(address: str | None) -> None:
-    """Let the sweep join the Ray cluster at an address; None changes nothing."""
-    if address is not None:
-        os.environ["RAY_ADDRESS"] = address  # Ray reads it when it is imported

@@ -42,14 +42,3 @@ def paper_plans(
             yield name, planned(own.values())
             together |= own
         yield "in all", planned(together.values())
-
-
-def paper_costs(
-    options: SweepOptions, store: Store, device: str | None = None, gpus: int | None = None
-) -> Iterator[str]:
-    """A line for each paper and one for all, for people."""
-    from harness.sweeps.printed_plan import time_line
-
-    yield "All tables at the full size of their corpora, the papers' values on the final seeds:"
-    for name, plan in paper_plans(options, store, device, gpus):
-        yield f"{name}: {plan.trials_text}. {time_line(plan)}"

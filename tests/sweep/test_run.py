@@ -262,7 +262,7 @@ def test_the_next_slot_goes_to_the_lane_that_holds_the_fewest() -> None:
 
         async def take(lane: str | None, *, again: bool = False) -> None:
             held.append(await lanes.slot(lane, again=again))
-            held[-1].begin()
+            lanes.begun(lane)
             order.append(lane)
 
         lanes.room = lambda _: False

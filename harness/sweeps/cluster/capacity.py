@@ -94,7 +94,9 @@ class Capacity:
         group, until = _pending(bundle, workers), time.monotonic() + GROWTH_SECONDS
         try:
             while fitting(bundle, self.machines) < workers:
-                if group.id.hex() in _infeasible():
+                waiting = _autoscaling().infeasible_gang_resource_requests
+                # The autoscaler has no kind of machine for these placement groups.
+                if any(each.details.partition(":")[0] == group.id.hex() for each in waiting):
                     raise UserError(f"{refused}; the autoscaler has no kind of machine for it")
                 if time.monotonic() > until:
                     raise UserError(f"{refused}; no other came in {GROWTH_SECONDS / 60:g} minutes")
@@ -152,12 +154,6 @@ def _autoscaling() -> AutoscalingState:
     client = GcsClient(ray.get_runtime_context().gcs_address)
     reply = GetClusterStatusReply.FromString(client.get_cluster_status(timeout_s=10))
     return reply.autoscaling_state
-
-
-def _infeasible() -> set[str]:
-    """Placement groups for which the autoscaler has no kind of machine."""
-    waiting = _autoscaling().infeasible_gang_resource_requests
-    return {each.details.partition(":")[0] for each in waiting}
 
 
 def _pending(bundle: Bundle, workers: int = 1) -> Any:

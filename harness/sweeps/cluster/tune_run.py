@@ -23,13 +23,7 @@ from ray.tune.search import Searcher
 from ray.tune.trainable import wrap_function
 
 from harness.errors import UserError, counted
-from harness.sweeps.cluster.capacity import (
-    GROWTH_SECONDS,
-    LOOK_SECONDS,
-    Capacity,
-    fitting,
-    written,
-)
+from harness.sweeps.cluster.capacity import GROWTH_SECONDS, LOOK_SECONDS, Capacity, fitting, written
 from harness.sweeps.cluster.stopping import Stopping
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
 from harness.sweeps.screen.watcher import SweepWatcher

@@ -72,8 +72,7 @@ class Terminal(SweepWatcher):
         shown, more = titles[:SHOWN_ROUNDS], len(titles) - SHOWN_ROUNDS
         title = "; ".join(shown) + (f"; {more} more" if more > 0 else "")
         self._change(
-            title=title or self.state.title,
-            to_run=None if left is None else self.state.done + left,
+            title=title or self.state.title, to_run=None if left is None else self.state.done + left
         )
 
     def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
@@ -158,13 +157,10 @@ class Terminal(SweepWatcher):
         now = time.monotonic()
         return [replace(trial, seconds=now - began) for trial, began in self.running.values()]
 
-    def _parts(self) -> list[RunningTrial]:
-        """The parts that are being made."""
-        now = time.monotonic()
-        return [RunningTrial(title, now - since) for title, since in self.preparation.items()]
-
     def _view(self) -> Group:
-        return live_view([self.state], [*self._parts(), *self._trials()])
+        now = time.monotonic()
+        parts = [RunningTrial(title, now - since) for title, since in self.preparation.items()]
+        return live_view([self.state], [*parts, *self._trials()])
 
 
 class Bar(SweepWatcher):

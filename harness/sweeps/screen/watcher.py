@@ -1,7 +1,8 @@
 """The events of a running sweep, and the interface of the objects that are informed of them."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -106,20 +107,18 @@ class Phases:
         self._running: list[Phase] = []
         self._new: list[Phase] = []
 
-    async def begin(self, phase: Phase) -> None:
-        """Announce a phase; those of several searches that begin now are announced together."""
+    @asynccontextmanager
+    async def running(self, phase: Phase) -> AsyncIterator[None]:
+        """In the block, a phase goes on; those that begin at one time are announced together."""
         self._running.append(phase)
         self._new.append(phase)
         await asyncio.sleep(0)  # the other searches come here meanwhile
-        if phase not in self._new:
-            return  # another search has announced it
-        new, self._new = self._new, []
-        for title in dict.fromkeys(each.title for each in new if each.title):
-            self._announce(title, [each for each in new if each.title == title])
-        self._tell()
-
-    def end(self, phase: Phase) -> None:
-        """A phase is over."""
+        if phase in self._new:  # else another search has announced it
+            new, self._new = self._new, []
+            for title in dict.fromkeys(each.title for each in new if each.title):
+                self._announce(title, [each for each in new if each.title == title])
+            self._tell()
+        yield
         self._running.remove(phase)
         self._tell()
 

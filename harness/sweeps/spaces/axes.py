@@ -60,11 +60,15 @@ class Span(SpacePart):
     @property
     def count(self) -> int:
         """The number of values, which are not made for it."""
-        return _count(self.start, self.stop, self.step)
+        # `str` gives the digits that stand in the file.
+        first, last, by = (Decimal(str(number)) for number in (self.start, self.stop, self.step))
+        return math.floor((last - first) / by) + 1
 
     def values(self) -> list[float | int]:
         """The values, computed as exact decimals, so that 0.01 + 2 * 0.01 is 0.03."""
-        return _span(self.start, self.stop, self.step)
+        first, by = Decimal(str(self.start)), Decimal(str(self.step))
+        values = [first + by * index for index in range(self.count)]
+        return [int(each) if each == each.to_integral_value() else float(each) for each in values]
 
 
 class Between(SpacePart):
@@ -75,6 +79,10 @@ class Between(SpacePart):
 
     between: Literal["best_two"]
     step: float = Field(gt=0)
+
+    def span(self, least: float, most: float) -> Span:
+        """The values between these two."""
+        return Span(start=least, stop=most, step=self.step)
 
 
 def _listed(conditions: Any) -> Any:
@@ -178,20 +186,7 @@ def _axis_values(key: str, axis: Any, scored: list[tuple[Values, float]]) -> lis
     best_first = sorted(scored, key=lambda pair: -pair[1])
     # A round before the first one that varies it has no value of it.
     best_two = list(dict.fromkeys(values[key] for values, _ in best_first if key in values))[:2]
-    return _span(min(best_two), max(best_two), axis.step) if best_two else []
-
-
-def _count(start: float, stop: float, step: float) -> int:
-    """The number of values from `start` to `stop`, `step` apart."""
-    # `str` gives the digits that stand in the file.
-    first, last, by = (Decimal(str(number)) for number in (start, stop, step))
-    return math.floor((last - first) / by) + 1
-
-
-def _span(start: float, stop: float, step: float) -> list[float | int]:
-    first, by = Decimal(str(start)), Decimal(str(step))
-    values = [first + by * index for index in range(_count(start, stop, step))]
-    return [int(value) if value == value.to_integral_value() else float(value) for value in values]
+    return axis.span(min(best_two), max(best_two)).values() if best_two else []
 
 
 def size_problem(axes: Round, earlier: Sequence[Round]) -> tuple[str, str] | None:
@@ -221,7 +216,7 @@ def size_problem(axes: Round, earlier: Sequence[Round]) -> tuple[str, str] | Non
 def _most_values(axis: Any, before: Sequence[float] = ()) -> int:
     """The number of values of an axis; of `between`, the most that it has between those before."""
     if isinstance(axis, Between):
-        return _count(before[0], before[-1], axis.step) if before else 1
+        return axis.span(before[0], before[-1]).count if before else 1
     return axis.count if isinstance(axis, Span) else len(axis)
 
 
@@ -244,7 +239,7 @@ def fewest_and_most(rounds: Sequence[Axes], config: MethodConfig) -> tuple[int, 
         most *= _most_values(axis, before := numbers(earlier).get(key, ()))
         if isinstance(axis, Between):
             gaps = [*itertools.pairwise(before), *((0, step) for step in steps)]
-            size = min((_count(*gap, axis.step) for gap in gaps), default=1)
+            size = min((axis.span(*gap).count for gap in gaps), default=1)
             common = min(size, 2)  # the best two
         else:
             size = _most_values(axis)

@@ -227,25 +227,19 @@ class Search:
     def trials(self, configurations: Iterable[Values], role: Role) -> list[Trial]:
         """The trials of a role: each configuration on each seed and each label subset.
 
-        Seeds and subsets that would not change the result are left out.
+        Seeds and subsets that would not change the result are left out: subsets matter where a
+        share of the labels is used, and a method that trains nothing runs on the first seed only.
         """
-        return [trial for values in configurations for trial in self._repeated(values, role)]
-
-    def _repeated(self, values: Values, role: Role) -> list[Trial]:
-        """A configuration on each seed, and on each label subset where it uses only a share.
-
-        A method that trains nothing runs on the first seed only, since all would give the same.
-        """
-        declared, repeats = self.resolved(values).declared, self.repeats[role]
-        subsets = [{**values, "subset": subset} for subset in repeats.subsets]
-        seeds = repeats.seeds if declared.stages else repeats.seeds[:1]
-        return [
-            Trial(
-                self.method, self.resolved(whole), seed, role, self.id, self.variant, self.searched
-            )
-            for whole in (subsets if declared.draws_labels else [values])
-            for seed in seeds
-        ]
+        trials, repeats = list[Trial](), self.repeats[role]
+        about = (role, self.id, self.variant, self.searched)
+        for values in configurations:
+            declared = self.resolved(values).declared
+            subsets = [{**values, "subset": subset} for subset in repeats.subsets]
+            seeds = repeats.seeds if declared.stages else repeats.seeds[:1]
+            for whole in subsets if declared.draws_labels else [values]:
+                resolved = self.resolved(whole)
+                trials += [Trial(self.method, resolved, seed, *about) for seed in seeds]
+        return trials
 
 
 def implied(searches: Iterable[Search]) -> list[Search]:

@@ -331,18 +331,15 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
         raise document.error(
             location, f"{' and '.join(kinds)} exclude each other; keep one of them"
         )
-    grids = {(*location, "grid"): part.grid}
-    for variant_name, own in (part.variants or {}).items():
-        location_of_grid = (*location, "variants", variant_name, "grid")
-        grids[location_of_grid] = own.grid
-        if own.grid is not None and kinds:
+    rounds = list(part.located_rounds(location))
+    for where, axes in rounds:
+        if kinds and where[2] == "variants":
             raise document.error(
-                location_of_grid,
+                where,
                 f"{kinds[0]} of the method and the grid of a variant exclude each other; "
                 f"keep one of them",
             )
-    for where, grid in grids.items():
-        if grid is not None and not grid:
+        if where[2] != "rounds" and not axes:
             raise document.error(
                 where, "the grid is empty; name a hyperparameter, or leave grid out"
             )
@@ -359,7 +356,7 @@ def _check_method(name: str, part: MethodSpace, document: Document) -> None:
                 f"{both[0]} is searched as well; leave it out of the variant or of the search",
             )
     earlier: list[Round] = []
-    for where, axes in part.located_rounds(location):
+    for where, axes in rounds:
         if not axes:
             raise document.error(where, "the round is empty; name a hyperparameter")
         if wrong := size_problem(axes, earlier):

@@ -14,8 +14,7 @@ from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin, located
 from harness.plugin.resolution import CORPUS, corpus_fields, resolve
 from harness.sweeps.spaces.axes import Between, SamplerRange, SamplerValues, Span, Values, is_whole
-from harness.sweeps.spaces.methods import plain_values, pretrained
-from harness.sweeps.spaces.space import MethodSpace, Space
+from harness.sweeps.spaces.space import MethodSpace, SetValues, Space, TrainedEncoder, TrainedModel
 
 OF_THE_SPACE = {
     "encoder": "write `encoders:` for the whole space, or for one method",
@@ -26,6 +25,25 @@ OF_THE_SPACE = {
 """Field that is not searched -> where it is set instead"""
 REPEAT_KEYS = {"seed": "seeds", "subset": "subsets"}
 """Field -> its key under `search` and `final`; these fields are not hyperparameters"""
+
+
+def trained_models(values: SetValues) -> dict[str, TrainedModel]:
+    """Hyperparameter -> the model that another method trains, for those that have one."""
+    return {name: each for name, each in values.items() if isinstance(each, TrainedModel)}
+
+
+def plain_values(values: SetValues, encoder: str) -> Values:
+    """The values, with the pretrained model in the place of each that another method trains.
+
+    encoder: that of the search, for those that name none.
+    """
+    models = {name: each.encoder or encoder for name, each in trained_models(values).items()}
+    return {**values, **models}
+
+
+def pretrained(encoder: str | TrainedEncoder) -> str:
+    """The name of the pretrained model behind an encoder of a space."""
+    return encoder.encoder if isinstance(encoder, TrainedEncoder) else encoder
 
 
 def check_shared(space: Space, document: Document, plugins: list[Plugin]) -> None:

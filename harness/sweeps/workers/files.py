@@ -25,13 +25,7 @@ from harness.data.hub import found_by_name, is_model_folder, model_files
 from harness.data.revisions import parts_of
 from harness.errors import UserError
 from harness.evaluation.suites import has_files, suite, suite_file
-from harness.files import (
-    cache_folder,
-    content_digest,
-    digest_of,
-    discard,
-    written_whole,
-)
+from harness.files import cache_folder, content_digest, digest_of, discard, written_whole
 from harness.inputs import regular_file, why
 from harness.locks import lock_beside, locked
 from harness.plugin import registry

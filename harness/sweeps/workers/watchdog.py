@@ -19,14 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.sweeps.machines import (
-    children,
-    family,
-    machine_memory,
-    parent,
-    resident,
-    share,
-)
+from harness.sweeps.machines import children, family, machine_memory, parent, resident, share
 from harness.trials.output import BoundedLog
 
 STOPPED = "stopped.json"

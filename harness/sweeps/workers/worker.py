@@ -5,7 +5,7 @@ The worker writes the record of a trial into the store itself.
 
 import platform
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,7 +19,7 @@ from harness.errors import Interrupted, Postponed, Pruned, TrialFailure, UserErr
 from harness.evaluation.suites import suite
 from harness.locks import postponing
 from harness.sweeps.machines import Limits
-from harness.sweeps.pool import POSTPONED, Job, Pool, trial_report
+from harness.sweeps.pool import POSTPONED, Job, trial_report
 from harness.sweeps.workers.files import file_list, receive
 from harness.sweeps.workers.gpu_share import NEEDS_MORE
 from harness.sweeps.workers.limits import limited, stop_note, with_log
@@ -34,7 +34,6 @@ from harness.trials.run import attempt
 from harness.trials.shared_parts import part_of
 from harness.trials.store import Store
 from harness.trials.trial import Trial, arrived, failed, portable
-from harness.trials.trial import commit as commit_here
 from harness.trials.trial import key as key_of
 from harness.trials.workers import RankLauncher
 
@@ -64,13 +63,7 @@ def settings_of(job: Job, gpus: float, node: str | None) -> dict[str, Any]:
 
 
 def run_one(
-    settings: dict[str, Any],
-    *,
-    store: str,
-    sweep: str,
-    commit: str,
-    cpus: float,
-    limits: Limits,
+    settings: dict[str, Any], *, store: str, sweep: str, commit: str, cpus: float, limits: Limits
 ) -> None:
     """Do one job.
 
@@ -206,53 +199,34 @@ def _leave(store: Store, running: Path) -> None:
         store.running_folder.rmdir()
 
 
-def measured(
-    asked: Sequence[tuple[MeasuredModel, Mapping[str, bool]]], pool: Pool
-) -> Iterator[tuple[int, list[Record] | str]]:
-    """The number of each model, with the record of each suite, or why it could not be measured.
-
-    asked: models, and the names of the suites that are to measure them -> whether their tests are
-    wanted, and not their dev scores alone. They come as they end, and the records are not in the
-    store yet. A model has the limits of a trial.
-    """
-    limits = {"sweep": pool.sweep, "limits": pool.limits}
-    settings = [
-        {"trial": model.trial, **limits, "key": key_of(model.trial), "name": model.name,
-         "record": model.record, "suites": dict(suites)}
-        for model, suites in asked
-    ]  # fmt: skip
-    for number, records in pool.map_unordered(measure_model, settings):
-        if not isinstance(records, str):
-            # A cluster's worker has the source of the harness without the history.
-            records = [replace(record, commit=commit_here()) for record in records]
-        yield number, records
-
-
 def measure_model(settings: Mapping[str, Any], store: str, cpus: float) -> list[Record] | str:
-    """The records of a model, or the reason why it cannot be measured."""
+    """The records of a model, one of each suite, or the reason why it cannot be measured.
+
+    They are not in the store yet. settings: the `trial`, `key`, `name` and `record` of the model,
+    its `files`, the names of its `suites` -> whether their tests are wanted, and not their dev
+    scores alone, and the `limits` of a trial in a `sweep`, which are those of a model.
+    """
     torch.set_num_threads(max(1, int(cpus)))
     here, name = store_at(store), f"{settings['key']}-suites"
-    measure = partial(_measured, settings, here)
+
+    def measured() -> list[Record]:
+        if settings["files"]:
+            receive(**settings["files"])
+        trial = arrived(settings["trial"])
+        provide_models(here, trial)
+        model = MeasuredModel(settings["name"], trial, settings["record"])
+        wanted = [(suite(name), tests) for name, tests in settings["suites"].items()]
+        suites = [each if tests else each.dev_alone for each, tests in wanted]
+        return list(evaluations(Measurement(model, here), suites))
+
     try:
         if not settings["limits"]:
-            return measure()
+            return measured()
         running, log = here.running(name), here.log_here(name)
         try:
-            return limited(running, log, settings["sweep"], settings["limits"], measure)
+            return limited(running, log, settings["sweep"], settings["limits"], measured)
         finally:
             log.unlink(missing_ok=True)
             _leave(here, running)
     except UserError as error:
         return str(error)
-
-
-def _measured(settings: Mapping[str, Any], store: Store) -> list[Record]:
-    """The record of each suite."""
-    if settings["files"]:
-        receive(**settings["files"])
-    trial = arrived(settings["trial"])
-    provide_models(store, trial)
-    model = MeasuredModel(settings["name"], trial, settings["record"])
-    wanted = [(suite(name), tests) for name, tests in settings["suites"].items()]
-    suites = [each if tests else each.dev_alone for each, tests in wanted]
-    return list(evaluations(Measurement(model, store), suites))
