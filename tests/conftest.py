@@ -6,6 +6,7 @@ The fixtures that import torch are in the modules of FIXTURES.
 import gc
 import os
 import re
+import shlex
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -28,7 +29,9 @@ os.environ.pop("TTY_COMPATIBLE", None)
 
 import pytest
 
+from tests import forked
 from tests.archives import write_archive
+from tests.programs import server
 
 FIXTURES = ("tests.kits", "tests.sweeping", "tests.serial")
 STARTERS = {"process", "environment", "clone"}
@@ -58,6 +61,13 @@ def pytest_configure(config: pytest.Config) -> None:
         gc.disable()  # until all is imported, of which nothing is garbage
         for name in FIXTURES:
             config.pluginmanager.import_plugin(name)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs: list[Any]) -> None:
+    """Let the workers be forks of a process that has imported what takes seconds, once for all."""
+    for spec in specs:
+        spec.python = shlex.join(forked.command(server()))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
