@@ -25,7 +25,10 @@ from tests.checkout import CHECKOUT
 
 IMPORTED = [
     "harness.cli", "harness.trials.run", "harness.trials.workers", "transformers",
-    "transformers.models.bert.modeling_bert", "datasets", "optuna", "sklearn.linear_model",
+    "transformers.models.bert.modeling_bert", "datasets", "optuna", "sklearn.linear_model", "peft",
+    # What Ray imports: two thirds of the time that its programs need until they begin.
+    "aiohttp", "fastapi", "google.protobuf.json_format", "jsonschema", "opentelemetry.sdk.metrics",
+    "prometheus_client", "requests",
 ]  # fmt: skip
 """What most programs import; a module that reads the environment when it is imported may not be
 here, unless all tests have the same settings of it (HF_HUB_OFFLINE, OMP_NUM_THREADS)"""
