@@ -6,6 +6,7 @@ The fixtures that import torch are in the modules of FIXTURES.
 import gc
 import os
 import re
+import shlex
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -28,7 +29,9 @@ os.environ.pop("TTY_COMPATIBLE", None)
 
 import pytest
 
+from tests import forked
 from tests.archives import write_archive
+from tests.programs import server
 
 FIXTURES = ("tests.kits", "tests.sweeping", "tests.serial")
 STARTERS = {"process", "environment", "clone"}
@@ -37,7 +40,8 @@ LONG = {"swept"}
 """Fixtures that take seconds"""
 LONGEST = (
     "test_equal.py", "test_paper_target.py", "test_readme.py", "install", "faults", "remote",
-    "sweep", "ranks", "test_types.py", "test_resume.py", "test_eval.py", "test_sts.py",
+    "sweep", "ranks", "test_types.py", "test_matrix.py", "test_resume.py", "test_after_others.py",
+    "test_gpu_measurements.py", "test_tracking.py", "test_eval.py", "test_sts.py",
 )  # fmt: skip
 """Files and folders of tests that take minutes; they begin first, so that no worker ends alone"""
 QUICK_TESTS = "not slow and not process"
@@ -58,6 +62,13 @@ def pytest_configure(config: pytest.Config) -> None:
         gc.disable()  # until all is imported, of which nothing is garbage
         for name in FIXTURES:
             config.pluginmanager.import_plugin(name)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs: list[Any]) -> None:
+    """Let the workers be forks of a process that has imported what takes seconds, once for all."""
+    for spec in specs:
+        spec.python = shlex.join(forked.command(server()))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

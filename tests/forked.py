@@ -3,8 +3,8 @@
 Each of them imports torch, transformers and harness for eight seconds of a processor. harness and
 Ray start workers and ranks with `sys.executable`; `python` writes a program to stand there, which
 lets a server fork. A test starts it with `-m MODULE` where a command is found by its environment,
-gets signals or is killed. The server has imported everything, and is itself a fork of that of
-tests/programs.py.
+gets signals or is killed. The server of tests/programs.py has imported everything. The workers of
+pytest are forks of it, too.
 
 This file is also what runs in their place: it asks the server, passes signals on, and lives as long
 as the fork. So it imports nothing that takes time.
@@ -24,39 +24,46 @@ MODULES = ("harness", "tests.faults.hasty", "ray.scripts.scripts", "pytest")
 """What else is forked, when it is started with `-m`"""
 SCRIPTS = ("default_worker.py", "log_monitor.py", "monitor.py", "dashboard.py")
 """What else of Ray is forked; its agents want to be children of the raylet"""
-LENGTH = 8
-"""Bytes of the length of a message"""
+LENGTH, STATUS = 8, 2
+"""Bytes of the length of a message, and of how a fork has ended"""
+serving: Path | None = None
+"""The folder of the server of which this process is a fork"""
 
 
 def python(folder: Path) -> Path:
     """Write a program into the folder that is Python, but for what the server there forks."""
     path, real = folder / "python", sys.executable
+    asking = " ".join(f'"{word}"' for word in command(folder))
     forks = [f"*/{each} *" for each in ("setup_worker.py", *SCRIPTS)]
     forks += [f"*/processes.py {FOLLOWER}", *(f"-m {each} *" for each in MODULES)]
     patterns = "|".join(each.replace(" ", r"\ ") for each in forks)
     path.write_text(
-        f'#!/bin/sh\ncase "$*" in {patterns})\n'
-        f'exec "{real}" -S -E "{__file__}" "{folder / "socket"}" "$@";;\nesac\n'
-        f'exec "{real}" "$@"\n'
+        f'#!/bin/sh\ncase "$*" in {patterns})\nexec {asking} "$@";;\nesac\nexec "{real}" "$@"\n'
     )
     path.chmod(0o755)
     return path
 
 
-def serve(folder: Path) -> None:
-    """Fork for every program that asks, until the process of pytest has ended."""
-    import gc
-    import signal
-    from multiprocessing import connection, parent_process
+def command(folder: Path) -> list[str]:
+    """The words before the arguments of a Python that the server there forks, whatever they are."""
+    return [sys.executable, "-S", "-E", __file__, str(folder / "socket")]
 
-    gc.freeze()  # so that forks share this memory
+
+def serve(folder: Path, parent: int) -> None:
+    """Fork for every program that asks, until the process with this descriptor has ended."""
+    import gc
+    import select
+    import signal
+
+    global serving
+    serving = folder
+    gc.freeze()  # so that forks share this memory, and do not look for garbage in it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a keeper
-    parent = parent_process()
-    assert parent
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(folder / "socket"))
+        listener.bind(str(folder / "bound"))
         listener.listen(64)
-        while parent.sentinel not in connection.wait([listener, parent.sentinel]):
+        (folder / "bound").rename(folder / "socket")  # who finds it is heard
+        while parent not in select.select([listener, parent], [], [])[0]:
             asking, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
@@ -74,7 +81,6 @@ def _keep(asking: socket.socket) -> NoReturn:
     import traceback
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    code = 1
     try:
         head, descriptors, _, _ = socket.recv_fds(asking, LENGTH, 3)
         told = b""
@@ -94,13 +100,13 @@ def _keep(asking: socket.socket) -> NoReturn:
             send(worker, told[0] if told else signal.SIGKILL)
             if not told:
                 break
-        code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) & 255
+        _, status = os.waitpid(worker, 0)
         with suppress(BrokenPipeError):  # the program was killed meanwhile
-            asking.sendall(bytes([code]))
+            asking.sendall(status.to_bytes(STATUS, "big"))
     except OSError:
         traceback.print_exc()
     finally:
-        os._exit(code)
+        os._exit(0)
 
 
 def _work(told: bytes, descriptors: list[int]) -> NoReturn:
@@ -130,6 +136,8 @@ def _work(told: bytes, descriptors: list[int]) -> NoReturn:
         if FOLLOWER in words:
             sys.argv = words[words.index(FOLLOWER) :]
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        elif "-c" in words:  # a worker of pytest
+            exec(words[-1], {"__name__": "__main__"})
         elif words[0] == "-m":
             sys.executable, sys.argv = request["python"], words[1:]
             sys.path.insert(0, request["folder"])
@@ -185,8 +193,13 @@ def main() -> None:
             signal.signal(number, lambda number, _: server.sendall(bytes([number])))
         socket.send_fds(server, [len(told).to_bytes(LENGTH, "big")], [0, 1, 2])
         server.sendall(told)
-        code = server.recv(1)
-    sys.exit(code[0] if code else 1)
+        status = server.recv(STATUS)
+    code = os.waitstatus_to_exitcode(int.from_bytes(status, "big")) if status else 1
+    if code < 0:  # it ends by the same signal
+        with suppress(OSError):
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

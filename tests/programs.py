@@ -1,38 +1,37 @@
 """Programs of Python in processes of their own that need not import everything again.
 
-A server, one for each process of pytest, has imported what takes seconds. Each program is a fork
+A server has imported what takes seconds, once for all processes of pytest. Each program is a fork
 of it. Ray is not among the imports, because it reads its settings when it is imported. A test
-of how a program starts uses a new Python, and one that finds its processes by their environment
-starts what `forking_python` names.
+of how a program starts uses a new Python, and one whose program starts others like itself uses what
+`forking_python` names.
 """
 
 import atexit
 import functools
-import gc
-import multiprocessing
+import importlib
 import os
-import runpy
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from tests import forked
+from tests.checkout import CHECKOUT
 
 IMPORTED = [
     "harness.cli", "harness.trials.run", "harness.trials.workers", "transformers",
-    "transformers.models.bert.modeling_bert", "datasets", "optuna", "sklearn.linear_model",
+    "transformers.models.bert.modeling_bert", "datasets", "optuna", "sklearn.linear_model", "peft",
+    # What Ray imports: two thirds of the time that its programs need until they begin.
+    "aiohttp", "fastapi", "google.protobuf.json_format", "jsonschema", "opentelemetry.sdk.metrics",
+    "prometheus_client", "requests",
 ]  # fmt: skip
 """What most programs import; a module that reads the environment when it is imported may not be
 here, unless all tests have the same settings of it (HF_HUB_OFFLINE, OMP_NUM_THREADS)"""
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(IMPORTED)
 
 
 @dataclass(frozen=True)
@@ -57,12 +56,10 @@ def run_module(
     """
     with tempfile.TemporaryDirectory() as name:
         out, err = Path(name, "out"), Path(name, "err")
-        words = [module, *map(str, arguments)]
-        with started(*words, environment=environment, folder=folder, out=out, err=err) as process:
-            process.join(timeout)
-            if process.exitcode is None:
-                raise subprocess.TimeoutExpired(words, timeout)
-            return Answer(process.exitcode, out.read_text("utf-8"), err.read_text("utf-8"))
+        place = {"environment": environment, "folder": folder, "out": out, "err": err}
+        with started(module, *map(str, arguments), **place) as process:
+            code = process.wait(timeout)
+        return Answer(code, out.read_text("utf-8"), err.read_text("utf-8"))
 
 
 @contextmanager
@@ -73,51 +70,56 @@ def started(
     folder: Path | None = None,
     out: Path | None = None,
     err: Path | None = None,
-) -> Iterator[ForkServerProcess]:
+) -> Iterator["subprocess.Popen[bytes]"]:
     """A fork of the server that runs `python -m module argument ...`; it is killed at the end.
 
     out, err: files for what it prints; None: it prints where pytest does.
     """
-    place = (dict(environment), folder or Path.cwd(), (out, err))
-    process = CONTEXT.Process(target=_program, args=(forking_python(), module, arguments, *place))
-    process.start()
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.join()
+    words = [*forked.command(server()), "-m", module, *arguments]
+    with ExitStack() as files:
+        streams = [path and files.enter_context(path.open("ab")) for path in (out, err)]
+        process = subprocess.Popen(
+            words, env=dict(environment), cwd=folder,
+            stdin=subprocess.DEVNULL, stdout=streams[0], stderr=streams[1],
+        )  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def forking_python() -> str:
+    """A program that is Python, but starts workers of Ray and ranks as forks, too."""
+    return str(server() / "python")
 
 
 @functools.cache
-def forking_python() -> str:
-    """A program that is Python, but starts workers of Ray and ranks as forks, too."""
+def server() -> Path:
+    """The folder of the server; it ends with this process, unless this one is a fork of it."""
+    if forked.serving:
+        return forked.serving
     folder = Path(tempfile.mkdtemp(prefix="hw-", dir="/tmp"))  # the path of a socket is short
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    CONTEXT.Process(target=forked.serve, args=(folder,), daemon=True).start()
+    forked.python(folder)
+    words = [sys.executable, "-m", "tests.programs", str(folder)]
+    process = subprocess.Popen(words, cwd=CHECKOUT, stdin=subprocess.DEVNULL)
     while not (folder / "socket").exists():
+        assert process.poll() is None, process.returncode
         time.sleep(0.01)
-    return str(forked.python(folder))
+    return folder
 
 
-def _program(
-    python: str,
-    module: str,
-    arguments: tuple[str, ...],
-    environment: dict[str, str],
-    folder: Path,
-    streams: tuple[Path | None, Path | None],
-) -> None:
-    gc.freeze()  # DeepSpeed collects garbage at every start, and what is imported is none
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    for number, path in enumerate(streams, start=1):
-        if path:
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
-    sys.executable, sys.argv = python, [module, *arguments]
-    sys.path.insert(0, str(folder))  # as `python -m` does
-    try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    finally:
-        sys.stdout.flush()
-        atexit._run_exitfuncs()  # a fork of multiprocessing does not run them itself
+def main() -> None:
+    """Be the server, as long as the process that has started it."""
+    parent = os.pidfd_open(os.getppid())
+    for module in IMPORTED:
+        importlib.import_module(module)
+    # What the first step of ZeRO would import, and compile for a second of a processor.
+    importlib.import_module("harness.training.engines").library()
+    importlib.import_module("deepspeed.runtime.zero.muon.muon_optimizer")
+    forked.serve(Path(sys.argv[1]), parent)
+
+
+if __name__ == "__main__":
+    main()

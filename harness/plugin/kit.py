@@ -97,14 +97,16 @@ class Kit:
         for parameter in changed.values():
             parameter.data = parameter.data.float()
         for name, part in method.named_modules():
-            inside = any(pattern.startswith(f"{name}.") for pattern in changed)
-            if isinstance(part, Encoder) and part.low_rank is not None and not inside:
+            if not isinstance(part, Encoder):
+                continue
+            inside = any(parameter.startswith(f"{name}.") for parameter in changed)
+            if part.low_rank is not None and not inside:
                 raise UserError(
                     f"lora_rank: {self.declared.name} trains no weights of its encoder, in the "
                     f"place of which low-rank changes could train; leave it out"
                 )
             # A norm in bf16 does not take the float32 states of a layer that trains before it.
-            if isinstance(part, Encoder) and part.low_rank is None and inside:
+            if part.low_rank is None and inside:
                 part.float()
 
     @cached_property

@@ -3,8 +3,6 @@
 import html
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -18,6 +16,7 @@ from harness.plugin import registry
 from harness.plugin.fields import described_fields
 from tests.browser import chromium
 from tests.checkout import CHECKOUT, module_of
+from tests.programs import run_module
 
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 """A tag that makes a browser load something from elsewhere"""
@@ -27,12 +26,9 @@ LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the site."""
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
-        cwd=CHECKOUT, env=os.environ | {"PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"},
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    words = ("build", "--strict", "--quiet", "--site-dir", folder)
+    done = run_module("mkdocs", *words, environment=os.environ, folder=CHECKOUT)
+    assert done.code == 0, done.out + done.err
     return folder
 
 

@@ -23,7 +23,7 @@ from harness.trials.publishing import write_flat
 from harness.trials.record import Record
 from harness.trials.schema import SCHEMA
 from harness.trials.store import Store
-from tests.programs import CONTEXT
+from tests.programs import started
 from tests.trials.test_store import record
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -58,8 +58,8 @@ def trained(store: Store, result: Record) -> Record:
     return Record(**{**vars(result), "weights_digest": digest})
 
 
-def work_until(folder: Path, moment: int, told: Path) -> None:
-    """Work, and be killed before the operation with this number; write how many there were."""
+def work_until(folder: Path, moment: int) -> None:
+    """Work, and be killed before the operation with this number; `told` has how many there were."""
     count = 0
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
@@ -71,7 +71,7 @@ def work_until(folder: Path, moment: int, told: Path) -> None:
 
     sys.addaudithook(watch)
     work(folder, trained)
-    told.write_text(str(count))
+    (folder / "told").write_text(str(count))
 
 
 def state(folder: Path) -> tuple[pa.Table, pa.Table, dict[str, bytes]]:
@@ -93,12 +93,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     return folder, int((folder / "told").read_text())
 
 
-def killed_at(folder: Path, moment: int) -> int | None:
+def killed_at(folder: Path, moment: int) -> int:
     """The exit code of the work that is killed at this moment; 0: at none."""
-    process = CONTEXT.Process(target=work_until, args=(folder, moment, folder / "told"))
-    process.start()
-    process.join(300)
-    return process.exitcode
+    with started(__name__, str(folder), str(moment), environment=os.environ) as process:
+        return process.wait(300)
 
 
 @pytest.mark.parametrize("kill", range(KILLS))
@@ -127,3 +125,7 @@ def test_another_result_is_noticed(undisturbed: tuple[Path, int], tmp_path: Path
 
     work(tmp_path, other)
     assert state(tmp_path)[0].to_pylist() != state(undisturbed[0])[0].to_pylist()
+
+
+if __name__ == "__main__":
+    work_until(Path(sys.argv[1]), int(sys.argv[2]))

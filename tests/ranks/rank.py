@@ -55,9 +55,7 @@ def by_ranks(
             told.write_text(json.dumps(everything), encoding="utf-8")
             process = started("tests.ranks.rank", str(told), environment=environment)
             processes.append(ranks.enter_context(process))
-        for process in processes:
-            process.join(LIMIT)
-        assert [process.exitcode for process in processes] == [0] * count
+        assert [process.wait(LIMIT) for process in processes] == [0] * count
     found: dict[str, dict[str, Computed]] = torch.load(results, weights_only=True)
     return found
 

@@ -1,6 +1,8 @@
 """How ranks find one another: a file in a temporary folder of any name; others that do not come."""
 
+import os
 import socket
+import sys
 import tempfile
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import torch
 from harness import ranks
 from harness.ranks import NotMet, is_lost, joined
 from harness.trials.workers import on_loopback
-from tests.programs import CONTEXT
+from tests.programs import started
 
 
 @pytest.mark.parametrize("name", ["a#b", "a?b=c", "a%41 b"])
@@ -55,13 +57,10 @@ def test_a_process_whose_others_did_not_come_meets_the_next_ones(
     with pytest.raises(NotMet), joined(0, 2, f"file://{tmp_path / 'first'}"):
         pass
     monkeypatch.setattr(ranks, "RANK_SECONDS", 60)
-    with on_loopback() as address:
-        other = CONTEXT.Process(target=be_rank_1, args=(address,))
-        other.start()
+    with on_loopback() as address, started(__name__, address, environment=os.environ) as other:
         with joined(0, 2, address):
             torch.distributed.barrier()
-        other.join()
-    assert other.exitcode == 0
+        assert other.wait(60) == 0
 
 
 @pytest.mark.parametrize(
@@ -79,3 +78,7 @@ def test_every_error_of_a_lost_rank_is_known(error: Exception) -> None:
     assert is_lost(error)
     assert not is_lost(ValueError(str(error)))
     assert not is_lost(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+if __name__ == "__main__":
+    be_rank_1(sys.argv[1])

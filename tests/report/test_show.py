@@ -66,8 +66,8 @@ def test_every_cell_of_a_table_has_its_address(store: MadeStore, shown: Shown) -
                 if cell.ours:
                     name = address_name(metric)
                     assert store_cell(tables, int(row.address), name)[1].ours == cell.ours
-                    ours = shown(f"{row.address}.{name}")[1]
-                    assert ours.startswith(f"ours: {cell.ours.mean:.2f}±0.00 (mean")
+                    last, mean = f"{row.address}.{name}", cell.ours.mean
+            assert shown(last)[1].startswith(f"ours: {mean:.2f}±0.00 (mean")
     assert store_cell(tables, 1, "mr")[1].ours.mean == 80.5, "d2cse has it of one suite"
     with pytest.raises(UserError, match='row 2 has no score "mr"; several suites have it'):
         store_cell(tables, 2, "mr")
