@@ -19,8 +19,8 @@ import numpy as np
 from harness.data.readers import text_of
 from harness.data.rows import (
     FORMATS,
-    PACKED,
     TableRow,
+    bare_name,
     ending,
     known_endings,
     number_of,
@@ -118,8 +118,7 @@ def _file(folder: Path, part: str, names: tuple[str, ...]) -> Path | None:
 
 def _named_so(path: Path, folder: Path) -> str:
     """The name of a file in the folder without its ending."""
-    name = path.relative_to(folder).as_posix().removesuffix(PACKED)
-    return name.removesuffix(Path(name).suffix)
+    return path.relative_to(folder).with_name(bare_name(path)).as_posix()
 
 
 # The suite is one object for as long as its files are the same, so that data are read once.
