@@ -129,12 +129,13 @@ def _made(title: str, files: tuple[tuple[str, Path], ...], _: tuple[str, ...]) -
     dev = f"{title}-dev"
     data = {title: splits["test"]} | ({dev: splits["dev"]} if "dev" in splits else {})
     test = splits["test"]
+    left_out = "queries without a relevant document in test or dev, left out"
     card = SuiteCard(
         title,
         {NDCG: "NDCG@10", MRR: "MRR", **{f"recall@{k}": f"R@{k}" for k in CUTOFFS}},
         unit="NDCG, MRR and recall x100",
         protocol=f"{len(test.documents):,} documents; queries of the test: {len(test.queries):,}"
-        + (f"; queries without a relevant document, left out: {unjudged:,}." if unjudged else "."),
+        + (f"; {left_out}: {unjudged:,}." if unjudged else "."),
         dev_tasks=(dev,) if "dev" in splits else (),
         decimals=2,
     )
