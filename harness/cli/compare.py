@@ -111,6 +111,7 @@ def _compare_rows(
 
     may_ask: whether they are two trials, whose models can be asked for what is not kept.
     """
+    from harness.evaluation.catalogue import suite_option
     from harness.report.comparison import shared_metrics, stored_systems
 
     groups = (one[1], two[1])
@@ -127,6 +128,11 @@ def _compare_rows(
         raise UserError(
             f"{one[0]} and {two[0]} have no scores of {chosen or 'one suite'} in common ({have}); "
             f"`harness eval KEY --suite SUITE` measures a trial"
+        )
+    if len({part[chosen].card.data for part in measured}) > 1:
+        raise UserError(
+            f"{one[0]} and {two[0]} were measured on other data, both called {chosen}; measure "
+            f"them on the same: harness eval MODEL --suite {suite_option(str(chosen))}"
         )
     for name, group in (one, two):
         if not group.current:

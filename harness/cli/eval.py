@@ -226,10 +226,11 @@ def _print(console: Screen, suite: "Suite", record: "Record", how: str) -> None:
     for title in ("score", "standard error", "95 % interval"):
         table.add_column(title, justify="right")
     scores = {**record.dev, **record.test}
-    # The values of geometry are about 1, and two decimals would not tell models apart.
-    small = max((abs(value) for value in scores.values()), default=0) < 10
+    # Of a suite that does not say it: two decimals would not tell values of about 1 apart.
+    small = max((abs(value) for value in scores.values()), default=0) <= 1
+    decimals = suite.card.decimals if suite.card.decimals is not None else 4 if small else 2
     for metric, value in scores.items():
-        spread, shown = record.uncertainty.get(metric), f"{value:.4f}" if small else f"{value:.2f}"
+        spread, shown = record.uncertainty.get(metric), f"{value:.{decimals}f}"
         error = f"{spread.standard_error:.2f}" if spread else ""
         interval = f"{spread.low:.2f} to {spread.high:.2f}" if spread else ""
         table.add_row(metric, shown, error, interval)

@@ -98,7 +98,12 @@ def source(name: str) -> Source:
     """
     if name in SOURCES:
         return SOURCES[name]
-    path, query = file_of(name), split_name(name)[1]
+    path, (data, query) = file_of(name), split_name(name)
+    if data in SOURCES:
+        raise UserError(
+            f'corpus "{name}": {data} is read as a whole; only files and data sets of the Hub have '
+            f"options behind a question mark"
+        )
     if path is None:
         parts = parsed(name)
         if not is_hub_name(parts.data):
@@ -116,6 +121,11 @@ def source(name: str) -> Source:
         return registered(path)
     files = (("", str(path)),)
     if name.startswith(NEIGHBOURS):
+        if ending(path) in FORMATS.keys() - {".txt"}:
+            raise UserError(
+                f'corpus "{name}": neighbours are read of running text, one sentence a line, and '
+                f"a {ending(path)} file is a table"
+            )
         return known(files, read_neighbours, "neighbours")
     if not query and path.suffix.lower() == ".txt":
         return known(files, read_sentences, "sentences")

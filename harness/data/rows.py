@@ -142,6 +142,11 @@ def ending(path: Path) -> str:
     return Path(path.name.lower().removesuffix(PACKED)).suffix
 
 
+def bare_name(path: Path) -> str:
+    """The name of a file without its ending and without .gz, in small or capital letters."""
+    return (path.with_suffix("") if path.suffix.lower() == PACKED else path).stem
+
+
 def rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[str, TableRow]]:
     """The rows of a file, each with its place.
 

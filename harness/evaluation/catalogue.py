@@ -55,6 +55,8 @@ class SuiteCard:
     """Digits after the point; None: two, or four where all values are between -1 and 1"""
     origins: Mapping[str, Origin] = field(default_factory=dict)
     """Task of mteb -> what measured it"""
+    data: str = ""
+    """In a record: the digest of a user's data and code, which tells suites of one name apart"""
 
     @property
     def units(self) -> str:

@@ -130,7 +130,9 @@ def check_defined(cosines: np.ndarray, gold: np.ndarray) -> None:
     # scipy would only warn, and give nan.
     if not (np.isfinite(cosines).all() and np.isfinite(gold).all()):
         raise TrialFailure("similarities are not finite")
-    if np.ptp(cosines) <= EQUAL:
-        raise TrialFailure("all sentence pairs have the same similarity: the embedding is constant")
+    if len(gold) == 1:
+        raise TrialFailure("there is a single sentence pair: no correlation is defined")
     if np.ptp(gold) == 0:
         raise TrialFailure("all sentence pairs have the same gold score: no correlation is defined")
+    if np.ptp(cosines) <= EQUAL:
+        raise TrialFailure("all sentence pairs have the same similarity: the embedding is constant")

@@ -19,8 +19,8 @@ import numpy as np
 from harness.data.readers import text_of
 from harness.data.rows import (
     FORMATS,
-    PACKED,
     TableRow,
+    bare_name,
     ending,
     known_endings,
     number_of,
@@ -118,8 +118,7 @@ def _file(folder: Path, part: str, names: tuple[str, ...]) -> Path | None:
 
 def _named_so(path: Path, folder: Path) -> str:
     """The name of a file in the folder without its ending."""
-    name = path.relative_to(folder).as_posix().removesuffix(PACKED)
-    return name.removesuffix(Path(name).suffix)
+    return path.relative_to(folder).with_name(bare_name(path)).as_posix()
 
 
 # The suite is one object for as long as its files are the same, so that data are read once.
@@ -130,12 +129,13 @@ def _made(title: str, files: tuple[tuple[str, Path], ...], _: tuple[str, ...]) -
     dev = f"{title}-dev"
     data = {title: splits["test"]} | ({dev: splits["dev"]} if "dev" in splits else {})
     test = splits["test"]
+    left_out = "queries without a relevant document in test or dev, left out"
     card = SuiteCard(
         title,
         {NDCG: "NDCG@10", MRR: "MRR", **{f"recall@{k}": f"R@{k}" for k in CUTOFFS}},
         unit="NDCG, MRR and recall x100",
         protocol=f"{len(test.documents):,} documents; queries of the test: {len(test.queries):,}"
-        + (f"; queries without a relevant document, left out: {unjudged:,}." if unjudged else "."),
+        + (f"; {left_out}: {unjudged:,}." if unjudged else "."),
         dev_tasks=(dev,) if "dev" in splits else (),
         decimals=2,
     )

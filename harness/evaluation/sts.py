@@ -15,7 +15,7 @@ import numpy as np
 from harness.data.corpora import GRADED, file_of
 from harness.data.hub import data_file
 from harness.data.readers import read_table, shape_of
-from harness.data.rows import columns_of
+from harness.data.rows import bare_name, columns_of, rows, spelt
 from harness.data.senteval import archive
 from harness.data.shapes import CorpusName, parsed, split_name
 from harness.data.sts_pairs import LOADERS, YEARS, Pairs
@@ -91,6 +91,11 @@ def pair_suite(name: str) -> Suite:
     """
     rest, named = _taken(name, ("dev", "split"))
     test = _file(parsed(rest).data, name)
+    if len(named) == 2:
+        raise UserError(
+            f'suite "{name}": dev=FILE and split=COLUMN both say which pairs select; keep one of '
+            f"them"
+        )
     dev = _file(named["dev"], name) if "dev" in named else None
     files = (test,) if dev is None else (test, dev)
     contents = tuple(content_digest(path) for path in files)
@@ -117,7 +122,7 @@ def _file(data: str, name: str) -> Path:
 @functools.cache
 def _made(name: str, files: tuple[Path, ...], split: str | None, _: tuple[str, ...]) -> Suite:
     """The suite of these files; `name` is without the options `dev` and `split`."""
-    title = Path(files[0].name.removesuffix(".gz")).stem
+    title = bare_name(files[0])
     check_title(title, f"{files[0]} makes", "rename the file")
     splits = _splits(parsed(name), files, split)
     dev = f"{title}-dev"
@@ -151,9 +156,13 @@ def _splits(
         if split is not None:
             raise UserError(f'{files[0]} has no column "{split}" that says dev or test')
         return {"test": (whole, files[0])}
+    if column in whole.where:  # the name of the suite says which of them are reported
+        return {"test": (whole, files[0])}
+    has_dev = any(spelt(row.get(column)) in DEV_NAMES for _, row in rows(files[0], [column]))
     return {
         key: (whole.model_copy(update={"where": {**whole.where, column: list(names)}}), files[0])
         for key, names in (("test", TEST_NAMES), ("dev", DEV_NAMES))
+        if key == "test" or has_dev
     }
 
 

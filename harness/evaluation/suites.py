@@ -26,7 +26,7 @@ from harness.evaluation.catalogue import CARDS, CHOOSING, STRICT, SUITE_MODULES,
 from harness.evaluation.catalogue import SuiteCard as SuiteCard
 from harness.evaluation.scores import Scores as Scores
 from harness.evaluation.scores import of_mean
-from harness.files import digest_files
+from harness.files import digest, digest_files
 from harness.inputs import regular_file
 from harness.relocation import here
 
@@ -210,6 +210,18 @@ class Suite:
         Raises UserError when a file is missing.
         """
         return self.code_digest + digest_files(self.files())
+
+    def dumped_card(self) -> str | None:
+        """The card as JSON for a record; None for a shipped suite.
+
+        That of a user's suite says which data it has, unless a file is missing.
+        """
+        if not self.code_digest or self.card.origins:  # a task of mteb has its revision there
+            return self.card.dumped()
+        try:
+            return replace(self.card, data=digest(self.digest())).dumped()
+        except UserError:
+            return self.card.dumped()
 
 
 @functools.cache

@@ -139,15 +139,15 @@ class Group:
     def parts(self) -> list["Group"]:
         """For each suite, the group of the trials that it measured, with an n of its own.
 
-        The suite in the trials' own rows comes first.
+        Suites of one name with other data are two. The suite in the trials' own rows comes first.
         """
         own = {trial.own for trial in self.trials}
-        trials: dict[str, list[MeasuredTrial]] = defaultdict(list)
+        trials: dict[tuple[str, str], list[MeasuredTrial]] = defaultdict(list)
         for trial in self.trials:
-            for name in trial.suites:
-                trials[name].append(trial)
-        names = sorted(trials, key=lambda name: (name not in own, name))
-        return [replace(self, trials=tuple(trials[name]), suite=name) for name in names]
+            for name, scores in trial.suites.items():
+                trials[name, scores.card.data].append(trial)
+        names = sorted(trials, key=lambda name: (name[0] not in own, *name))
+        return [replace(self, trials=tuple(trials[name]), suite=name[0]) for name in names]
 
     def measured(self, suite: str) -> "Group | None":
         """The part of this suite, or None when the suite measured no trial."""

@@ -23,7 +23,7 @@ DEV, DEV_BEFORE = "dev", "dev-before"
 
 
 def store_tables(reading: Reading, store: Path | str, keys: Set[str] | None = None) -> list[Table]:
-    """The tables of a store: one for each suite and each metric that selected.
+    """The tables of a store: one for each suite, its data, and each metric that selected.
 
     The notes stand under the last one. `store`: its place, which a note may name. `keys`: rows
     without one of these trials are left out; None: no row is.
@@ -38,13 +38,19 @@ def store_tables(reading: Reading, store: Path | str, keys: Set[str] | None = No
     if not shown:
         first = notes.nothing_yet(reading.table, store)
         return [Table(notes=[first, *below], make_records=STORE_SCHEMA.empty_table)]
-    parts: dict[tuple[str, str], list[Group]] = defaultdict(list)
+    parts: dict[tuple[str, str, str], list[Group]] = defaultdict(list)
     for part in (part for group in shown for part in group.parts):
-        parts[part.selects, str(part.suite)].append(part)
+        parts[part.selects, str(part.suite), part.card.data].append(part)
     searched, numbers = searched_by(reading.table), group_numbers(groups)
     shared = shared_metrics(groups)
-    order = sorted(parts, key=lambda key: (key[0], rank(key[1]), tasks_of(parts[key])))
+    order = sorted(parts, key=lambda key: (key[0], rank(key[1]), tasks_of(parts[key]), key[2]))
     tables = [_suite_table(parts[key], searched, numbers, shared, store) for key in order]
+    # What other data gave is not to be ranked, whatever its name is.
+    names = [name for name, _ in {(suite, data) for _, suite, data in order}]
+    for at, (_, suite, data) in enumerate(order):
+        if names.count(suite) > 1:
+            title = f"suite {suite}, data {data[:8] or 'not recorded'}"
+            tables[at] = replace(tables[at], title=title)
     return [*tables[:-1], replace(tables[-1], notes=[*tables[-1].notes, *below])]
 
 

@@ -187,7 +187,7 @@ def _record(
         key=evaluation_key(model, suite),
         role="evaluation",
         suite=suite.name,
-        suite_card=suite.card.dumped(),
+        suite_card=suite.dumped_card(),
         selected_by=suite.card.dev,
         evaluates=key(model.trial),
         status=status,

@@ -1,12 +1,14 @@
 """What users bring, from the file to the table: a suite, a folder of queries, copies of a test."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 from harness.evaluation.suites import suite
 from harness.trials.store import Store
-from tests.cli.conftest import Shown
+from tests.cli.conftest import Refused, Shown
 
 pytestmark = pytest.mark.slow
 
@@ -37,6 +39,24 @@ def test_the_table_prints_its_average_as_an_average(shown: Shown, tmp_path: Path
     assert head.split()[-3:] == ["Apples", "pears", "Mean"]
     assert row.split()[-3:] == ["3.0", "4.0", "3.5"]
     assert "Pieces, mean±sample std over n seeds." in table
+
+
+def test_suites_of_one_name_with_other_data_are_not_ranked_together(
+    shown: Shown, refused: Refused, tmp_path: Path
+) -> None:
+    store = ("--store", tmp_path / "store")
+    for count, pooling in ((10, "cls"), (10, "mean"), (9, "first-last")):
+        path = tmp_path / str(count) / "pairs.csv"
+        path.parent.mkdir(exist_ok=True)
+        rows = [f"a {one},the {one}s,{at}" for at, one in enumerate(THINGS[:count])]
+        path.write_text("\n".join(["sentence1,sentence2,score", *rows]), encoding="utf-8")
+        shown("eval", "tiny-bert", "--pooling", pooling, "--suite", path, *store)
+    found = json.loads(shown("table", *store, "--format", "json"))
+    assert [len({each["trials"][0]["key"] for each in table["records"]}) for table in found] in (
+        [1, 2], [2, 1],
+    )  # fmt: skip
+    assert all(re.fullmatch("suite pairs, data [0-9a-f]{8}", table["title"]) for table in found)
+    refused(["compare", "1", "2", *store], "measured on other data, both called pairs")
 
 
 # A folder with queries and documents: a bootstrap over its queries

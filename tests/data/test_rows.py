@@ -301,3 +301,11 @@ def test_neighbours_are_of_one_document(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n\ntwo\n")
     with pytest.raises(UserError, match=r"a\.txt holds no two sentences in a row"):
         read(name)
+    (tmp_path / "a.csv").write_text("sentence1,sentence2\none,two\n")
+    with pytest.raises(UserError, match=r"running text, .* and a \.csv file is a table"):
+        source(f"neighbours:{tmp_path / 'a.csv'}")
+
+
+def test_a_corpus_of_the_papers_takes_no_options() -> None:
+    with pytest.raises(UserError, match="graded-triplets is read as a whole"):
+        source("graded-triplets?limit=5")

@@ -95,4 +95,6 @@ def test_a_constant_subset_and_equal_gold_scores_have_no_correlation(
     with pytest.raises(TrialFailure, match="same similarity"):
         sts_scores(*vectors, pairs)
     with pytest.raises(TrialFailure, match="same gold score"):
-        correlation(np.arange(3.0), np.ones(3))
+        correlation(np.ones(3), np.ones(3))
+    with pytest.raises(TrialFailure, match="a single sentence pair"):
+        correlation(np.ones(1), np.ones(1))

@@ -234,7 +234,8 @@ def test_three_files_with_a_split_test_and_select(folder: Folder) -> None:
     assert found.load("faq-dev").gains == [{1: 1}]
     assert (found.sentences_dev, found.sentences_test) == (4, 4)
     assert found.card.protocol == (
-        "3 documents; queries of the test: 1; queries without a relevant document, left out: 1."
+        "3 documents; queries of the test: 1; queries without a relevant document in test or dev, "
+        "left out: 1."
     )
     assert list(card("faq", found.card.dumped()).headings) == list(found.card.headings)
     assert found.score_dev(embed) == found.measure("faq-dev", embed).metrics["faq-dev"]

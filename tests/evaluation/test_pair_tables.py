@@ -1,5 +1,6 @@
 """Suites of a user's own scored pairs, from one table or from two."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,13 @@ def test_dev_selects_and_test_is_reported(name: str) -> None:
     assert scores.uncertainty["test"].standard_error > 0
 
 
+def test_endings_in_capital_letters_are_no_part_of_the_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.csv", ROWS, "sentence1,sentence2,score")
+    packed = tmp_path / "mine.CSV.GZ"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert suite(str(packed)).name == "mine"
+
+
 def test_other_columns_and_other_content_are_another_suite(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.csv", ROWS, "sentence1,sentence2,score")
     digests = {suite(str(path)).digest(), suite(f"{path}?limit=3").digest()}
@@ -69,6 +77,7 @@ def test_other_columns_and_other_content_are_another_suite(tmp_path: Path) -> No
         ("premise,hypothesis,label", "", "a suite needs scored pairs, and the file has labelled"),
         ("sentence1,sentence2,score", "?split=part", 'no column "part" that says dev or test'),
         ("sentence1,sentence2,score", "?dev=none.csv", "there is no such file: none.csv"),
+        ("split,sentence1,sentence2,score", "?dev=mine.csv&split=split", "both say which pairs"),
         ("sentence1,sentence2,score", "?dev=stsb-train", "is no file with scored pairs"),
     ],
 )
@@ -86,6 +95,15 @@ def test_a_split_without_pairs_and_a_shipped_name_are_refused(tmp_path: Path) ->
     path = write(tmp_path / "sts.csv", ROWS, "sentence1,sentence2,score")
     with pytest.raises(UserError, match="the name of a shipped one; rename"):
         suite(str(path))
+
+
+def test_a_split_without_dev_selects_nothing_and_a_filter_goes_before_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.csv", ROWS[8:], "split,sentence1,sentence2,score")
+    assert suite(str(path)).card.dev is None
+    path = write(tmp_path / "mine.csv", ROWS, "split,sentence1,sentence2,score")
+    found = suite(f"{path}?where.split=dev")
+    assert found.score_test(embed).metrics == {"mine": pytest.approx(expected("dev"))}
+    assert found.card.dev is None
 
 
 @pytest.mark.parametrize("count", [3, 4, 6])
