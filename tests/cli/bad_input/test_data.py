@@ -66,20 +66,27 @@ SIZES: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-DAMAGED = [
+DAMAGED: list[tuple[str, bytes | None]] = [
     *(("model.safetensors", content) for content in (b"", b"hello", b"\xff" * 8 + b"{}")),
-    *(("tokenizer.json", content) for content in (b"", b"[]", b"{", b"\xe9")),
+    *(("tokenizer.json", content) for content in (b"", b"[]", b"{", b"{}", b"\xe9", None)),
     *(("tokenizer_config.json", content) for content in (b"[]", b"null")),
 ]
+"""File of a model -> its content; without a vocabulary, transformers makes an empty tokenizer, with
+which all sentences have the same vector"""
 
 
 def test_damaged_file(refused: Refused, model: Model) -> None:
     folder = model()
     for name, content in DAMAGED:
         right = (folder / name).read_bytes()
-        (folder / name).write_bytes(content)
-        refused([*RUN, folder], folder)
+        (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+        refused([*RUN, folder], folder, "" if "model" in name else "tokenizer")
+        if content in (b"{", b"{}", None):
+            refused(["eval", folder, "--suite", "graded"], folder, "tokenizer")
         (folder / name).write_bytes(right)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    refused(["eval", folder, "--suite", "graded"], folder, "tokenizer")
     foreign = '[{"idx": 0, "name": "0", "path": "", "type": "os.system"}]'
     for modules in ("[]", "{", '{"a": 1}', "[3]", foreign):
         (folder / "modules.json").write_text(modules)
