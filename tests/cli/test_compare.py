@@ -59,6 +59,7 @@ def test_two_models_differ_by_the_difference_of_their_scores(
     compared: Compare, shown: Shown, trial: str, store: Path, senteval: SentEval
 ) -> None:
     """The average is the last row."""
+    senteval()
     for model in ("tiny-bert", trial):
         shown("eval", model, "--suite", "graded", "--store", store)
     rows = [row for row in Store(store).read().records() if row.role == "evaluation"]
@@ -70,7 +71,6 @@ def test_two_models_differ_by_the_difference_of_their_scores(
     assert there[3] < there[2] < there[4]
     assert back == [there[1], there[0], -there[2], -there[4], -there[3], there[5]]
     assert 0 < there[5] < 1
-    senteval()
     tasks = compared(trial, "tiny-bert")
     assert list(tasks) == ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg"]
     average = tasks.pop("avg")
