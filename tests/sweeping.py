@@ -1,6 +1,7 @@
 """Fixtures that run sweeps in processes of their own, with plugins whose trials take a moment."""
 
 import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -263,6 +264,14 @@ def marked_processes(mark: str, part: str = "") -> list[int]:
         except OSError:
             continue  # it has ended, or it is another user's
     return found
+
+
+def heed_ctrl_c() -> None:
+    """Let Ctrl-C interrupt this process.
+
+    Background jobs, such as those of a CI, ignore Ctrl-C, and their children inherit this.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 300) -> None:

@@ -25,26 +25,24 @@ from tests.trials.test_store import record
 # The command that a record prints runs the same trial again.
 
 
-@pytest.mark.parametrize(
-    ("method", "values"),
-    [
-        ("dcpcse", {}),  # its template has a colon and a brace, which YAML reads as a mapping
-        ("dcpcse", {"template": 'He said "{s}" # [MASK]', "mlm": True, "learning_rate": 1e-5}),
-        ("promptbert", {"template": "{s} : [MASK]", "second_template": "no, '{s}' [MASK]"}),
-        ("simcse", {"sentences": "1e3", "triplets": "null"}),
-    ],
-)
-def test_the_printed_configuration_is_read_back_as_it_was(
-    method: str, values: dict[str, Any]
-) -> None:
-    plugin = registry.load(method)
-    config = resolve(plugin, values)
-    row = record(
-        0, method=method, setting=config.setting, encoder=config.encoder,
-        configuration=config.model_dump(mode="json"),
-    )  # fmt: skip
-    read = read_values(options.set_values(given(run_command(row, method))), [plugin])
-    assert resolve(plugin, {**read, "encoder": config.encoder}) == config
+PRINTED: list[tuple[str, dict[str, Any]]] = [
+    ("dcpcse", {}),  # its template has a colon and a brace, which YAML reads as a mapping
+    ("dcpcse", {"template": 'He said "{s}" # [MASK]', "mlm": True, "learning_rate": 1e-5}),
+    ("promptbert", {"template": "{s} : [MASK]", "second_template": "no, '{s}' [MASK]"}),
+    ("simcse", {"sentences": "1e3", "triplets": "null"}),
+]
+
+
+def test_the_printed_configuration_is_read_back_as_it_was() -> None:
+    for method, values in PRINTED:
+        plugin = registry.load(method)
+        config = resolve(plugin, values)
+        row = record(
+            0, method=method, setting=config.setting, encoder=config.encoder,
+            configuration=config.model_dump(mode="json"),
+        )  # fmt: skip
+        read = read_values(options.set_values(given(run_command(row, method))), [plugin])
+        assert resolve(plugin, {**read, "encoder": config.encoder}) == config
 
 
 def given(command: str) -> list[str]:
@@ -63,34 +61,25 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store with a search and a final trial for each rate."""
     monkeypatch.delenv("HARNESS_HUB", raising=False)
     monkeypatch.setenv("COLUMNS", "200")
-    found = Store(tmp_path / "store")
+    store = Store(tmp_path / "store")
     values = {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences"}
     scores: dict[str, Any] = {"selected_by": "graded-dev", "dev": {"graded-dev": 50.0}}
     for rate in RATES:
         trial = Trial("simcse", {**values, "learning_rate": rate}, 0, "final", "s")
         for role, test in (("search", {}), ("final", {"graded": 40.0})):
             row = describe(replace(trial, role=role))
-            found.write(replace(row, status="finished", **scores, test=test))
-    return found
-
-
-def test_four_digits() -> None:
-    for value, text in (
-        (2.34902817e-05, "2.349e-05"),
-        (3e-5, "3e-05"),
-        (0.05, "0.05"),
-        (12, "12"),
-        (12345, "12345"),
-        (True, "True"),
-        ("mean", "mean"),
-        (1234.567, "1235"),
-        ([0.123456], "[0.123456]"),
-    ):
-        assert four_digits(value) == text
+            store.write(replace(row, status="finished", **scores, test=test))
+    return store
 
 
 def test_lists_and_tables_have_four_digits(store: Store, shown: Shown) -> None:
     """Rows that differ in later digits have all of them."""
+    for value, text in (
+        (2.34902817e-05, "2.349e-05"), (3e-5, "3e-05"), (0.05, "0.05"), (12, "12"),
+        (12345, "12345"), (True, "True"), ("mean", "mean"), (1234.567, "1235"),
+        ([0.123456], "[0.123456]"),
+    ):  # fmt: skip
+        assert four_digits(value) == text
     listed = shown("list", "trials", "--store", store.folder)
     assert "learning_rate=0.0003142 " in listed
     assert "learning_rate=2.349e-05 " in listed
@@ -126,12 +115,7 @@ STS, GRADED = dict.fromkeys(TASKS, 43.21), {"graded": 43.21}
     ],
 )
 def test_the_first_command_shows_the_scores_of_the_sweep(
-    method: str,
-    encoder: str,
-    test: dict[str, float],
-    options: list[str],
-    tmp_path: Path,
-    shown: Shown,
+    method: str, encoder: str, test: Any, options: list[str], tmp_path: Path, shown: Shown
 ) -> None:
     store, dev = Store(tmp_path / "store"), "graded-dev" if "graded" in test else "stsb-dev"
     for seed in (0, 1):

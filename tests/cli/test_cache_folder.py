@@ -1,18 +1,17 @@
 """A cache that cannot be used is refused in one sentence, before anything starts."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.errors import UserError
 from harness.files import check_cache
-from tests.cli.conftest import Harness, check_sentence
+from tests.cli.conftest import Harness, SpaceFile, check_sentence
 
 VERBS = (
+    "run simcse --encoder tiny-bert --set suite=graded --store STORE",
     "eval tiny-bert --suite graded", "retrieve tiny-bert query", "picture tiny-bert",
-    "compare tiny-bert tiny-bert --suite graded", "check simcse",
+    "compare tiny-bert tiny-bert --suite graded", "check simcse", "sweep SPACE --store STORE",
 )  # fmt: skip
 
 
@@ -22,48 +21,30 @@ KINDS = {"a file": "file", "below a file": "file/cache", "a name that is too lon
 do not count"""
 
 
-@pytest.fixture
-def refused(
-    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str, list[object]], None]:
-    """refused(kind, arguments): check that the command is refused and writes nothing."""
+@pytest.mark.slow
+def test_every_verb_that_needs_the_cache_asks_first(
+    harness: Harness, space: SpaceFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep does so before Ray starts; nothing is written."""
     (tmp_path / "file").touch()
-
-    def call(kind: str, arguments: list[object]) -> None:
-        cache = str(tmp_path / KINDS[kind])
+    monkeypatch.setattr("ray.init", lambda *_, **__: pytest.fail("Ray starts"))
+    named = {"SPACE": str(space()), "STORE": str(tmp_path / "store")}
+    before = sorted(tmp_path.rglob("*"))
+    tried = [(verb, "file") for verb in VERBS] + [(VERBS[0], cache) for cache in KINDS.values()]
+    for verb, place in tried:
+        cache = str(tmp_path / place)
         monkeypatch.setenv("HARNESS_CACHE", cache)
-        before = sorted(tmp_path.rglob("*"))
-        answer = harness(*arguments)
+        answer = harness(*(named.get(word, word) for word in verb.split()))
         check_sentence(answer, f"HARNESS_CACHE names {cache[:80]}", ", which cannot be written (")
         assert answer.err.count("\n") == 1
         assert sorted(tmp_path.rglob("*")) == before
 
-    return call
 
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_cache_that_cannot_be_written(kind: str, refused: Any, tmp_path: Path) -> None:
-    words = ["run", "simcse", "--encoder", "tiny-bert", "--set", "suite=graded"]
-    refused(kind, [*words, "--store", tmp_path / "store"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("words", VERBS)
-def test_every_verb_that_needs_the_cache_asks_first(words: str, refused: Any) -> None:
-    refused("a file", words.split())
-
-
-@pytest.mark.slow
-def test_a_sweep_asks_before_ray_starts(
-    refused: Any, space: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ray.init", lambda *_, **__: pytest.fail("Ray starts"))
-    refused("a file", ["sweep", space(), "--store", tmp_path / "store"])
-
-
-def test_a_relative_cache_in_a_folder_that_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_caches_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is not there yet is fine, and is not made."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "a" / "b"))
+    check_cache()
+    assert list(tmp_path.iterdir()) == []
     monkeypatch.setenv("HARNESS_CACHE", "cache")
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
@@ -71,8 +52,6 @@ def test_a_relative_cache_in_a_folder_that_is_gone(
     with pytest.raises(UserError, match=r"^HARNESS_CACHE names cache, which cannot be written"):
         check_cache()
 
-
-def test_nobody_knows_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -80,11 +59,3 @@ def test_nobody_knows_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", unknown)
     with pytest.raises(UserError, match="set HARNESS_CACHE to a folder"):
         check_cache()
-
-
-def test_a_cache_that_is_not_there_yet_is_fine_and_is_not_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "a" / "b"))
-    check_cache()
-    assert list(tmp_path.iterdir()) == []

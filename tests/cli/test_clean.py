@@ -129,24 +129,26 @@ def test_it_asks_first(clean: Any, world: Path, monkeypatch: pytest.MonkeyPatch)
         assert set(everything(world)) == (set(before) if code else stays)
 
 
-def test_what_was_used_within_the_last_hour_stays(clean: Any, world: Path) -> None:
-    tokens = world / "cache" / "tokens" / "arrays"
+def test_what_was_used_within_the_last_hour_or_is_locked_stays(clean: Any, world: Path) -> None:
+    cache, half = world / "cache", put(world / "store" / HALF)
+    tokens, stage = cache / "tokens" / "arrays", cache / "stages" / "simcse-first-1"
     SharedArrays(tokens, "tokens", dict).read()  # it is only read
-    put(world / "store" / HALF)
-    clean("--yes")
-    assert tokens.is_dir()
-    assert (world / "store" / HALF).exists()
-    assert not (world / "cache" / "artefacts" / "arrays").exists()
-
-
-@pytest.mark.parametrize("lock", ["tokens/arrays.lock", "stages/simcse-first-1/lock"])
-def test_what_is_locked_stays(lock: str, clean: Any, world: Path) -> None:
-    with (world / "cache" / lock).open("rb") as file:
+    with (stage / "lock").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         clean("--yes")
-    assert (world / "cache" / lock).is_file()
-    assert (world / "cache" / "tokens" / "arrays").exists() == lock.startswith("tokens")
-    assert (world / "cache" / "stages" / "simcse-first-1").exists() == lock.startswith("stages")
+    assert tokens.is_dir()
+    assert half.exists()
+    assert not (cache / "artefacts" / "arrays").exists()
+    assert (stage / "lock").is_file()
+    assert stage.exists()
+    put(cache / "tokens" / "arrays.lock", "")
+    aged(world)
+    with (cache / "tokens" / "arrays.lock").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        clean("--yes")
+    assert (cache / "tokens" / "arrays.lock").is_file()
+    assert tokens.exists()
+    assert not stage.exists()
 
 
 def test_weights_that_may_be_needed_and_foreign_files_stay(clean: Any, world: Path) -> None:

@@ -25,8 +25,6 @@ from tests.cli.conftest import Harness, SentEval, Shown, check_sentence, sets
 
 pytestmark = pytest.mark.slow  # most of these tests run a model over a suite
 
-Rows = dict[str, list[float]]
-
 
 @pytest.fixture
 def trial(shown: Shown, store: Path) -> str:
@@ -37,16 +35,19 @@ def trial(shown: Shown, store: Path) -> str:
     return str(row.key)
 
 
+Compare = Callable[..., dict[str, list[float]]]
+
+
 @pytest.fixture
-def compared(shown: Shown, store: Path) -> Callable[..., Rows]:
+def compared(shown: Shown, store: Path) -> Compare:
     """compared(a, b, option, ...): task -> A, B, A - B, low, high, p as they are printed."""
 
-    def call(a: str, b: str, *options: object) -> Rows:
+    def call(a: str, b: str, *options: object) -> dict[str, list[float]]:
         number = r"\s+([+-]?\d+\.\d+)"
         line = rf"^\s*([\w-]+){4 * number} to{2 * number}"
-        found = re.findall(line, shown("compare", a, b, *options, "--store", store), re.M)
-        assert found
-        return {task: [float(value) for value in values] for task, *values in found}
+        rows = re.findall(line, shown("compare", a, b, *options, "--store", store), re.M)
+        assert rows
+        return {task: [float(value) for value in values] for task, *values in rows}
 
     return call
 
@@ -55,8 +56,10 @@ def compared(shown: Shown, store: Path) -> Callable[..., Rows]:
 
 
 def test_two_models_differ_by_the_difference_of_their_scores(
-    compared: Callable[..., Rows], shown: Shown, trial: str, store: Path
+    compared: Compare, shown: Shown, trial: str, store: Path, senteval: SentEval
 ) -> None:
+    """The average is the last row."""
+    senteval()
     for model in ("tiny-bert", trial):
         shown("eval", model, "--suite", "graded", "--store", store)
     rows = [row for row in Store(store).read().records() if row.role == "evaluation"]
@@ -68,19 +71,14 @@ def test_two_models_differ_by_the_difference_of_their_scores(
     assert there[3] < there[2] < there[4]
     assert back == [there[1], there[0], -there[2], -there[4], -there[3], there[5]]
     assert 0 < there[5] < 1
-
-
-def test_the_average_is_the_last_row(
-    compared: Callable[..., Rows], trial: str, senteval: SentEval
-) -> None:
-    senteval()
-    rows = compared(trial, "tiny-bert")
-    assert list(rows) == ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg"]
-    tasks = np.asarray([row[:3] for name, row in rows.items() if name != "avg"])
-    assert rows["avg"][:3] == pytest.approx(tasks.mean(axis=0), abs=0.011)
-    low, high = rows["avg"][3:5]
-    assert low < rows["avg"][2] < high
-    assert high - low < np.mean([row[4] - row[3] for name, row in rows.items() if name != "avg"])
+    tasks = compared(trial, "tiny-bert")
+    assert list(tasks) == ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg"]
+    average = tasks.pop("avg")
+    values = np.asarray([*tasks.values()])
+    assert average[:3] == pytest.approx(values[:, :3].mean(axis=0), abs=0.011)
+    low, high = average[3:5]
+    assert low < average[2] < high
+    assert high - low < np.mean(values[:, 4] - values[:, 3])
 
 
 def test_mistakes_are_reported_before_a_model_is_loaded(
@@ -88,10 +86,10 @@ def test_mistakes_are_reported_before_a_model_is_loaded(
 ) -> None:
     senteval()
     damaged = encoder(tmp_path / "damaged", dict.clear)
+    folders = "compared on sts, graded, a table of scored pairs, or a folder"
     for suite in ("transfer-senteval", "retrieval", "geometry"):  # these are no correlations
         answer = harness("compare", damaged, damaged, "--suite", suite, "--store", store)
-        said = "compared on sts, graded, a table of scored pairs, or a folder"
-        check_sentence(answer, f'"{suite}"', said)
+        check_sentence(answer, f'"{suite}"', folders)
     (tmp_path / "file").touch()
     for output in (tmp_path / "file", tmp_path / "file" / "pictures"):
         answer = harness("picture", damaged, "--output", output, "--store", store)
@@ -151,18 +149,19 @@ def nearest(texts: list[str], query: str, count: int) -> list[tuple[str, float]]
 
 
 def test_the_nearest_sentences_are_those_of_all_cosines(
-    shown: Shown, senteval: SentEval, store: Path
+    shown: Shown, senteval: SentEval, store: Path, tmp_path: Path
 ) -> None:
+    """Also of the texts of a file."""
     senteval()
     rows = [line.split("\t") for line in lines("STS/STSBenchmark/sts-test.csv")]
     texts = [row[place] for place in (5, 6) for row in rows]
     queries = ["the pilot checked the probe.", "the river is green", texts[3].upper()]
-    out = shown("retrieve", "tiny-bert", *queries, "--count", 5, "--store", store)
-    blocks = out.strip().split("\n\n")
+    words = ["retrieve", "tiny-bert", "--store", store]
+    blocks = shown(*words, *queries, "--count", 5).strip().split("\n\n")
     assert blocks[0] == "tiny-bert (mean pooling)"
     for query, block in zip(queries, blocks[1:], strict=True):
-        title, *found = block.split("\n")
-        ranks, cosines, sentences = zip(*(line.split(maxsplit=2) for line in found), strict=True)
+        title, *ranked = block.split("\n")
+        ranks, cosines, sentences = zip(*(line.split(maxsplit=2) for line in ranked), strict=True)
         expected = nearest(texts, query, 5)
         assert title == query
         assert sentences == tuple(text for text, _ in expected)
@@ -170,17 +169,13 @@ def test_the_nearest_sentences_are_those_of_all_cosines(
         near = pytest.approx([near for _, near in expected], abs=6e-4)
         assert [float(cosine) for cosine in cosines] == near
     assert texts[3] not in blocks[3].split("\n", 1)[1], "the query itself is left out"
-
-
-def test_retrieve_from_a_file(tmp_path: Path, shown: Shown, store: Path) -> None:
     path = tmp_path / "texts.jsonl"
     texts = ["A fish swims.", "The garden is green.", "A key is on the table.", "A fish swims."]
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    query = "a KEY is on the table."
-    out = shown("retrieve", "tiny-bert", query, "--texts", path, "--store", store)
-    lines = [line.split(maxsplit=2) for line in out.strip().splitlines()[3:]]
-    assert {text for _, _, text in lines} == set(texts[:2]), "the query is left out"
-    cosines = [float(cosine) for _, cosine, _ in lines]
+    out = shown(*words, "a KEY is on the table.", "--texts", path)
+    ranked = [line.split(maxsplit=2) for line in out.strip().splitlines()[3:]]
+    assert {text for _, _, text in ranked} == set(texts[:2])
+    cosines = [float(cosine) for _, cosine, _ in ranked]
     assert cosines == sorted(cosines, reverse=True)
 
 

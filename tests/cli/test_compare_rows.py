@@ -24,9 +24,18 @@ GOLD = np.linspace(0, 5, 150)
 Add = Callable[..., list[str]]
 
 
+Compare = Callable[..., str]
+
+
 @pytest.fixture
 def store(store: Path) -> Store:
     return Store(store)
+
+
+@pytest.fixture
+def compared(shown: Shown, store: Store) -> Compare:
+    """compared(word, ...): what `harness compare` prints about the store."""
+    return lambda *words: shown("compare", *words, "--store", store.folder)
 
 
 @pytest.fixture
@@ -35,9 +44,7 @@ def add(store: Store) -> Add:
     numbers = itertools.count()
     hard = np.random.default_rng(9).normal(size=len(GOLD))
 
-    def one(
-        method: str, noise: float, seed: int, dev: float, kept: bool, more: dict[str, Any]
-    ) -> str:
+    def one(method: str, noise: float, seed: int, dev: float, kept: bool, more: Any) -> str:
         number = next(numbers)
         random = np.random.default_rng(number)
         cosines = GOLD / 5 + noise * (hard + 0.3 * random.normal(size=len(GOLD)))
@@ -68,18 +75,13 @@ def keep(store: Store, key: str, cosines: np.ndarray) -> None:
     keep_pairs({"graded": np.stack([cosines, GOLD])}, pairs_file(store.weights(key), "graded"))
 
 
-def compared(harness: Harness, store: Store, *words: object) -> str:
-    answer = harness("compare", *words, "--store", store.folder)
-    assert answer.code == 0, answer.err
-    return answer.out
-
-
 def test_rows_methods_and_keys_are_compared_over_seeds_and_pairs(
-    harness: Harness, store: Store, add: Add
+    compared: Compare, store: Store, add: Add
 ) -> None:
+    """Pairs that do not give the stored score do not count: they are of another table or model."""
     keys = add("simcse", 0.3, 3), add("pooling", 3.0, 1, steps=0)
-    rows = compared(harness, store, 2, 1)
-    assert rows == compared(harness, store, "simcse", "pooling")
+    rows = compared(2, 1)
+    assert rows == compared("simcse", "pooling")
     assert "A: simcse, 3 seeds, tiny-bert, unsup\nB: pooling, which trains nothing\n" in rows
     lines = {line.partition(":")[0]: line for line in rows.splitlines()}
     assert "(t-test, 3 seeds against a constant)" in lines["over seeds"]
@@ -89,18 +91,20 @@ def test_rows_methods_and_keys_are_compared_over_seeds_and_pairs(
     assert "than pooling on graded: +" in verdict
     assert "other seeds would move it by up to" in verdict
     assert "other test sentences by up to" in verdict
-    one = compared(harness, store, keys[0][0][:8], keys[1][0][:8])
+    one = compared(keys[0][0][:8], keys[1][0][:8])
     assert "over seeds: not known: a trained system has one seed" in one
     assert "over both" not in one
     assert "what other seeds would do is not known" in one
+    keep(store, keys[1][0], GOLD[::-1])
+    assert "are not kept" in compared("simcse", "pooling")
 
 
 def test_without_kept_pairs_the_seeds_alone_say_something(
-    harness: Harness, store: Store, add: Add
+    compared: Compare, store: Store, add: Add
 ) -> None:
     keys = add("simcse", 0.3, 3, kept=False)
     add("d2cse", 3.0, 3)
-    shown = compared(harness, store, "simcse", "d2cse")
+    shown = compared("simcse", "d2cse")
     assert "(paired t-test, 3 common seeds)" in shown
     assert f"the test cosines of trial {keys[0][:10]} and of 2 more trials are not kept" in shown
     keeping = f"harness eval {keys[0][:10]} --suite graded --store {store.folder}"
@@ -108,28 +112,23 @@ def test_without_kept_pairs_the_seeds_alone_say_something(
     assert "what other test sentences would do is not known" in shown
 
 
-def test_rows_of_one_trial_each_are_no_names_of_models(
-    harness: Harness, store: Store, add: Add
-) -> None:
-    """What is known of them is said, and how the rest becomes known."""
+def test_rows_of_one_trial_each_are_no_names_of_models(compared: Compare, add: Add) -> None:
     add("clsr", 0.3, 1, kept=False)
     add("pooling", 3.0, 1, role="evaluation", steps=None, kept=False, evaluates="e" * 32,
         configuration={"suite": "graded", "pooling": "cls"})  # fmt: skip
     for words in ((1, 2), (2, 1), ("clsr", "pooling")):
-        shown = compared(harness, store, *words)
-        assert "whether that is more than chance is not known" in shown
-    known_by_name = "harness eval tiny-bert --pooling cls --suite graded"
-    assert known_by_name in compared(harness, store, 2, 1)
+        assert "whether that is more than chance is not known" in compared(*words)
+    assert "harness eval tiny-bert --pooling cls --suite graded" in compared(2, 1)
 
 
 def test_a_score_that_is_no_number_is_not_compared(
-    harness: Harness, store: Store, add: Add
+    compared: Compare, store: Store, add: Add
 ) -> None:
     for method in ("simcse", "clsr", "d2cse"):
         add(method, 0.3, 1, test={"graded": float("nan") if method == "clsr" else 50.0})
         add(method, 0.3, 1, seed=1, test={"graded": 51.0})
     sentence = "clsr and simcse are not compared on graded: a score is no number."
-    shown = compared(harness, store, "clsr", "simcse")
+    shown = compared("clsr", "simcse")
     assert shown.splitlines()[-1] == sentence
     assert "+nan" not in shown
     assert "No likely number of seeds would tell it from clsr" not in " ".join(told(store))
@@ -137,7 +136,7 @@ def test_a_score_that_is_no_number_is_not_compared(
 
 @pytest.mark.slow
 def test_rows_are_compared_by_a_suite_of_ones_own(
-    harness: Harness, store: Store, shown: Shown, tmp_path: Path
+    compared: Compare, shown: Shown, store: Store, tmp_path: Path
 ) -> None:
     """It is named by its files, as for an evaluation; the command of a cell says where these go."""
     table = tmp_path / "my pairs.csv"
@@ -145,53 +144,38 @@ def test_rows_are_compared_by_a_suite_of_ones_own(
     table.write_text("sentence1,sentence2,score\n" + "".join(rows), encoding="utf-8")
     for pooling in ("cls", "mean"):
         words = ("tiny-bert", "--pooling", pooling, "--suite", table, "--store", store.folder)
-        harness("eval", *words)
-    assert "on my pairs" in compared(harness, store, 1, 2, "--suite", table)
+        shown("eval", *words)
+    assert "on my pairs" in compared(1, 2, "--suite", table)
     cell = shown("show", "1.my-pairs", "--store", store.folder)
     assert f"--suite 'PATH/my pairs' --store {store.folder}" in cell
 
 
-def test_pairs_that_do_not_give_the_stored_score_do_not_count(
-    harness: Harness, store: Store, add: Add
-) -> None:
-    """They are of other weights, or of another table of the same name."""
-    add("simcse", 0.3, 2)
-    [key] = add("d2cse", 0.5, 1)
-    keep(store, key, GOLD[::-1])
-    assert "are not kept" in compared(harness, store, "simcse", "d2cse")
-
-
 @pytest.mark.slow
-def test_methods_are_compared_where_they_ran_alike(
-    harness: Harness, store: Store, add: Add
-) -> None:
+def test_methods_are_compared_where_they_ran_alike(compared: Compare, add: Add) -> None:
     for setting in ("unsup", "sup"):
         add("simcse", 0.3, 2, setting=setting)
         add("d2cse", 0.5, 2, setting=setting)
     add("diffcse", 0.5, 2, setting="semisup")
-    shown = compared(harness, store, "simcse", "d2cse")
-    assert shown.count("A: simcse, 2 seeds, tiny-bert, ") == 2
-    across = compared(harness, store, 3, 4)  # supervised and unsupervised rows
+    assert compared("simcse", "d2cse").count("A: simcse, 2 seeds, tiny-bert, ") == 2
+    across = compared(3, 4)  # supervised and unsupervised rows
     assert "A: diffcse semisup" in across or "A: simcse sup" in across
 
 
-def test_methods_are_compared_by_a_suite_that_both_have(
-    harness: Harness, store: Store, add: Add
-) -> None:
+def test_methods_are_compared_by_a_suite_that_both_have(compared: Compare, add: Add) -> None:
     """Also where the better trials of one of them have been measured by another suite alone."""
     add("simcse", 0.3, 2)
     sts = {"suite": "sts", "configuration": {"suite": "sts"}, "selected_by": "stsb-dev"}
     add("d2cse", 0.5, 2)
     add("simcse", 0.3, 2, 80.0, False, **sts)
     for words in ((), ("--suite", "graded")):
-        shown = compared(harness, store, "simcse", "d2cse", *words)
+        shown = compared("simcse", "d2cse", *words)
         assert shown.count("A: simcse, 2 seeds, tiny-bert, unsup") == 1
         assert "on graded" in shown
 
 
 @pytest.mark.slow
 def test_what_cannot_be_compared_gets_one_sentence(
-    harness: Harness, store: Store, add: Add
+    harness: Harness, compared: Compare, store: Store, add: Add
 ) -> None:
     add("simcse", 0.3, 2)
     add("d2cse", 0.3, 2)
@@ -202,19 +186,17 @@ def test_what_cannot_be_compared_gets_one_sentence(
         add("angle", 0.3, 2, encoder=encoder, protocol=PROTOCOL - (encoder == "tiny-bert"))
         add("arccse", 0.5, 2, encoder=encoder)
     add("consert", 0.3, 2, protocol=PROTOCOL - 1)
-    for words, parts in (
-        (("3", "19"), ("there is no row 19", "1 to 12")),
-        (("0", "1"), ("there is no row 0",)),
-        (("simcse", "d2cse", "--suite", "sts"), ("no scores of sts in common", "has graded; ")),
-        (("1", "simcsee"), ('"simcsee" names no row', 'did you mean "simcse"?')),
-        (("clsr", "dcpcse"), ("no setting and encoder in common; name two rows",)),
-        (
-            ("simcse", "consert"),
-            (f"consert (unsup, tiny-bert) was measured by protocol {PROTOCOL - 1}",),
-        ),
+    earlier = f"consert (unsup, tiny-bert) was measured by protocol {PROTOCOL - 1}"
+    for words, *parts in (
+        ("3 19", "there is no row 19", "1 to 12"),
+        ("0 1", "there is no row 0"),
+        ("simcse d2cse --suite sts", "no scores of sts in common", "has graded; "),
+        ("1 simcsee", '"simcsee" names no row', 'did you mean "simcse"?'),
+        ("clsr dcpcse", "no setting and encoder in common; name two rows"),
+        ("simcse consert", earlier),
     ):
-        check_sentence(harness("compare", *words, "--store", store.folder), *parts)
-    today = compared(harness, store, "angle", "arccse")
+        check_sentence(harness("compare", *words.split(), "--store", store.folder), *parts)
+    today = compared("angle", "arccse")
     assert today.count("A: angle, 2 seeds, mini-bert, unsup") == today.count("A: ") == 1
 
 
@@ -246,22 +228,19 @@ def test_who_cannot_be_told_apart_and_what_more_seeds_would_resolve(store: Store
     assert any("seeds" in line and "tell" in line for line in lines[3:])
 
 
-def test_what_has_no_dev_score_is_named(store: Store, add: Add) -> None:
-    add("simcse", 0.3, 2)
-    add("d2cse", 0.3, 2, dev=float("nan"))
-    assert told(store)[-1] == "Not compared, for want of a dev score: d2cse."
-
-
 def test_each_encoder_has_a_winner(store: Store, add: Add) -> None:
-    """A sweep of one configuration has nothing to compare."""
+    """A sweep of one configuration has nothing to compare; what has no dev score is named."""
     add("simcse", 0.3, 2, encoder="tiny-bert")
     [line] = told(store)
     assert line.endswith("It is the only one, so there is nothing to compare it with.")
     add("simcse", 0.3, 2, encoder="mini-bert")
     for encoder in ("tiny-bert", "mini-bert"):
         add("d2cse", 0.5, 2, encoder=encoder)
-    found = [line for line in told(store) if " wins with " in line]
-    assert sorted(line.partition(":")[0] for line in found) == ["On mini-bert", "On tiny-bert"]
+    winners = [line for line in told(store) if " wins with " in line]
+    assert sorted(line.partition(":")[0] for line in winners) == ["On mini-bert", "On tiny-bert"]
+    add("clsr", 0.3, 2, dev=float("nan"))
+    [line] = (line for line in told(store) if line.startswith("Not compared, for want of"))
+    assert "a dev score: clsr" in line
 
 
 def test_as_many_seeds_as_are_needed_settle_it(store: Store, add: Add) -> None:
@@ -331,9 +310,8 @@ def test_a_sweep_keeps_the_cosines_of_its_finals_and_ends_with_its_verdict(swept
     assert all(store.kept_pairs(key, "graded").is_file() for key in finals)
 
 
-def test_of_many_systems_those_with_the_best_dev_scores_are_compared(
-    store: Store, add: Add
-) -> None:
+def test_of_many_systems_those_with_the_best_are_compared(store: Store, add: Add) -> None:
+    """Those with the best dev scores."""
     for number in range(11):
         add(f"method{number}", 0.3 + number / 10, 1, dev=60.0 - number, kept=False)
     lines = told(store)

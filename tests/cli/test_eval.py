@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from harness.trials.record import Record
 from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
-from tests.cli.conftest import Harness, Model, SentEval, Shown, check_sentence, sets
+from tests.cli.conftest import Harness, SentEval, Shown, check_sentence, sets
 from tests.sweeping import BAG, HEAD
 
 pytestmark = pytest.mark.slow  # most of these tests run a model over a suite
@@ -61,28 +61,24 @@ SUITE = '''\
 
 import os
 import signal
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
 from harness.errors import UserError
-from harness.evaluation.suites import Scores, SuiteCard, register
-
-
-@dataclass
-class Sentences:
-    texts: list
+from harness.evaluation.suites import Scores, register
 
 
 def needed():
     if not Path("FLAG").exists():
         raise UserError("FLAG, line 3: no sentence")
-    return Sentences(["a red bird", "the cat sees the dog", "the old farmer", "a red bird"])
+    texts = ["a red bird", "the cat sees the dog", "the old farmer", "a red bird"]
+    return SimpleNamespace(texts=texts)
 
 
 def short():
-    return Sentences(["the cat", "a dog runs"])
+    return SimpleNamespace(texts=["the cat", "a dog runs"])
 
 
 @register("mine", {"short": short, "long": needed}, lambda: [])
@@ -187,21 +183,10 @@ def test_an_encoder_offline_has_the_scores_of_the_method_pooling(
     values = row.method, row.encoder, row.configuration["pooling"]
     assert values == ("pooling", "tiny-bert", "cls")
     assert set(row.uncertainty) == {"graded", "graded-dev"}
-    for name in (
-        "wall_seconds",
-        "evaluation_seconds",
-        "sentences_per_second",
-        "peak_host_memory_mib",
-        "parameters_total",
-        "threads",
-        "started",
-        "host",
-        "device",
-        "versions",
-    ):
-        assert getattr(row, name), name
+    filled = "evaluation_seconds sentences_per_second peak_host_memory_mib threads started host"
+    assert all(getattr(row, name) for name in (*filled.split(), "device", "versions"))
     assert (row.parameters_trainable, row.parameters_added) == (0, 0)
-    assert row.parameters_total == trial.parameters_total
+    assert row.parameters_total == trial.parameters_total > 0
     assert row.wall_seconds > row.evaluation_seconds
     # Trials have the same columns as evaluations.
     spread, score = trial.uncertainty["graded"], trial.test["graded"]
@@ -226,8 +211,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store.folder
 
 
+Trials = dict[str, Record]
+
+
 @pytest.fixture
-def trials(trained: Path, store: Path) -> dict[str, Record]:
+def trials(trained: Path, store: Path) -> Trials:
     """Role -> row, in a store that only this test uses."""
     shutil.copytree(trained, store)
     shutil.copytree(Store(trained).weights("KEY").parent, Store(store).weights("KEY").parent)
@@ -235,7 +223,7 @@ def trials(trained: Path, store: Path) -> dict[str, Record]:
 
 
 def test_a_final_trial_has_its_own_scores_from_its_weights_and_without_them(
-    evaluated: Shown, trials: dict[str, Record], store: Path
+    evaluated: Shown, trials: Trials, store: Path
 ) -> None:
     trial = trials["final"]
     with register_optimizer_step_pre_hook(not_here):
@@ -244,8 +232,7 @@ def test_a_final_trial_has_its_own_scores_from_its_weights_and_without_them(
     check_scores(row, trial)
     assert row.evaluates == trial.key
     names = "seed", "steps", "parameters_trainable", "precision", "configuration", "source_digest"
-    for name in names:
-        assert getattr(row, name) == getattr(trial, name), name
+    assert [getattr(row, name) for name in names] == [getattr(trial, name) for name in names]
     weights = Store(store).weights(trial.key)
     weights.unlink()
     (store / f"{row.key}.parquet").unlink()
@@ -255,7 +242,7 @@ def test_a_final_trial_has_its_own_scores_from_its_weights_and_without_them(
 
 
 def test_a_search_trial_is_trained_again_and_gets_test_scores(
-    evaluated: Shown, shown: Shown, trials: dict[str, Record], store: Path, tmp_path: Path
+    evaluated: Shown, shown: Shown, trials: Trials, store: Path, tmp_path: Path
 ) -> None:
     trial = trials["search"]
     assert trial.test == {}
@@ -270,11 +257,10 @@ def test_a_search_trial_is_trained_again_and_gets_test_scores(
 
 
 @pytest.mark.parametrize(
-    ("role", "damage"),
-    [("final", "a bit"), ("final", "another trial's"), ("search", "a bit"), ("search", "cut")],
+    ("role", "damage"), [("final", "a bit"), ("final", "another trial's"), ("search", "cut")]
 )
 def test_weights_that_do_not_match_their_record_are_trained_again(
-    role: str, damage: str, evaluated: Shown, trials: dict[str, Record], store: Path, caplog: Any
+    role: str, damage: str, evaluated: Shown, trials: Trials, store: Path, caplog: Any
 ) -> None:
     """Also those of a search trial, which an evaluation has trained, and no record names."""
     trial = expected = trials[role]
@@ -301,7 +287,7 @@ def test_weights_that_do_not_match_their_record_are_trained_again(
 
 
 def test_other_weights_than_those_of_the_record_are_not_kept(
-    evaluated: Shown, trials: dict[str, Record], store: Path, caplog: pytest.LogCaptureFixture
+    evaluated: Shown, trials: Trials, store: Path, caplog: Any
 ) -> None:
     """As on a machine that trains other weights; a score counts for the weights it measured."""
     trial = trials["final"]
@@ -333,7 +319,7 @@ def test_a_trial_whose_plugin_has_no_name_here_or_has_changed(
 
 
 def test_what_is_not_for_a_trial(
-    harness: Harness, plugin: Plugin, flag: Path, trials: dict[str, Record], store: Path
+    harness: Harness, plugin: Plugin, flag: Path, trials: Trials, store: Path
 ) -> None:
     def refuse(name: str, options: list[object], *parts: str) -> None:
         check_sentence(harness("eval", name, *GRADED_EVAL, *options, "--store", store), *parts)
@@ -440,35 +426,31 @@ def no_score(text: str) -> str:
     return "\n".join([head, "\t".join([*line.split("\t")[:3], "high"]), *rest])
 
 
-@pytest.mark.parametrize(
-    ("member", "change", "task", "part"),
-    [(STSB, None, "stsb", "has no member"),
-     (SICK, no_score, "sickr", 'line 2: the gold score "high"')],
-)  # fmt: skip
 def test_a_damaged_file_is_named_and_the_other_tasks_are_scored(
-    member: str,
-    change: Any,
-    task: str,
-    part: str,
-    harness: Harness,
-    senteval: SentEval,
-    store: Path,
+    harness: Harness, senteval: SentEval, store: Path
 ) -> None:
-    archive = senteval({member: change})
+    """A trial stops before its training."""
+    archive = senteval({STSB: None, SICK: no_score})
     answer = harness("eval", "tiny-bert", "--suite", "sts,graded", "--store", store)
     assert (answer.code, answer.err) == (1, "")
     row = evaluation(store, "sts")
     assert row.status == "partial"
     reason = str(row.reason)
-    assert reason.startswith(f"{task}: {archive}")
-    assert member in reason
-    assert part in reason
-    assert f"missing in sts: {reason}" in answer.out
-    assert set(row.test) == {"sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"} - {task}
+    for part in (
+        f"stsb: {archive} has no member {STSB}", f"sickr: {archive}", SICK,
+        'line 2: the gold score "high"', f"missing in sts: {reason}",
+    ):  # fmt: skip
+        assert part in reason or part in answer.out
+    assert set(row.test) == {"sts12", "sts13", "sts14", "sts15", "sts16"}
     assert set(row.dev) == {"stsb-dev", "sickr-dev"}
     assert all(np.isfinite([*row.test.values(), *row.details.values()]))
-    assert not [name for name in row.details if name.startswith(f"{task}/")]
+    assert not [name for name in row.details if name.startswith(("stsb/", "sickr/"))]
     assert evaluation(store).status == "finished"
+    settings = sets(sentences="graded-sentences", max_steps=2, batch_size=8)
+    words = ("run", "simcse", "--encoder", "tiny-bert", *settings, "--store", f"{store}-none")
+    with register_optimizer_step_pre_hook(not_here):
+        check_sentence(harness(*words), f"{archive} has no member {STSB}")
+    assert not Path(f"{store}-none").exists()
 
 
 def test_all_suites_of_a_call_are_embedded_in_one_pass(
@@ -512,24 +494,6 @@ def test_no_archive_at_all(harness: Harness, store: Path) -> None:
 # Bad models
 
 
-def test_a_model_without_its_tokenizer(harness: Harness, model: Model, store: Path) -> None:
-    """Without the vocabulary, transformers makes an empty tokenizer, and there is no score.
-
-    All words are then unknown, so all sentences have the same vector.
-    """
-    folder = model()
-    for name, content in (
-        ("tokenizer.json", "{"),
-        ("tokenizer.json", "{}"),
-        ("tokenizer.json", None),
-        ("tokenizer_config.json", None),
-    ):
-        (folder / name).unlink() if content is None else (folder / name).write_text(content)
-        answer = harness("eval", folder, *GRADED_EVAL, "--store", store)
-        check_sentence(answer, folder, "tokenizer")
-        assert not store.exists()
-
-
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [("return vectors * float('nan')", "graded-dev, graded: the embeddings are not finite"),
@@ -559,12 +523,11 @@ def test_a_broken_embedding_is_never_a_score(
 # Sentences are tokenised once and embedded once
 
 
-@dataclass
 class Counting:
-    """A tokenizer of the tokenizers library, and all that it is given."""
+    """A tokenizer of the tokenizers library, which notes the texts that it is given."""
 
-    backend: Any
-    texts: list[str]
+    def __init__(self, backend: Any, texts: list[str]) -> None:
+        self.backend, self.texts = backend, texts
 
     def encode_batch_fast(self, texts: list[str], **options: Any) -> Any:
         self.texts += texts
@@ -643,24 +606,23 @@ def test_kept_embeddings_serve_later_suites(
 
 
 def test_kept_vectors_are_those_of_the_same_weights(
-    shown: Shown, trials: dict[str, Record], store: Path, kept: Path, tmp_path: Path
+    shown: Shown, trials: Trials, store: Path, kept: Path, tmp_path: Path
 ) -> None:
     """Two stores may have other weights of one trial, such as those of another kind of machine."""
     trial = trials["final"]
     command = ["eval", trial.key, *GRADED_EVAL, "--store"]
     shown(*command, store, "--keep-embeddings")
-    other = Store(tmp_path / "other")
+    other, cold = Store(tmp_path / "other"), Store(tmp_path / "cold")
     state = SavedState.read(Store(store).weights(trial.key))
     for value in state.weights.values():
         if value.is_floating_point():
             value.mul_(-1.5)
     state.write(other.weights(trial.key))
-    other.write(replace(trial, weights_digest=content_digest(other.weights(trial.key))))
+    digest = content_digest(other.weights(trial.key))
+    cold.keep_weights(trial.key, other.weights(trial.key))
+    for copy in (other, cold):
+        copy.write(replace(trial, weights_digest=digest))
     shown(*command, other.folder)
-    cold = Store(tmp_path / "cold")
-    shutil.copytree(other.folder, cold.folder)
-    shutil.copytree(other.weights_folder, cold.weights_folder)
-    (cold.folder / f"{evaluation(other.folder).key}.parquet").unlink()
     shutil.rmtree(kept)
     shown(*command, cold.folder)
     check_scores(evaluation(other.folder), evaluation(cold.folder))
@@ -668,8 +630,9 @@ def test_kept_vectors_are_those_of_the_same_weights(
 
 
 def test_dev_vectors_are_kept_apart_where_they_differ(
-    evaluated: Shown, ran: Any, plugin: Plugin, store: Path, kept: Path
+    evaluated: Shown, ran: Any, plugin: Plugin, store: Path, kept: Path, caplog: Any
 ) -> None:
+    """Embeddings that cannot be kept cost no score."""
     path = plugin()
     other = "\n    def embed_dev(self, batch):\n        return self.embed(batch) ** 3\n"
     path.write_text(path.read_text() + other)
@@ -680,24 +643,9 @@ def test_dev_vectors_are_kept_apart_where_they_differ(
     (store / f"{evaluation(store).key}.parquet").unlink()
     assert "embeddings were kept" in evaluated(trial.key, *options)
     check_scores(evaluation(store), trial)
-
-
-def test_embeddings_that_cannot_be_kept_cost_no_score(
-    evaluated: Shown, store: Path, kept: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    kept.parent.mkdir()
+    (store / f"{evaluation(store).key}.parquet").unlink()
+    shutil.rmtree(kept)
     kept.touch()
-    evaluated("tiny-bert", "--keep-embeddings")
-    assert evaluation(store).status == "finished"
+    evaluated(trial.key, *options)
+    check_scores(evaluation(store), trial)
     assert "are not kept" in caplog.text
-
-
-def test_a_damaged_test_file_stops_a_trial_before_the_training(
-    harness: Harness, senteval: SentEval, store: Path
-) -> None:
-    archive = senteval({SICK: None})
-    settings = sets(sentences="graded-sentences", max_steps=2, batch_size=8)
-    with register_optimizer_step_pre_hook(not_here):
-        answer = harness("run", "simcse", "--encoder", "tiny-bert", *settings, "--store", store)
-    check_sentence(answer, f"{archive} has no member {SICK}")
-    assert not store.exists()

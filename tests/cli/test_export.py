@@ -24,26 +24,25 @@ def store(swept: Any, tmp_path: Path) -> Store:
 
 
 def finals(store: Store) -> list[Record]:
-    found = [record for record in store.matching("") if record.role == "final"]
-    return sorted(found, key=lambda record: record.seed)
+    records = [record for record in store.matching("") if record.role == "final"]
+    return sorted(records, key=lambda record: record.seed)
 
 
-def evaluated(harness: Harness, store: Store, folder: Path) -> Record:
-    answer = harness("eval", folder, "--suite", "graded", "--store", store.folder)
-    assert answer.code == 0, answer.err
-    (found,) = [each for each in store.matching("") if each.encoder == str(folder)]
-    return found
+def evaluated(shown: Shown, store: Store, folder: Path) -> Record:
+    shown("eval", folder, "--suite", "graded", "--store", store.folder)
+    (row,) = [record for record in store.matching("") if record.encoder == str(folder)]
+    return row
 
 
-def test_a_trial_and_back(harness: Harness, store: Store, tmp_path: Path) -> None:
+def test_a_trial_and_back(harness: Harness, shown: Shown, store: Store, tmp_path: Path) -> None:
     trial, folder = finals(store)[0], tmp_path / "model"
     answer = harness("export", trial.key[:8], folder, "--store", store.folder)
     assert (answer.code, answer.err) == (0, "")
     loads = "loads it without harness. The versions of sentence-transformers from 3 to 6 load"
     assert loads in answer.out
     modules = json.loads((folder / "modules.json").read_text())
-    assert all(each["type"].startswith("sentence_transformers.") for each in modules)
-    again = evaluated(harness, store, folder)
+    assert all(module["type"].startswith("sentence_transformers.") for module in modules)
+    again = evaluated(shown, store, folder)
     assert again.test == pytest.approx(trial.test, abs=1e-4)
     # The vectors agree but for their last digits, which decide the order of pairs nearly tied.
     assert again.dev == pytest.approx(trial.dev, abs=1e-3)
@@ -54,45 +53,36 @@ def test_a_trial_and_back(harness: Harness, store: Store, tmp_path: Path) -> Non
     low, high = (f"{getattr(whole.uncertainty['graded'], end):.2f}" for end in ("low", "high"))
     for words in (
         f"\n| graded | graded | {trial.test['graded']:.2f} | {low} to {high} |",
-        "mean±std over seeds (n = 2)",
-        "`graded-sentences` (contrastive)",
-        '"learning_rate":',
-        "harness run simcse",
-        "Licence",
-    ):
+        "mean±std over seeds (n = 2)", "`graded-sentences` (contrastive)", '"learning_rate":',
+        "harness run simcse", "Licence",
+    ):  # fmt: skip
         assert words in card
     assert str(tmp_path) not in card
-
-
-def test_the_file_of_the_weights_alone(shown: Shown, store: Store, tmp_path: Path) -> None:
-    """It says itself what it is, without a store."""
-    trial, empty = finals(store)[0], tmp_path / "empty"
-    for name, given in (("by key", trial.key), ("by file", store.weights(trial.key))):
-        place = store.folder if name == "by key" else empty
-        shown("export", given, tmp_path / name, "--store", place)
+    # The file of the weights alone says itself what it is, without a store.
+    shown("export", store.weights(trial.key), tmp_path / "file", "--store", tmp_path / "empty")
     texts = ["one sentence", "and another"]
-    one, other = (encoder(tmp_path / name).encode(texts) for name in ("by key", "by file"))
+    one, other = (encoder(path).encode(texts) for path in (folder, tmp_path / "file"))
     assert (one == other).all()
-    assert "no scores" in (tmp_path / "by file" / "README.md").read_text()
+    assert "no scores" in (tmp_path / "file" / "README.md").read_text()
 
 
-def test_a_method_of_ours_and_back(harness: Harness, tmp_path: Path) -> None:
+def test_a_method_of_ours_and_back(shown: Shown, tmp_path: Path) -> None:
     """The library has no such pooling, so the folder names the module of the package."""
     store, folder = Store(tmp_path / "store"), tmp_path / "model"
     words = ("--encoder", "tiny-bert", "--set", "suite=graded", "--set", "pooling=first-last")
-    assert harness("run", "pooling", *words, "--store", store.folder).code == 0
+    shown("run", "pooling", *words, "--store", store.folder)
     (trial,) = finals(store)
-    answer = harness("export", trial.key, folder, "--store", store.folder)
-    assert (answer.code, answer.err) == (0, "")
-    assert "harness.encoder" in answer.out
+    out = shown("export", trial.key, folder, "--store", store.folder)
+    assert "harness.encoder" in out
     assert not list(folder.rglob("*.py"))
-    assert evaluated(harness, store, folder).test == pytest.approx(trial.test, abs=1e-4)
+    assert evaluated(shown, store, folder).test == pytest.approx(trial.test, abs=1e-4)
 
 
 def test_what_cannot_leave(harness: Harness, store: Store, tmp_path: Path) -> None:
     trial, new = finals(store)[0], tmp_path / "new"
-    searched = next(each for each in store.matching("") if each.role == "search")
-    weights = store.weights(trial.key)
+    searched = next(record for record in store.matching("") if record.role == "search")
+    weights, below = store.weights(trial.key), tmp_path / "file" / "out"
+    (tmp_path / "file").touch()
 
     def refuse(key: str, folder: Path, *parts: str) -> None:
         check_sentence(harness("export", key, folder, "--store", store.folder), *parts)
@@ -100,11 +90,9 @@ def test_what_cannot_leave(harness: Harness, store: Store, tmp_path: Path) -> No
     refuse(trial.key, tmp_path, "is there already")
     refuse("ffffffff", new, "no trial in")
     refuse(searched.key, new, "a search trial keeps none")
-    (tmp_path / "file").touch()
-    place = tmp_path / "file" / "out"
-    unwritable = f"{place} cannot be written (Not a directory); choose another folder"
-    refuse(trial.key, place, unwritable)
-    check_sentence(harness("publish", store.folder, place), unwritable)
+    unwritable = f"{below} cannot be written (Not a directory); choose another folder"
+    refuse(trial.key, below, unwritable)
+    check_sentence(harness("publish", store.folder, below), unwritable)
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     refuse(trial.key, new, "makes them again")
     weights.unlink()

@@ -49,12 +49,12 @@ def store(store: Path) -> Path:
 def test_every_format_is_written_with_the_same_bytes_twice(
     shown: Shown, store: Path, tmp_path: Path, suffix: str
 ) -> None:
-    content = []
-    words = ["figure", "--sweep", "abcdef", "--store", store, "--format", suffix, "--output"]
-    for place in (tmp_path / "one", tmp_path / "other"):
-        out = shown(*words, place)
-        assert {Path(line) for line in out.splitlines()} == {*place.iterdir()}
-        content.append({path.name: path.read_bytes() for path in sorted(place.iterdir())})
+    """A bare figure has no words of its own, and they are said."""
+    content, words = [], ["figure", "--sweep", "abcdef", "--store", store, "--output"]
+    for folder in (tmp_path / "one", tmp_path / "other"):
+        out = shown(*words, folder, "--format", suffix)
+        assert {Path(line) for line in out.splitlines()} == {*folder.iterdir()}
+        content.append({path.name: path.read_bytes() for path in sorted(folder.iterdir())})
     assert content[0] == content[1]
     kinds = [name.rpartition("-")[2] for name in content[0]]
     assert kinds == [
@@ -68,6 +68,12 @@ def test_every_format_is_written_with_the_same_bytes_twice(
             assert ElementTree.parse(path).getroot().tag.endswith("svg")
         else:
             assert path.read_bytes().startswith(b"%PDF")
+    if suffix == "svg":
+        bare = shown(*words, tmp_path / "bare", "--format", suffix, "--bare")
+        [whole], [short] = ((tmp_path / name).glob("*-curves.svg") for name in ("one", "bare"))
+        assert short.stat().st_size < whole.stat().st_size
+        assert "curves of 9 trials. Dev (graded-dev), losses" in bare
+        assert "losses" not in out
 
 
 def test_a_sweep_that_the_store_has_not(harness: Any, store: Path, space: Any) -> None:
@@ -81,15 +87,3 @@ def test_a_sweep_that_the_store_has_not(harness: Any, store: Path, space: Any) -
     other.write(replace(trial(1, "search", 1e-4), search=""))
     answer = harness("figure", "--sweep", "quickstart", "--store", other.folder)
     check_sentence(answer, "has no trial of a sweep: run harness sweep")
-
-
-@pytest.mark.slow
-def test_a_bare_figure_has_no_words_of_its_own_and_says_them(
-    shown: Shown, store: Path, tmp_path: Path
-) -> None:
-    words = ["figure", "--sweep", "abcdef", "--store", store, "--format", "svg", "--output"]
-    whole, bare = shown(*words, tmp_path / "whole"), shown(*words, tmp_path / "bare", "--bare")
-    [written], [short] = ((tmp_path / name).glob("*-curves.svg") for name in ("whole", "bare"))
-    assert short.stat().st_size < written.stat().st_size
-    assert "curves of 9 trials. Dev (graded-dev), losses" in bare
-    assert "losses" not in whole

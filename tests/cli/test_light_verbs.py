@@ -99,26 +99,20 @@ LIGHT = {
 """Command -> a part of what it prints; those without a verb come first"""
 
 
-def test_nothing_heavy(cache: Path) -> None:
-    answers = in_a_new_python(map(str.split, LIGHT), cache)
-    for (words, part), answer in zip(LIGHT.items(), answers, strict=True):
+def test_nothing_heavy(cache: Path, tmp_path: Path) -> None:
+    """Also in the plan of a decoder that is here, which needs the head it was trained with."""
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    more = {"num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128}
+    kind = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    (tmp_path / "config.json").write_text(json.dumps(kind | sizes | more), encoding="utf-8")
+    light = LIGHT | {f"plan prompteol decoders --encoder {tmp_path}": "4 trials to run"}
+    answers = in_a_new_python(map(str.split, light), cache)
+    for (words, part), answer in zip(light.items(), answers, strict=True):
         assert part in answer.out + answer.err, words
         assert not HEAVY.intersection(answer.modules), words
         if words.split()[0] not in VERBS:
             verbs = {f"harness.cli.{module}" for module in VERBS.values()}
             assert not verbs.intersection(answer.modules), words
-
-
-def test_a_plan_of_a_decoder_that_is_here(cache: Path, tmp_path: Path) -> None:
-    """Its configuration names the head with which it was trained."""
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    more = {"num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128}
-    kind = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
-    (tmp_path / "config.json").write_text(json.dumps(kind | sizes | more), encoding="utf-8")
-    command = ("plan", "prompteol", "decoders", "--encoder", tmp_path)
-    [answer] = in_a_new_python([command], cache)
-    assert "4 trials to run" in answer.out, answer.err
-    assert not HEAVY.intersection(answer.modules)
 
 
 WRONG_NAMES = {

@@ -37,42 +37,31 @@ a bird sings,a fish swims,2
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """folder(sign): a new working folder with this name, with a model and a suite of this name."""
-
-    def make(sign: str) -> Path:
-        made = tmp_path / f"in {sign}"
-        shutil.copytree(EMBEDDED / "models" / "tiny-bert", made / f"model {sign}")
-        for name in (f"suite {sign}.csv", "other.csv"):
-            (made / name).write_text(PAIRS)
-        monkeypatch.setenv("HARNESS_CACHE", str(made / f"cache {sign}"))
-        monkeypatch.chdir(made)
-        return made
-
-    return make
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("sign", TOGETHER)
-def test_names_with_signs(sign: str, folder: Callable[[str], Path], shown: Shown) -> None:
-    found = []
-    for name in ("plain", sign):
-        made = folder(name)
+def test_names_with_signs(tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the working folder, the model, the suite, the store and the cache."""
+    scores = []
+    for name in ("plain", *TOGETHER):
+        folder = tmp_path / f"in {name}"
         model, suite, store = f"./model {name}", f"suite {name}.csv", f"store {name}"
+        shutil.copytree(EMBEDDED / "models" / "tiny-bert", folder / model)
+        for file in (suite, "other.csv"):
+            (folder / file).write_text(PAIRS)
+        monkeypatch.setenv("HARNESS_CACHE", str(folder / f"cache {name}"))
+        monkeypatch.chdir(folder)
         words = [model, "--suite", f"other.csv,{suite}", "--keep-embeddings", "--store", store]
         shown("eval", *words)
-        assert {path.name for path in made.iterdir()} == {
-            *(f"{what} {name}" for what in ("model", "cache", "store")),
+        assert {path.name for path in folder.iterdir()} == {
+            *(f"{kind} {name}" for kind in ("model", "cache", "store")),
             f"store {name}-weights", suite, "other.csv",
         }  # fmt: skip
-        records = Store(made / store).read().records()
-        found.append([[*(each.dev | each.test).values()] for each in records])
+        records = Store(folder / store).read().records()
+        scores.append([[*(record.dev | record.test).values()] for record in records])
         assert len(shown("list", "trials", "--store", store).splitlines()) == 2
         table = shown("table", "--store", store, "--format", "csv")
         metrics = {row["metric"] for row in csv.DictReader(io.StringIO(table))}
         assert metrics == {f"suite {name}", "other"}
-    assert found[0] == found[1]
+    assert scores == [scores[0]] * len(scores)
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
@@ -87,61 +76,37 @@ def test_plugins_with_signs(kind: str, tmp_path: Path, write_plugin: Callable[..
         assert registry.name_of(registry.locate(str(path))) == name
 
 
-@pytest.mark.parametrize("name", ["subsets/0.1-0", "artefacts/my.method-v-0", "x/run.v2"])
-def test_each_folder_of_the_cache_has_a_lock_of_its_own(name: str, tmp_path: Path) -> None:
-    arrays = SharedArrays(tmp_path / name, "arrays", dict)
-    beside = tmp_path / f"{name.rpartition('.')[0]}.lock"
-    with locked(beside, "the arrays of another name"):
-        arrays.read()
-    assert (tmp_path / f"{name}.lock").exists()
+def test_each_folder_of_the_cache_has_a_lock_of_its_own(tmp_path: Path) -> None:
+    for name in ("subsets/0.1-0", "artefacts/my.method-v-0", "x/run.v2"):
+        arrays = SharedArrays(tmp_path / name, "arrays", dict)
+        beside = tmp_path / f"{name.rpartition('.')[0]}.lock"
+        with locked(beside, "the arrays of another name"):
+            arrays.read()
+        assert (tmp_path / f"{name}.lock").exists()
 
 
 # `--set KEY=VALUE`: a field of text takes what was typed, a field of numbers a number.
 
 
-def test_a_text_is_taken_as_it_is_typed() -> None:
+TYPED = "[a].txt {a} *.txt &a !b yes no 1e5 0x10 1_000 2024-01-02 007 ~ 'quoted' %d{} 1:30"
+NUMBERS: list[tuple[str, str, object]] = [
+    ("learning_rate", "3e-5", 3e-5), ("batch_size", "010", 10), ("batch_size", "8", 8),
+    ("max_steps", "null", None), ("max_steps", "5", 5), ("gradient_checkpointing", "no", False),
+    ("precision", "fp32", "fp32"),
+]  # fmt: skip
+
+
+def test_a_text_is_taken_as_it_is_typed_and_a_number_is_a_number() -> None:
+    """A whole one is written as people do."""
     plugin = registry.load("simcse")
-    for text in (
-        "a #b.txt",
-        "a: b.txt",
-        "[a].txt",
-        "{a}",
-        "*.txt",
-        "&a",
-        "!b",
-        "yes",
-        "no",
-        "1e5",
-        "0x10",
-        "1_000",
-        "2024-01-02",
-        "007",
-        "ends in a space ",
-        "~",
-        "'quoted'",
-        "%d{}",
-        "1:30",
-    ):
+    for text in [*TYPED.split(), "a #b.txt", "a: b.txt", "ends in a space "]:
         values = read_values({"sentences": text, "suite": text}, [plugin])
         assert values == {"sentences": text, "suite": text}
         assert vars(resolve(plugin, values))["sentences"] == text
-
-
-def test_a_number_is_a_number() -> None:
-    """A whole one is written as people do."""
-    plugin = registry.load("simcse")
-    for key, text, value in (
-        ("learning_rate", "3e-5", 3e-5),
-        ("batch_size", "010", 10),
-        ("batch_size", "8", 8),
-        ("max_steps", "null", None),
-        ("max_steps", "5", 5),
-        ("gradient_checkpointing", "no", False),
-        ("precision", "fp32", "fp32"),
-    ):
-        found = read_values({key: text}, [plugin])
-        assert vars(resolve(plugin, found))[key] == value
-        assert type(found[key]) is type(value)
+    for key, text, value in NUMBERS:
+        read = read_values({key: text}, [plugin])
+        assert vars(resolve(plugin, read))[key] == value
+        assert type(read[key]) is type(value)
     for text in ("1e3", "1000.0", "+1000"):
         values = read_values({"max_steps": text}, [plugin])
         assert vars(resolve(plugin, values))["max_steps"] == 1000

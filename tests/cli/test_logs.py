@@ -47,18 +47,15 @@ def test_log_of_a_run_has_all_attempts(
     assert "a planted fault" in answer.err
 
 
-def test_controls_are_not_heeded(harness: Any, tmp_path: Path) -> None:
+def test_key_is_a_unique_prefix_and_controls_are_not_heeded(
+    harness: Harness, tmp_path: Path
+) -> None:
     store = Store(tmp_path / "trials")
     log(store, KEY, b"\x1b[2J 5 %\r100 %\n\xff\tend\n")
-    answer = harness("logs", KEY[:4], "--store", store.folder)
-    assert answer.out.endswith("?[2J 5 %\n100 %\n\ufffd\tend\n")
-
-
-def test_key_is_a_unique_prefix(harness: Harness, tmp_path: Path) -> None:
-    store = Store(tmp_path / "trials")
-    log(store, KEY, b"one\n")
     log(store, OTHER, b"two\n")
     store.write(record(1, key="c" * 32))
+    answer = harness("logs", KEY[:4], "--store", store.folder)
+    assert answer.out.endswith("?[2J 5 %\n100 %\n\ufffd\tend\n")
     assert harness("logs", "ab13", "--store", store.folder).out.endswith("two\n")
     for key, *parts in (
         ("ab1", 'keys that start with "ab1": ab12000, ab13000; give more'),

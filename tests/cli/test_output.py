@@ -15,27 +15,25 @@ from harness.cli.verbs import GROUPS, VERBS, app, command
 from harness.errors import one_line, visible
 from harness.trials.store import Store
 from tests.cli.conftest import Harness, Shown, Swept
+from tests.sweeping import heed_ctrl_c
 
 HOSTILE = ["\x1b[31mred", "\x9b2J", "a\u202eb", "a\u2066b", "a\u200bb", "a\u200fb", "a\rb",
            "a\u2028b"]  # fmt: skip
 
 
-def test_orders_to_a_terminal_are_shown_by_their_escapes() -> None:
+def test_orders_to_a_terminal_are_shown_by_their_escapes(
+    harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The screen obeys no text of others, and an error about a hostile name is a clean sentence."""
     for text in HOSTILE:
         for shown in (visible(text), one_line(text)):
             assert shown.isprintable()
             assert "\\" in shown
     for text in ("plain", "Zürich 東京\u3000\xa0é", "two\nlines\tand a tab", "[red]no markup[/]"):
         assert visible(text) == text
-
-
-def test_the_screen_obeys_no_text_of_others(capsys: pytest.CaptureFixture[str]) -> None:
     for text in (*HOSTILE[:6], "[/]", "[red]x[/red]", ":smile:"):
         Screen().print(f"name {text}", soft_wrap=True)
         assert capsys.readouterr().out == f"name {visible(text)}\n"
-
-
-def test_an_error_about_a_hostile_name_is_a_clean_sentence(harness: Harness) -> None:
     answer = harness("show", "\x1b]0;title\x07\u202e")
     assert answer.code == 2
     assert answer.err.rstrip("\n").isprintable()
@@ -51,29 +49,19 @@ def ended(words: str, **environment: str) -> "subprocess.CompletedProcess[bytes]
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_help_is_printed_where_stdout_has_few_characters(encoding: str) -> None:
-    found = ended("sweep --help", PYTHONIOENCODING=encoding)
+def test_odd_streams() -> None:
+    """Those with few characters, closed ones, and a full disk behind the output."""
+    found = ended("sweep --help", PYTHONIOENCODING="ascii")
     assert (found.returncode, found.stderr) == (0, b"")
     assert b"--configurations" in found.stdout
-
-
-@pytest.mark.process
-@pytest.mark.slow
-@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "| head -1"])
-def test_a_closed_stream_gives_no_traceback(streams: str, tmp_path: Path) -> None:
-    found = ended(f"table --store {tmp_path}/none {streams}")
-    assert b"Traceback" not in found.stdout + found.stderr
-    assert found.returncode == 0
-
-
-@pytest.mark.process
-@pytest.mark.slow
-@pytest.mark.parametrize("words", ["list methods", "--help", "table --format csv --store none"])
-def test_a_full_disk_behind_the_output_is_one_sentence(words: str) -> None:
-    found = ended(f"{words} > /dev/full")
-    assert found.returncode == 1
-    assert found.stderr == b"Error: the output cannot be written (No space left on device)\n"
+    for streams in (">&-", "2>&-", ">&- 2>&-", "| head -1"):
+        found = ended(f"table --store no-such/store {streams}")
+        assert b"Traceback" not in found.stdout + found.stderr
+        assert found.returncode == 0
+    for words in ("list methods", "--help", "table --format csv --store none"):
+        found = ended(f"{words} > /dev/full")
+        assert found.returncode == 1
+        assert found.stderr == b"Error: the output cannot be written (No space left on device)\n"
 
 
 IN_EXEC = 'exec("raise KeyboardInterrupt")'
@@ -95,8 +83,7 @@ def test_ctrl_c_where_python_hides_it_is_a_sentence(where: str, tmp_path: Path) 
     (tmp_path / "mine.py").write_text(where, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-P", "-m", "harness", "show", tmp_path / "mine.py"],
-        capture_output=True, text=True, timeout=50, check=False,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        capture_output=True, text=True, timeout=50, check=False, preexec_fn=heed_ctrl_c,
     )  # fmt: skip
     assert done.returncode == 130, done.stderr
     assert "Interrupted. What has finished is in the store" in done.stderr
@@ -116,9 +103,7 @@ def test_ctrl_c_where_python_hides_it_is_a_sentence(where: str, tmp_path: Path) 
 def test_ctrl_c_during_imports_is_a_sentence(words: str, module: bytes, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-P", "-X", "importtime", "-m", "harness", *words.split()],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
-        # Jobs in the background ignore Ctrl-C, and their children inherit this.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, preexec_fn=heed_ctrl_c,
     )  # fmt: skip
     assert process.stderr is not None
     seen = re.compile(rb"\| +" + re.escape(module) + rb"(\.|$)", re.MULTILINE)
@@ -137,7 +122,9 @@ def test_ctrl_c_during_imports_is_a_sentence(words: str, module: bytes, tmp_path
 def test_the_help_has_the_first_sentence_of_each_verb(
     shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is shown where no verb is named, too."""
+    """It is shown where no verb is named, too; a switch is shown without its type."""
+    for verb in ("table", "sweep", "clean"):
+        assert "bool" not in shown(verb, "--help")
     monkeypatch.setenv("COLUMNS", "300")
     text = shown()
     assert shown("--help") == text
@@ -151,13 +138,6 @@ def test_the_help_has_the_first_sentence_of_each_verb(
             assert verb in group.modules
             options = {name for param in command(verb).params for name in param.opts}
             assert {word for word in words if word.startswith("--")} <= options
-
-
-def test_a_switch_is_shown_without_its_type(shown: Shown) -> None:
-    for verb in ("table", "sweep", "clean"):
-        text = shown(verb, "--help")
-        assert "--help" in text
-        assert "bool" not in text
 
 
 def completed(typed: object) -> str:

@@ -44,6 +44,7 @@ facts:
 
 
 PaperFile = Callable[..., Path]
+TABLE = ("--paper", "mine", "--table", 1)
 
 
 @pytest.fixture
@@ -66,11 +67,9 @@ def paper(harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pape
     return write
 
 
-def records(harness: Any, *arguments: object) -> dict[tuple[str, str], dict[str, Any]]:
+def records(shown: Shown, *arguments: object) -> dict[tuple[str, str], dict[str, Any]]:
     """(row, column) -> the record of `harness table --format json`."""
-    answer = harness("table", *arguments, "--format", "json")
-    assert answer.code == 0, answer.err
-    rows = json.loads(answer.out)[0]["records"]
+    rows = json.loads(shown("table", *arguments, "--format", "json"))[0]["records"]
     return {(row["label"], row["column"]): row for row in rows}
 
 
@@ -133,32 +132,31 @@ def test_a_table_of_ones_own_is_filled(
 ) -> None:
     """Its differences are those of the store's scores, and a second sweep runs nothing."""
     paper()
-    words = ["--paper", "mine", "--table", 1, "--seeds", "0,1"]
+    words = [*TABLE, "--seeds", "0,1"]
     swept = shown("sweep", *words, "--local")
-    assert "4 trials to run" not in harness("sweep", *words, "--dry-run").out
-    assert "0 trials to run" in harness("sweep", *words, "--dry-run").out
+    assert "\n0 trials to run" in shown("sweep", *words, "--dry-run")
     assert "  harness table --paper mine --table 1\n" in swept
     assert (tmp_path / "results" / "tables" / "mine-table-1.parquet").is_file()
     stored = Store(tmp_path / "results/trials").read().records()
     mean = {
-        method: sum(each.test["graded"] for each in stored if each.method == method) / 2
+        method: sum(row.test["graded"] for row in stored if row.method == method) / 2
         for method in ("simcse", "own")
     }
-    found = records(harness, "--paper", "mine")
-    assert found["SimCSE", "graded"]["mean"] == pytest.approx(mean["simcse"])
-    assert found["SimCSE", "graded"]["delta"] == pytest.approx(mean["simcse"] - 36.2)
-    assert found["Ours", "graded"]["mean"] == pytest.approx(mean["own"])
-    assert found["Ours", "graded"]["delta"] is None
-    assert found["A", "graded"]["n"] == 0
-    latex = harness("table", "--paper", "mine", "--format", "latex").out
+    cells = records(shown, "--paper", "mine")
+    assert cells["SimCSE", "graded"]["mean"] == pytest.approx(mean["simcse"])
+    assert cells["SimCSE", "graded"]["delta"] == pytest.approx(mean["simcse"] - 36.2)
+    assert cells["Ours", "graded"]["mean"] == pytest.approx(mean["own"])
+    assert cells["Ours", "graded"]["delta"] is None
+    assert cells["A", "graded"]["n"] == 0
+    latex = shown("table", "--paper", "mine", "--format", "latex")
     assert r"A {[}1] & published &  & 27 & 33.10 \\" in latex
     assert r"SimCSE {[}2] & published &  & 26 & 36.2 \\" in latex
     assert rf"{mean['simcse']:.2f}$\pm$" in latex
     assert r"Ours {[}3] & ours & 2 &" in latex
-    cell = harness("show", "mine.1.3.graded")
-    assert f"ours: {mean['own']:.2f}" in cell.out
-    assert "difference" not in cell.out
-    assert str(tmp_path / "mine" / "own.py") in cell.out
+    cell = shown("show", "mine.1.3.graded")
+    assert f"ours: {mean['own']:.2f}" in cell
+    assert "difference" not in cell
+    assert str(tmp_path / "mine" / "own.py") in cell
     shown("report", "--paper", "mine", "--out", "page")
     verdict = harness("reproduce", "mine", "--table", 1, "--seeds", "0,1", "--local")
     assert "Of 4 published numbers:" in verdict.out
@@ -182,9 +180,7 @@ def test_columns_that_signs_alone_tell_apart_have_cells_of_their_own(
 
 
 @pytest.mark.slow
-def test_a_row_without_its_variant_has_the_value_of_its_own(
-    harness: Any, shown: Shown, paper: PaperFile
-) -> None:
+def test_a_row_without_its_variant_has_the_value_of_its_own(shown: Shown, paper: PaperFile) -> None:
     """Though trials of the variant are better on dev, or were run first."""
     path = paper("learning_rate: 1.0e-3}}", "learning_rate: 1.0e-6}, variants: {quick: "
                  "{learning_rate: 1.0e-3}}}")  # fmt: skip
@@ -192,18 +188,18 @@ def test_a_row_without_its_variant_has_the_value_of_its_own(
     line = next(line for line in text.splitlines() if row in line)
     variant = line.replace(row, "{label: Quick, system: ours, variant: quick, ")
     path.write_text(text.replace(line, f"{line}\n{variant}"), encoding="utf-8")
-    shown("sweep", "mine/own.py", "--paper", "mine", "--table", 1, "--seeds", 0, "--local")
+    shown("sweep", "mine/own.py", *TABLE, "--seeds", 0, "--local")
     stored = Store("results/trials").read().records()
-    rates = {each.configuration["learning_rate"]: each.test["graded"] for each in stored}
-    found = records(harness, "--paper", "mine")
-    assert found["Ours", "graded"]["mean"] == rates[1e-6]
-    assert found["Quick", "graded"]["mean"] == rates[1e-3]
+    rates = {row.configuration["learning_rate"]: row.test["graded"] for row in stored}
+    cells = records(shown, "--paper", "mine")
+    assert cells["Ours", "graded"]["mean"] == rates[1e-6]
+    assert cells["Quick", "graded"]["mean"] == rates[1e-3]
     assert rates[1e-6] != rates[1e-3]
 
 
 @pytest.mark.slow
 def test_a_trial_of_ones_own_method_is_measured_by_the_suite_of_a_column(
-    harness: Any, shown: Shown, paper: PaperFile, tmp_path: Path
+    shown: Shown, paper: PaperFile, tmp_path: Path
 ) -> None:
     """The row names no suite, so a trial of another one fills it; the file has the method's path.
 
@@ -213,17 +209,17 @@ def test_a_trial_of_ones_own_method_is_measured_by_the_suite_of_a_column(
           "ours: {method: ./own.py, configuration: {max_steps: 2}}")  # fmt: skip
     values = sets(suite=write_few_pairs(tmp_path), max_steps=2, sentences="graded-sentences")
     shown("run", "mine/own.py", "--seed", 0, "--encoder", "tiny-bert", *values)
-    words = ["mine/own.py", "--paper", "mine", "--table", 1, "--seeds", 0, "--local"]
-    assert "Trials of the store to measure: 1 with graded" in shown("sweep", *words)
-    mean = records(harness, "--paper", "mine")["Ours", "graded"]["mean"]
+    measured = shown("sweep", "mine/own.py", *TABLE, "--seeds", 0, "--local")
+    assert "Trials of the store to measure: 1 with graded" in measured
+    mean = records(shown, "--paper", "mine")["Ours", "graded"]["mean"]
     assert mean is not None
-    assert f"{mean:.2f}" in harness("table", "--paper", "mine").out
+    assert f"{mean:.2f}" in shown("table", "--paper", "mine")
 
 
-def test_the_command_of_a_number_runs(harness: Any, shown: Shown, paper: PaperFile) -> None:
+def test_the_command_of_a_number_runs(shown: Shown, paper: PaperFile) -> None:
     """Of a method that no shipped space has, it is that of the table."""
     paper()
-    commands = records(harness, "--paper", "mine")
+    commands = records(shown, "--paper", "mine")
     assert "search_spaces/unsup.yaml" in commands["SimCSE", "graded"]["command"]
     words = shlex.split(commands["Ours", "graded"]["command"])
     assert words[3:] == ["--paper", "mine", "--table", "1"]
@@ -250,27 +246,25 @@ def test_a_released_checkpoint_is_evaluated_as_it_is(
     (folder / "model.safetensors").unlink()
     torch.save({name: value * 1.1 for name, value in weights.items()}, folder / "pytorch_model.bin")
     monkeypatch.setenv("HARNESS_HUB", str(tmp_path / "hub"))
-    words = ["--paper", "mine", "--table", 1]
     command = "harness eval authors/released --pooling cls --suite graded"
-    printed = harness("table", *words).out
+    printed = shown("table", *TABLE)
     assert f"[4] authors/released, cls pooling; to evaluate it: {command}\n" in printed
-    assert ["4", "SimCSE", "[4]", "theirs", "0"] in [each.split() for each in printed.splitlines()]
+    assert ["4", "SimCSE", "[4]", "theirs", "0"] in map(str.split, printed.splitlines())
     refused = harness(*command.split()[1:])
     assert (refused.code, "harness convert" in refused.err) == (2, True)
-    assert harness("convert", "authors/released").code == 0
+    shown("convert", "authors/released")
     shown(*command.split()[1:])
     [stored] = Store(tmp_path / "results/trials").read().records()
     dev, test = f"{stored.dev['graded-dev']:.0f}", f"{stored.test['graded']:.2f}"
-    printed = harness("table", *words).out
-    lines = [each.split() for each in printed.splitlines()]
-    assert ["4", "SimCSE", "[4]", "theirs", "–", dev, test] in lines
+    printed = shown("table", *TABLE)
+    row = ["4", "SimCSE", "[4]", "theirs", "–", dev, test]
+    assert row in map(str.split, printed.splitlines())
     assert "[4] authors/released, cls pooling\n" in printed
-    latex = harness("table", *words, "--format", "latex").out
+    latex = shown("table", *TABLE, "--format", "latex")
     assert rf"SimCSE {{[}}4] & theirs & – & {dev} & {test} \\" in latex
-    assert f"theirs: {test}" in harness("show", "mine.1.4.graded").out
-    assert harness("report", "--paper", "mine", "--out", "page").code == 0
-    page = (tmp_path / "page" / "data" / "table-1.js").read_text(encoding="utf-8")
-    assert test in page
+    assert f"theirs: {test}" in shown("show", "mine.1.4.graded")
+    shown("report", "--paper", "mine", "--out", "page")
+    assert test in (tmp_path / "page" / "data" / "table-1.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -387,20 +381,15 @@ def test_what_is_not_there_is_told(harness: Any, paper: PaperFile) -> None:
     check_sentence(harness("table", "--paper", "mine"), sentence)
 
 
-def test_a_name_of_the_five_papers_means_them(paper: PaperFile) -> None:
-    """A folder with such a name has a path: ./diffaug."""
+def test_a_name_of_the_five_papers_means_them(shown: Shown, paper: PaperFile) -> None:
+    """A folder with such a name has a path: ./diffaug. The paper of the page is one."""
     path = paper()
     Path("diffaug").mkdir()
     path.rename("diffaug/paper.yaml")
     assert load_paper("diffaug").title != "Mine"
     Path("mine/own.py").rename("diffaug/own.py")
     assert load_paper("./diffaug").title == "Mine"
-
-
-def test_the_paper_of_the_page_is_one(shown: Shown, paper: PaperFile) -> None:
-    page = example("docs/own-paper.md", "yaml")
-    path = paper()
-    Path("mine/own.py").rename("mine/mine.py")
-    path.write_text(page, encoding="utf-8")
+    paper().write_text(example("docs/own-paper.md", "yaml"), encoding="utf-8")
+    Path("diffaug/own.py").rename("mine/mine.py")
     out = shown("table", "--paper", "mine")
     assert "Quoted only, nothing is run for them: Someone's method\n" in out

@@ -32,19 +32,21 @@ def planned(shown: Shown, store: Path) -> Planned:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("paper", "table", "trials"),
-    [
+def test_a_table_plans_what_it_lacks(planned: Planned) -> None:
+    for paper, table, trials in (
         ("diffaug", 6, 9 * 3 + 6 * 5),  # 6 of 9 rows search the weight of the labels
         # Two unsupervised methods; six methods at 1 %, at 10 % and at 100 % of the labels, of which
         # two search the weight of the labels.
         ("diffaug", 2, 2 * 3 + 6 * (15 + 15 + 3) + 2 * 3 * 5),
         ("d2cse", 8, 4 * 2 * 3),
         ("clsr", 3, 4 * 3 + 4),  # CLSR on four encoders, and the encoders as they are
-    ],
-)
-def test_a_table_plans_what_it_lacks(paper: str, table: int, trials: int, planned: Planned) -> None:
-    assert f"\n{trials} trials to run" in planned("--paper", paper, "--table", table)
+    ):
+        assert f"\n{trials} trials to run" in planned("--paper", paper, "--table", table)
+    narrow = ("--seeds", "0", "--subsets", "1,2")
+    out = planned("simcse", "--paper", "diffaug", "--table", "2", *narrow)
+    weights = 3 * 5  # of joint training, on one seed and one subset for each share of the labels
+    assert f"\n{2 * (2 + 2 + 1) + 1 + weights} trials to run" in out
+    assert "promptbert" not in out
 
 
 @pytest.mark.slow
@@ -59,15 +61,6 @@ def test_a_dry_run_says_trials_steps_and_hours(planned: Planned) -> None:
     # labels alone has one step more. ConSERT may stop.
     assert f"57 trials to run, {3 * 3 * (2 + 3 + 3) + 3 * 5 * (2 + 3)} steps" in out
     assert re.search(r"Time \(an estimate\): .*(\d+ (s|min|h)|hours)", out)
-
-
-@pytest.mark.slow
-def test_methods_seeds_and_subsets_narrow_a_table(planned: Planned) -> None:
-    narrow = ("--seeds", "0", "--subsets", "1,2")
-    out = planned("simcse", "--paper", "diffaug", "--table", "2", *narrow)
-    weights = 3 * 5  # of joint training, on one seed and one subset for each share of the labels
-    assert f"\n{2 * (2 + 2 + 1) + 1 + weights} trials to run" in out
-    assert "promptbert" not in out
 
 
 def test_a_row_that_cannot_run_here_is_left_out(harness: Harness, store: Path) -> None:
@@ -130,17 +123,16 @@ def test_a_table_is_filled_and_nothing_runs_twice(serially: Any, tmp_path: Path)
 @pytest.mark.process
 @pytest.mark.slow
 def test_further_suites_are_measured_on_workers(
-    process: Any, shown: Shown, short_hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    process: Any, shown: Shown, short_hub: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D2CSE's Table 5 has alignment and uniformity beside the average of the STS tests.
 
     They keep the limits of a trial.
     """
-    store = tmp_path / "store"
     words = ["simcse", "--paper", "d2cse", "--table", "5", "--store", store, "--seeds", "0"]
-    short = ["--encoder", "tiny-bert", "--set", "max_steps=2", "--set", "batch_size=8"]
+    words += ["--encoder", "tiny-bert", *sets(max_steps=2, batch_size=8)]
     monkeypatch.setenv("HARNESS_HUB", str(short_hub))
-    first = shown("sweep", *words, *short, "--local")
+    first = shown("sweep", *words, "--local")
     assert "Trials of the store to measure: 2 with geometry" in first
     assert "[2/2]" in first
     records = Store(store).read().records()
@@ -148,15 +140,14 @@ def test_further_suites_are_measured_on_workers(
     measured = [record for record in records if record.role == "evaluation"]
     assert {record.evaluates for record in measured} == finals
     assert all(record.finished and record.test["alignment"] > 0 for record in measured)
-    second = shown("sweep", *words, *short, "--dry-run")
+    second = shown("sweep", *words, "--dry-run")
     assert "0 trials to run" in second
     assert "to measure" not in second
-    for each in measured:
-        (store / f"{each.key}.parquet").unlink()
+    for row in measured:
+        (store / f"{row.key}.parquet").unlink()
     data = {"HARNESS_HUB": str(short_hub)}
-    third = process("sweep", *words, *short, "--memory-per-trial", "0.1", environment=data)
+    third = process("sweep", *words, "--memory-per-trial", "0.1", environment=data)
     assert third.code == 1, third.err
     assert third.out.count("more than --memory-per-trial (0.1 GiB)") == 2
     assert len(Store(store).read().records()) == len(finals)
-    left = [*store.rglob(".running/**"), *store.parent.rglob("*-suites.txt")]
-    assert left == []
+    assert [*store.rglob(".running/**"), *store.parent.rglob("*-suites.txt")] == []

@@ -45,36 +45,36 @@ def memory_of(out: str) -> list[str]:
     return [line.split()[-1] for line in out.splitlines() if "seeds: " in line]
 
 
-@pytest.mark.parametrize(
-    ("engine", "gib"),
-    [
+def test_a_plan_says_what_each_worker_needs(shown: Shown, machine: Plant) -> None:
+    machine(2**40)
+    for engine, gib in (
         ({}, "5.0"),
         ({"engine": "ddp", "workers": 8}, "5.0"),
         ({"engine": "deepspeed", "workers": 8, "zero": 1}, "2.3"),
         ({"engine": "deepspeed", "workers": 8, "zero": 2}, "1.2"),
         ({"engine": "deepspeed", "workers": 8, "zero": 3}, "0.6"),
-    ],
-)
-def test_a_plan_says_what_each_worker_needs(
-    shown: Shown, machine: Plant, engine: dict[str, object], gib: str
-) -> None:
-    machine(2**40)
-    out = shown(*LARGE, *sets(**engine), "--store", "none")
-    assert memory_of(out) == [gib]
-    assert "GiB: what each worker of a trial needs at least" in out
-    assert max(map(len, out.splitlines()[1:4])) <= 100
+    ):
+        out = shown(*LARGE, *sets(**engine), "--store", "none")
+        assert memory_of(out) == [gib]
+        assert "GiB: what each worker of a trial needs at least" in out
+        assert max(map(len, out.splitlines()[1:4])) <= 100
+    out = shown(*LARGE[:-1], "someone/not-here", "--store", "none")
+    assert memory_of(out) == ["?"], "the size of an unknown encoder is not known"
 
 
 def test_a_plan_refuses_what_no_gpu_has_and_names_the_stage(
-    harness: Harness, machine: Plant
+    harness: Harness, shown: Shown, machine: Plant
 ) -> None:
+    """Without GPUs it says so, because the sweep may run on other machines."""
+    machine(2**30)
+    out = shown(*EIGHT, "--store", "none")
+    assert "Too large for this machine: simcse unsup bert-large-uncased" in out
+    assert "engine=deepspeed with zero=3 would need at least 0.6 GiB" in out
     machine(2**40, A=4096, B=2048)
     answer = harness(*EIGHT, "--store", "none")
     assert answer.out == ""
-    check_sentence(
-        answer, "take 5.0 GiB in each of its 8 workers, and the largest GPU (A) has 4.0",
-        "engine=deepspeed with zero=1 would need at least 2.3 GiB",
-    )  # fmt: skip
+    gib = "take 5.0 GiB in each of its 8 workers, and the largest GPU (A) has 4.0"
+    check_sentence(answer, gib, "engine=deepspeed with zero=1 would need at least 2.3 GiB")
 
 
 def test_a_plan_says_what_is_offloaded(shown: Shown, machine: Plant) -> None:
@@ -86,36 +86,20 @@ def test_a_plan_says_what_is_offloaded(shown: Shown, machine: Plant) -> None:
         assert f"{said}{more}\n" in shown(*words)
 
 
-def test_without_gpus_a_plan_says_what_is_too_large_here(shown: Shown, machine: Plant) -> None:
-    """The sweep may run on other machines."""
-    machine(2**30)
-    out = shown(*EIGHT, "--store", "none")
-    assert "Too large for this machine: simcse unsup bert-large-uncased" in out
-    assert "engine=deepspeed with zero=3 would need at least 0.6 GiB" in out
-
-
-def test_the_size_of_an_unknown_encoder_is_not_known(shown: Shown, machine: Plant) -> None:
-    machine(2**30, A=1)
-    out = shown(*LARGE[:-1], "someone/not-here", "--store", "none")
-    assert memory_of(out) == ["?"]
-
-
 # Devices
 
 
 def test_a_named_device_is_asked_for_its_own_memory(
-    harness: Harness, shown: Shown, tmp_path: Path
+    harness: Harness, shown: Shown, store: Path
 ) -> None:
-    words = ("plan", "simcse", "quickstart", "--published", "--store", tmp_path / "store")
+    """What is missing comes first, and the time last."""
+    words = ("plan", "simcse", "quickstart", "--published", "--store", store)
     refused = harness(*words, "--encoder", "mistralai/Mistral-7B-v0.1", "--device", "h100")
     check_sentence(refused, f"the largest GPU ({named_device('h100').title}) has 80.0 GiB")
     last = shown(*words, "--device", "t4", "--gpus", 4).splitlines()[-1]
     assert "GPU hours on one NVIDIA T4" in last
     assert "on this machine" in last
-
-
-def test_what_is_missing_comes_first_and_the_time_last(shown: Shown, tmp_path: Path) -> None:
-    first, *_, last = shown("plan", "simcse", "unsup", "--store", tmp_path / "store").splitlines()
+    first, *_, last = shown("plan", "simcse", "unsup", "--store", store).splitlines()
     assert first.startswith(("Not here yet:", "Smaller than the paper's:"))
     assert last.startswith("Time (an estimate):")
     assert "to rehearse" in last

@@ -1,6 +1,7 @@
-"""`harness report`, opened from disk in a real Chromium."""
+"""`harness report` of a store of known numbers, opened from disk in a real Chromium."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from harness import cli
+from harness import PROTOCOL, cli
+from harness.trials.record import Record
 from harness.trials.store import Store
 from tests.browser import chromium
-from tests.cli import reports
 from tests.cli.conftest import Harness, Shown, check_sentence
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -21,12 +22,78 @@ Page = Any
 Report = Callable[..., Path]
 Opened = Callable[..., Page]
 TABLE = "[data-grid=table-1]"
+TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "avg")
+SCRIPT = "<script>globalThis.ran = true</script>"
+"""The name of a method that would run, were it markup"""
+IMAGE = '"><img src=x onerror="globalThis.ran = true">'
+LOG = f"the loss is not finite\nThe last lines of its output:\n  </script>{SCRIPT}"
+MANY = 60
+"""Rows of untrained encoders, which are more than a page of a table has"""
+
+
+def fill(folder: Path) -> None:
+    """Write the trials: three seeds of two methods, a search, a failure, and many encoders."""
+    store = Store(folder)
+    for number, values in enumerate(_trials()):
+        store.write(Record(**{"key": f"{number:032x}", **_ALIKE, **values}))
+
+
+def _trials() -> Iterator[dict[str, Any]]:
+    for method, score in (("simcse", 75.0), (SCRIPT, 70.0)):
+        for seed in range(3):
+            scores = dict.fromkeys(TASKS, score + 2 * seed)
+            yield {"method": method, "seed": seed, "test": scores, "search": "5ea4c4"}
+    for rate in (1e-5, 2e-5, 5e-5, 1e-4):
+        for temperature in (0.05, 0.1):
+            yield {
+                "role": "search",
+                "search": "5ea4c4",
+                "configuration": {"learning_rate": rate, "temperature": temperature},
+                "dev": {"stsb-dev": 70 + 1e5 * rate + temperature},
+                "history": _history(rate),
+            }
+    yield {"status": "failed", "seed": 9, "encoder": IMAGE, "reason": LOG, "dev": {}, "test": {}}
+    for number in range(MANY):
+        # Their order as texts differs from that of their scores.
+        scores = dict.fromkeys(TASKS, float((number * 37) % MANY))
+        encoder = f"encoder-{number:02}"
+        yield {"method": "pooling", "encoder": encoder, "test": scores, "steps": 0}
+
+
+def _history(rate: float) -> list[dict[str, Any]]:
+    points = ((step, step * rate * 1e4) for step in (10, 20, 30))
+    return [
+        {"step": step, "stage": "contrastive", "metric": metric, "value": value}
+        for step, value in points
+        for metric in ("dev", "loss/contrastive")
+    ]
+
+
+_ALIKE: dict[str, Any] = {
+    "status": "finished",
+    "role": "final",
+    "method": "simcse",
+    "setting": "unsup",
+    "encoder": "bert-base-uncased",
+    "seed": 0,
+    "configuration": {"learning_rate": 3e-5, "batch_size": 64},
+    "selected_by": "stsb-dev",
+    "dev": {"stsb-dev": 80.0},
+    "steps": 100,
+    "wall_seconds": 1800.0,
+    "training_seconds": 1500.0,
+    "host": "host-1",
+    "device": "Test GPU",
+    "commit": "abc123",
+    "versions": {"torch": "2.9"},
+    "protocol": PROTOCOL,
+}
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report") / "store"
-    reports.fill(folder)
+    fill(folder)
     return folder
 
 
@@ -69,15 +136,14 @@ def opened(browser: Any) -> Iterator[Callable[..., Page]]:
 
     Further arguments are those of Playwright's `new_page`, such as `color_scheme`.
     """
-    said: list[str] = []
+    heard: list[str] = []
     pages = []
 
     def open_page(folder: Path, **options: Any) -> Page:
-        page = browser.new_page(**options)
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        inside = folder.resolve().as_uri()
-        page.on("request", lambda each: each.url.startswith(inside) or said.append(each.url))
+        page, inside = browser.new_page(**options), folder.resolve().as_uri()
+        page.on("console", lambda message: heard.append(message.text))
+        page.on("pageerror", lambda error: heard.append(str(error)))
+        page.on("request", lambda sent: sent.url.startswith(inside) or heard.append(sent.url))
         page.goto(f"{inside}/index.html")
         page.wait_for_selector("html[data-ready]", timeout=60_000)
         pages.append(page)
@@ -87,7 +153,7 @@ def opened(browser: Any) -> Iterator[Callable[..., Page]]:
     for page in pages:
         assert page.evaluate("globalThis.ran") is None
         page.close()
-    assert said == []
+    assert heard == []
 
 
 def column(page: Page, number: int) -> list[str]:
@@ -121,7 +187,7 @@ def test_rows_are_sorted_by_a_heading_filtered_and_come_in_pages(
     page.set_viewport_size({"width": 1280, "height": 800})
     assert len(column(page, 1)) == 50
     page.locator(f"{TABLE} button", has_text="Next").click()
-    assert len(column(page, 1)) == reports.MANY + 2 - 50
+    assert len(column(page, 1)) == MANY + 2 - 50
     headings = page.locator(f"{TABLE} thead tr > *").all_text_contents()
     button = page.locator(f"{TABLE} thead button", has_text="Avg.")
 
@@ -140,6 +206,7 @@ def test_rows_are_sorted_by_a_heading_filtered_and_come_in_pages(
 
 
 def test_a_score_shows_its_trials_configuration_and_command(report: Report, opened: Opened) -> None:
+    """A failure shows its log as text."""
     page = opened(report())
     page.locator(f"{TABLE} input[type=search]").fill("simcse")
     score = page.locator(f"{TABLE} tbody button").last
@@ -155,15 +222,11 @@ def test_a_score_shows_its_trials_configuration_and_command(report: Report, open
     page.keyboard.press("Escape")
     assert dialog.count() == 0
     assert score.evaluate("element => element === document.activeElement")
-
-
-def test_a_failure_shows_its_log_as_text(report: Report, opened: Opened) -> None:
-    page = opened(report())
     failures = page.locator("[data-grid=failures] tbody tr")
     assert failures.count() == 1
     assert "the loss is not finite" in failures.inner_text()
     failures.locator("button").click()
-    assert reports.LOG in page.locator("dialog[open] pre").first.text_content()
+    assert LOG in page.locator("dialog[open] pre").first.text_content()
     assert "harness sweep" not in page.locator("#missing").inner_text()
     assert "1 failed trial of simcse unsup" in page.locator("#missing").inner_text()
 
@@ -254,7 +317,7 @@ def test_the_same_store_gives_the_same_bytes(store: Path, tmp_path: Path, report
 def test_a_sweep_has_all_trials_of_its_rows_and_its_failures(tmp_path: Path, shown: Shown) -> None:
     """A seed that was run alone stands in the row of the sweep; no other trial is in the page."""
     store = Store(tmp_path / "store")
-    reports.fill(store.folder)
+    fill(store.folder)
     seeds = [each for each in store.read().records() if each.method == "simcse" and each.test]
     alone = replace(seeds[0], key="f" * 32, seed=7, search="", test={"sts12": 50.0, "avg": 50.0})
     failed = replace(alone, key="e" * 32, seed=8, status="failed", test={}, dev={}, reason="of it")
@@ -273,7 +336,7 @@ def test_a_sweep_has_all_trials_of_its_rows_and_its_failures(tmp_path: Path, sho
         for number, value in zip(score["trials"], score["values"], strict=True)
     ]
     assert (7, 50.0) in draws
-    assert {row[0] for row in rows} == {"simcse", reports.SCRIPT}
+    assert {row[0] for row in rows} == {"simcse", SCRIPT}
     page = (folder / "index.html").read_text(encoding="utf-8")
     assert "16 records" in page
     assert "1 failed trial of simcse unsup bert-base-uncased" in page
@@ -287,23 +350,21 @@ def _data(path: Path, start: str) -> Any:
     return json.loads(text[text.index(start) : text.rindex({"[": "]", "{": "}"}[start]) + 1])
 
 
-def test_files_of_somebody_else_stay(store: Path, tmp_path: Path, harness: Harness) -> None:
-    words = ("report", "--store", store, "--out", tmp_path)
-    (tmp_path / "thesis.tex").touch()
-    check_sentence(harness(*words), "has other files in it")
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-    (tmp_path / "thesis.tex").unlink()
-    (tmp_path / "index.html").write_text("<!doctype html>\n<title>My own page</title>\n")
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "numbers.csv").touch()
-    check_sentence(harness(*words), "has other files in it")
-    assert (tmp_path / "data" / "numbers.csv").is_file()
-    assert "My own page" in (tmp_path / "index.html").read_text()
-
-
-def test_a_report_that_was_interrupted_is_written_anew(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_files_of_somebody_else_stay(
+    store: Path, tmp_path: Path, harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A report that was interrupted is written anew."""
+    words = ("report", "--store", store, "--out", tmp_path / "taken")
+    taken = tmp_path / "taken"
+    page = "<!doctype html>\n<title>My own page</title>\n"
+    for files in ({"thesis.tex": ""}, {"index.html": page, "data/numbers.csv": ""}):
+        for name, text in files.items():
+            (taken / name).parent.mkdir(parents=True, exist_ok=True)
+            (taken / name).write_text(text)
+        check_sentence(harness(*words), "has other files in it")
+        left = {str(path.relative_to(taken)): path for path in taken.rglob("*.*")}
+        assert {name: path.read_text() for name, path in left.items()} == files
+        shutil.rmtree(taken)
     write = Path.write_text
 
     def interrupted(path: Path, *rest: Any, **options: Any) -> int:
@@ -311,10 +372,9 @@ def test_a_report_that_was_interrupted_is_written_anew(
             raise KeyboardInterrupt
         return write(path, *rest, **options)
 
-    words = ("report", "--store", str(store), "--out", str(tmp_path))
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", interrupted)
-        assert run(*words) != 0
-    assert "This report is not complete" in (tmp_path / "index.html").read_text()
-    assert run(*words) == 0
-    assert "not complete" not in (tmp_path / "index.html").read_text()
+        assert harness(*words).code != 0
+    assert "This report is not complete" in (taken / "index.html").read_text()
+    assert harness(*words).code == 0
+    assert "not complete" not in (taken / "index.html").read_text()

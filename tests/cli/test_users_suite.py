@@ -1,4 +1,4 @@
-"""What users bring, from the file to the table: a suite, a folder of queries, copies of a test."""
+"""What users bring, from the file to the table: suites, queries, corpora and copies of a test."""
 
 import json
 import re
@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.data.corpora import SOURCES
+from harness.data.readers import Corpus
+from harness.evaluation.overlap import overlaps
 from harness.evaluation.suites import suite
 from harness.trials.store import Store
 from tests.cli.conftest import Refused, Shown
@@ -62,7 +65,7 @@ def test_suites_of_one_name_with_other_data_are_not_ranked_together(
 # A folder with queries and documents: a bootstrap over its queries
 
 
-THINGS = ("door", "key", "table", "window", "garden", "fish", "dog", "cat", "house", "street")
+THINGS = "door key table window garden fish dog cat house street"
 
 
 @pytest.fixture
@@ -75,7 +78,7 @@ def faq(tmp_path: Path) -> Path:
         ("documents", "id,text", "{0},a {0} is over there\n{0}2,there was no {0} for anybody"),
         ("relevant", "query,document,score", "{0},{0},2\n{0},{0}2,1"),
     ):
-        lines = [head, *map(line.format, THINGS)]
+        lines = [head, *map(line.format, THINGS.split())]
         (folder / f"{name}.csv").write_text("\n".join(lines), encoding="utf-8")
     return folder
 
@@ -140,3 +143,39 @@ def test_a_score_is_marked_from_one_percent_on(
         assert note in shown("table", "--store", store, "--format", form), form
     shown("report", "--out", tmp_path / "report", "--store", store)
     assert note in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+
+
+# Corpora
+
+
+def test_corpora_are_listed_and_shown(shown: Shown, tmp_path: Path) -> None:
+    lines = {line.split()[0]: line for line in shown("list", "corpora").splitlines()}
+    assert lines.keys() == SOURCES.keys()
+    assert lines["graded-triplets"].split() == ["graded-triplets", "1,500", "triplets"]
+    assert "5,749  scored pairs    CC BY-SA 4.0" in lines["stsb-train"]
+    assert lines["wiki1m"].endswith("not on this machine")
+    test = suite("graded").load("graded").texts
+    same = test[1].upper().replace(" ", " - ")
+    (tmp_path / "mine.tsv").write_text(
+        f"sentence1\tsentence2\tscore\n{test[0]}\ta b\t1.5\n{same}\ta b\t5\nsomething else\t\t0\n"
+    )
+    text = shown("show", tmp_path / "mine.tsv")
+    for line in (
+        "mine.tsv: scored pairs, 3 items",
+        f"  {test[0]} | a b  [1.5]",
+        "text 2: 1.3 words on average, median 2",
+        "1 empty, 1 repeat an earlier one",
+        "  graded        1      2 of 1200       0 of 600 pairs",
+        'sts12    data file "',  # there is no SentEval archive here
+    ):
+        assert line in text
+    for method in ("simcse", "methods/simcse"):
+        assert "Its own hyperparameters" in shown("show", method), "a method is no corpus"
+
+
+def test_overlaps_count_every_column_and_distinct_sentences() -> None:
+    test = suite("graded").load("graded").texts
+    corpus = Corpus(([test[0], "x"], [test[5], test[0]]))
+    figures = {overlap.task: overlap.figures for overlap in overlaps(corpus)}["graded"]
+    assert (figures["exact"], figures["normalised"], figures["sentences"]) == (2, 2, len(set(test)))
+    assert (figures["pairs"], figures["pairs_together"]) == (len(test) // 2, 0)

@@ -14,6 +14,7 @@ from harness.trials.record import Record
 from harness.trials.store import Store
 from tests.cli.conftest import Harness, Shown, SpaceFile, Swept, check_sentence, sets
 from tests.cli.test_shipped_spaces import CELLS
+from tests.trials.test_store import record
 
 SHIPPED_SPACES = (
     "decoders", "fractions", "large", "promcse", "quickstart", "semisup", "sup", "tpe", "transfer",
@@ -23,7 +24,7 @@ SMALL = ["--encoder", "tiny-bert", *sets(suite="graded", max_steps=2, batch_size
 
 
 @pytest.fixture
-def plugin(tmp_path: Path, write_plugin: Callable[..., Path]) -> Callable[..., Path]:
+def plugin(tmp_path: Path, write_plugin: Callable[..., Path]) -> SpaceFile:
     """plugin(old, new): the plugin `trained`, with one text replaced."""
 
     def write(old: str = "", new: str = "") -> Path:
@@ -101,15 +102,13 @@ def test_plan_and_dry_run_say_the_same_and_write_nothing(
 
 
 def test_plan_resolves_values_in_the_order_of_precedence(shown: Shown, space: SpaceFile) -> None:
+    """Of trials that may end early, it has two bounds."""
     path = space("    grid:", "    set: {max_steps: 3}\n    grid:")
     for options, value in ((["--set", "max_steps=4"], "max_steps=4"), ([], "max_steps=3")):
         out = shown("plan", path, "--store", "none", *options)
         assert value in out
         assert "batch_size=8" in out  # from the file
         assert "temperature=" not in out  # it has the published value
-
-
-def test_plan_of_trials_that_may_end_early_has_two_bounds(shown: Shown, space: SpaceFile) -> None:
     words = ["plan", space("simcse:", "consert:"), "--store", "none"]
     early = sets(patience=1, evaluation_interval=1, max_steps=8)
     assert re.search(r"trials to run, \d+ to \d+ steps", shown(*words, *early))
@@ -178,7 +177,7 @@ def test_run_stores_one_record_and_runs_once(shown: Shown, store: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_of_a_run_runs_it_again(
-    shown: Shown, plugin: Callable[..., Path], store: Path, tmp_path: Path
+    shown: Shown, plugin: SpaceFile, store: Path, tmp_path: Path
 ) -> None:
     """Of a plugin that has a path, with a subset of the labels, and of a value with spaces."""
     settings = sets(sentences="graded-triplets", label_fraction=0.5, subset=3)
@@ -195,7 +194,7 @@ def test_the_command_of_a_run_runs_it_again(
 
 @pytest.mark.slow
 def test_run_that_fails_is_stored_with_its_reason_and_tried_again(
-    shown: Shown, harness: Harness, plugin: Callable[..., Path], store: Path
+    shown: Shown, harness: Harness, plugin: SpaceFile, store: Path
 ) -> None:
     path = plugin()
     settings = sets(sentences="graded-sentences", fault="raise")
@@ -232,7 +231,7 @@ FAULTS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("old", "new", "sentence"), FAULTS)
 def test_check_finds(
-    old: str, new: str, sentence: str, harness: Harness, plugin: Callable[..., Path]
+    old: str, new: str, sentence: str, harness: Harness, plugin: SpaceFile
 ) -> None:
     answer = harness("check", plugin(old, new))
     assert answer.code == 1
@@ -287,15 +286,9 @@ def test_show_prints_a_trial_whose_command_runs_again(
     row = next(row for row in records(swept.store) if row.role == "final")
     out = shown("show", row.key[:10], "--store", swept.store)
     for line in (
-        f"key: {row.key}",
-        "role: final",
-        "  learning_rate: ",
-        "  graded-dev: ",
-        "  graded: ",
-        "  torch: ",
-        "history (stage, ",
-        "  contrastive dev: ",
-    ):
+        f"key: {row.key}", "role: final", "  learning_rate: ", "  graded-dev: ", "  graded: ",
+        "  torch: ", "history (stage, ", "  contrastive dev: ",
+    ):  # fmt: skip
         assert f"\n{line}" in f"\n{out}"
     shown(*again(out), "--store", tmp_path / "again")
     [record] = records(tmp_path / "again")
@@ -320,13 +313,36 @@ def test_a_sweep_leaves_its_table_with_each_score(swept: Swept) -> None:
 def test_the_next_commands_run(swept: Swept, shown: Shown) -> None:
     lines = swept.answer.out.partition("Next:\n")[2].splitlines()
     commands = [words for line in lines if (words := shlex.split(line, comments=True))]
-    assert [words[:2] for words in commands] == [
-        ["harness", "table"],
-        ["harness", "show"],
-        ["harness", "list"],  # there is one row, which nothing is compared with
-    ]
+    # There is one row, which nothing is compared with.
+    verbs = ["harness table", "harness show", "harness list"]
+    assert [" ".join(words[:2]) for words in commands] == verbs
     purposes = [line for line in lines if line.startswith("  # ")]
     assert len(purposes) == len(commands)
     assert all("simcse" in shown(*words) for _, *words in commands)
     finals = [row.key for row in records(swept.store) if row.role == "final"]
     assert commands[1][2] in {key[:10] for key in finals}
+
+
+# Of several stores
+
+
+@pytest.mark.slow
+def test_merge(harness: Harness, tmp_path: Path) -> None:
+    one, two = Store(tmp_path / "one" / "trials"), Store(tmp_path / "two" / "trials")
+    for store, row in ((one, record(1)), (two, record(1, steps=3)), (two, record(2))):
+        store.write(row)
+    (two.folder / f"{7:032x}.parquet").write_bytes(b"no Parquet")
+    answer = harness("merge", two.folder, "--into", one.folder)
+    assert answer.code == 1
+    assert "1 new, 1 were there already" in answer.out
+    differs = "steps is 10 here and 3 there"
+    for part in ("has another result in", differs, f"not read: {7:032x}."):
+        assert part in answer.err
+    assert one.flat_file.is_file()
+    for wrong, sentence in (
+        (one.folder, "both merged and merged into"),
+        (one.folder.parent / "none", "there is no store"),
+    ):
+        check_sentence(harness("merge", wrong, "--into", one.folder), sentence)
+    statuses = {row.seed: row.status for row in one.read().records()}
+    assert statuses == {1: "finished", 2: "finished"}

@@ -1,6 +1,5 @@
 """Records that DeepSpeed trained wrongly with accumulation are named, and run again."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,13 @@ WRONG = {
     "zero 1": {"engine": "deepspeed", "workers": 2, "zero": 1},
     "zero 2": {"engine": "deepspeed", "workers": 2, "zero": 2, "offload_optimiser": True},
 }
-RIGHT = {
-    "one process": ({"engine": "single", "workers": 1, "zero": 2}, 2, 5),
-    "ddp": ({"engine": "ddp", "workers": 2, "zero": 2}, 2, 5),
-    "zero 3": ({"engine": "deepspeed", "workers": 2, "zero": 3}, 2, 5),
-    "no accumulation": ({"engine": "deepspeed", "workers": 2, "zero": 2}, 1, 5),
-    "a later protocol": ({"engine": "deepspeed", "workers": 2, "zero": 2}, 2, 6),
-}
+RIGHT: list[tuple[dict[str, Any], int, int]] = [
+    ({"engine": "single", "workers": 1, "zero": 2}, 2, 5),
+    ({"engine": "ddp", "workers": 2, "zero": 2}, 2, 5),
+    ({"engine": "deepspeed", "workers": 2, "zero": 3}, 2, 5),
+    ({"engine": "deepspeed", "workers": 2, "zero": 2}, 1, 5),  # no accumulation
+    ({"engine": "deepspeed", "workers": 2, "zero": 2}, 2, 6),  # a later protocol
+]
 SAID = "it was trained wrongly: engine=deepspeed with zero="
 
 
@@ -45,51 +44,48 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-@pytest.fixture
-def compact(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], int]:
-    """compact(store): compact it by the harness that took wrong records for right ones."""
-
-    def call(store: Store) -> int:
-        with monkeypatch.context() as before:
-            before.setattr("harness.trials.record_faults.LAST_WRONG", -1)
-            return store.compact(at_least=1)
-
-    return call
+def compact(store: Store) -> int:
+    """Compact it by the harness that took wrong records for right ones."""
+    with pytest.MonkeyPatch.context() as before:
+        before.setattr("harness.trials.record_faults.LAST_WRONG", -1)
+        return store.compact(at_least=1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", WRONG.values(), ids=WRONG)
-@pytest.mark.parametrize("protocol", [None, 1, 5])
-@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize(
+    ("engine", "protocol", "compacted"),
+    [("zero 1", None, True), ("zero 1", 1, False), ("zero 2", 5, False), ("zero 2", 1, True)],
+)
 def test_a_wrong_record_is_replaced(
-    store: Store, compact: Any, engine: dict[str, Any], protocol: int | None, *, compacted: bool
+    store: Store, engine: str, protocol: int | None, compacted: bool
 ) -> None:
-    wrong, other = trained(engine, 4, protocol), trained({"engine": "ddp"}, 4, 5, number=2)
-    for each in (wrong, other):
-        store.write(each)
+    wrong, other = trained(WRONG[engine], 4, protocol), trained({"engine": "ddp"}, 4, 5, number=2)
+    for row in (wrong, other):
+        store.write(row)
     assert not compacted or compact(store) == 2
-    found = store.get(wrong.key)
-    assert found is not None
-    assert found.status == "failed"
-    assert str(found.reason).startswith(SAID)
+    failed = store.get(wrong.key)
+    assert failed is not None
+    assert failed.status == "failed"
+    assert str(failed.reason).startswith(SAID)
     assert store.finished_keys() == {other.key}
     right = replace(wrong, test={"graded": 60.0}, protocol=6)
     assert store.finished_or_run(wrong.key, "the trial", lambda: right) == right
     assert store.get(wrong.key) == right
     assert store.finished_keys() == {right.key, other.key}
-    assert len([each for each in store.read().records() if each.finished]) == 2
+    assert len([row for row in store.read().records() if row.finished]) == 2
     store.compact(at_least=1)
     assert store.get(wrong.key) == right
 
 
-@pytest.mark.parametrize(("engine", "accumulation", "protocol"), RIGHT.values(), ids=RIGHT)
-def test_other_records_count(
-    store: Store, engine: dict[str, Any], accumulation: int, protocol: int
-) -> None:
-    right = trained(engine, accumulation, protocol)
-    store.write(right)
-    assert store.get(right.key) == right
-    assert store.read().records() == [right]
+def test_other_records_count(store: Store) -> None:
+    rows = [
+        trained(engine, accumulation, protocol, number=number)
+        for number, (engine, accumulation, protocol) in enumerate(RIGHT)
+    ]
+    for row in rows:
+        store.write(row)
+        assert store.get(row.key) == row
+    assert store.read().records() == rows
 
 
 def test_every_verb_says_so(shown: Shown, store: Store) -> None:
@@ -114,10 +110,9 @@ def made_from(wrong: Record, number: int, *, protocol: int | None = 5, **more: A
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compacted", [False, True])
-@pytest.mark.parametrize("protocol", [None, 5])
+@pytest.mark.parametrize(("protocol", "compacted"), [(None, False), (5, True), (None, True)])
 def test_what_was_made_from_a_wrong_trial_counts_as_failed(
-    store: Store, compact: Any, protocol: int | None, *, compacted: bool
+    store: Store, protocol: int | None, compacted: bool
 ) -> None:
     """Its evaluation, a trial that starts from its encoder, and an evaluation of that one."""
     wrong = trained(WRONG["zero 2"], 4, protocol)
@@ -128,16 +123,16 @@ def test_what_was_made_from_a_wrong_trial_counts_as_failed(
     right = trained({"engine": "ddp"}, 4, 5, number=6)
     others = [right, made_from(right, 7), made_from(right, 8, encoder=f"tiny-bert@{right.key}")]
     # The files of a store are read in the order of their names: a parent may come last.
-    for each in (*descendants, *others, replace(wrong, key="f" * 32), wrong):
-        store.write(each)
+    for row in (*descendants, *others, replace(wrong, key="f" * 32), wrong):
+        store.write(row)
     assert not compacted or compact(store) == 9
-    assert store.finished_keys() == {each.key for each in others}
-    for each in descendants:
-        [found] = store.matching(each.key)
-        parent = (each.evaluates or each.encoder.partition("@")[2])[:10]
-        assert str(found.reason).startswith(f"it was made from trial {parent}, which was trained")
-        assert store.get(each.key) == replace(each, status="failed", reason=found.reason)
-    assert [store.get(each.key) for each in others] == others
+    assert store.finished_keys() == {row.key for row in others}
+    for row in descendants:
+        [failed] = store.matching(row.key)
+        parent = (row.evaluates or row.encoder.partition("@")[2])[:10]
+        assert str(failed.reason).startswith(f"it was made from trial {parent}, which was trained")
+        assert store.get(row.key) == replace(row, status="failed", reason=failed.reason)
+    assert [store.get(row.key) for row in others] == others
 
 
 @pytest.mark.slow

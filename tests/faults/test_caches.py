@@ -4,6 +4,7 @@ The weights of trials are in tests/cli/test_eval.py, and kept embeddings in
 tests/evaluation/test_kept_embeddings.py.
 """
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -33,14 +34,14 @@ def flip(path: Path, place: int) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
+def forget() -> None:
+    files._hashed_once.cache_clear()
+    files._remembered.cache_clear()
+
+
 @pytest.fixture
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache of this test, in a process that remembers no digest."""
-
-    def forget() -> None:
-        files._hashed_once.cache_clear()
-        files._remembered.cache_clear()
-
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     forget()
     yield tmp_path / "cache"
@@ -54,11 +55,11 @@ def numbers(trial: Trial) -> tuple[Any, ...]:
     return record.key, record.dev, record.test, record.history, record.details
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The lines that harness has logged since the last call."""
-    lines = [each.getMessage() for each in caplog.records if each.name.startswith("harness")]
+    records = [record for record in caplog.records if record.name.startswith("harness")]
     caplog.clear()
-    return lines
+    return [record.getMessage() for record in records]
 
 
 def derived(cache: Path) -> list[Path]:
@@ -80,24 +81,19 @@ def kit(request: pytest.FixtureRequest, kit_for: Any, sentences: Path, cached: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", ["a bit", "lost", "cut"])
 def test_an_array_that_was_changed_is_built_again(
-    change: str, kit: Kit, cached: Path, caplog: pytest.LogCaptureFixture
+    kit: Kit, cached: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = {path: path.read_bytes() for path in derived(cached)}
-    generator = np.random.default_rng(0)
-    for path in kept:
-        if change == "a bit":
-            flip(path, int(generator.integers(1 << 30)))
-        elif change == "lost":
-            path.unlink()
-        else:
-            os.truncate(path, 100)
+    content = {path: path.read_bytes() for path in derived(cached)}
+    place = int(np.random.default_rng(0).integers(1 << 30))
+    changes = (lambda path: flip(path, place), Path.unlink, lambda path: os.truncate(path, 100))
+    for path, change in itertools.product(content, changes):
+        change(path)
         kit.build_shared()
-        [line] = said(caplog)
+        [line] = logged(caplog)
         assert str(path) in line
         assert "is built again" in line
-        assert {found: found.read_bytes() for found in derived(cached)} == kept
+        assert {file: file.read_bytes() for file in derived(cached)} == content
         assert not list(cached.rglob(".*")), "nothing is left behind"
 
 
@@ -116,7 +112,7 @@ def test_a_full_disk_costs_the_cache_and_not_the_trial(
     after = kit.tokens(corpus)
     assert np.array_equal(before.ids[0], after.ids[0])
     assert np.array_equal(before.starts[0], after.starts[0])
-    assert all("is not kept: [Errno 28] No space left" in line for line in said(caplog))
+    assert all("is not kept: [Errno 28] No space left" in line for line in logged(caplog))
     assert derived(cached / "other") == []
 
 
@@ -128,7 +124,7 @@ def test_a_small_file_that_finds_no_room_is_not_kept(
     shared = SharedArrays(tmp_path / "arrays", "numbers", lambda: {"numbers": numbers})
     with full_disk(room=1000):
         assert np.array_equal(shared.read()["numbers"], numbers)
-    assert all("is not kept: [Errno 28] No space left" in line for line in said(caplog))
+    assert all("is not kept: [Errno 28] No space left" in line for line in logged(caplog))
     assert shared.missing
     assert np.array_equal(shared.read()["numbers"], numbers)
     assert not shared.missing
@@ -150,17 +146,18 @@ def test_a_trial_over_damaged_caches_has_the_numbers_of_an_undisturbed_one(cache
 
 
 @pytest.mark.slow
-def test_a_flipped_bit_in_the_state_of_a_shared_stage_is_noticed_and_the_stage_runs_again(
+def test_a_flipped_bit_in_the_state_of_a_shared_stage_is_noticed(
     cached: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The stage runs again."""
     trial = Trial("diffaug", TRAINED | {"stage1_steps": 2}, 1)
     before = numbers(trial)
     [state] = cached.glob("stages/*/2.safetensors")
     for place in (9, -1):  # in the header, and in the numbers
         flip(state, place)
-        said(caplog)
+        logged(caplog)
         assert numbers(trial) == before
-        [line] = said(caplog)
+        [line] = logged(caplog)
         assert str(state) in line
         assert "is made again" in line
 
@@ -178,13 +175,10 @@ def test_a_flipped_bit_of_a_manifest_is_noticed(tmp_path: Path) -> None:
         changed = bytearray(content)
         changed[place // 8] ^= 1 << place % 8
         manifest.write_bytes(changed)
-        found = damage(manifest)
-        assert found is not None, place
-        assert found.startswith(f"{tmp_path}{os.sep}")
-        assert "\n" not in found
-
-
-def test_a_sealed_value_comes_back() -> None:
+        sentence = damage(manifest)
+        assert sentence is not None, place
+        assert sentence.startswith(f"{tmp_path}{os.sep}")
+        assert "\n" not in sentence
     value = {"stamp": ["a", 1], "sha256": "ü"}
     assert unsealed(sealed_json(value)) == value
     for text in ("", "[]", "1", "{}", '{"content": 1}', sealed_json(1).replace("1", "2", 1)):
@@ -195,11 +189,16 @@ def test_a_sealed_value_comes_back() -> None:
 @pytest.fixture(params=["at once", "later", "later, large"])
 def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """When files are digested: at once after they were written, or ten seconds later."""
-    now = time.time
     if request.param != "at once":
-        monkeypatch.setattr(files.time, "time", lambda: now() + 10)
+        later(monkeypatch)
     if "large" in request.param:
         monkeypatch.setattr(files, "LARGE_FILE", 0)
+
+
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds are over."""
+    now = time.time
+    monkeypatch.setattr(files.time, "time", lambda: now() + 10)
 
 
 @pytest.mark.usefixtures("moment", "cached")
@@ -232,11 +231,13 @@ def replaced(path: Path, text: str) -> None:
 def test_a_flipped_bit_in_a_remembered_digest_is_noticed(
     cached: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trial = Trial("pooling", POOLING, 0)
+    """Small files are read by every process, so one that changes in silence has another key."""
+    before = key(Trial("pooling", POOLING, 0))
+    assert not (cached / "digests").exists()
     monkeypatch.setattr(files, "LARGE_FILE", 0)
-    now = time.time
-    monkeypatch.setattr(files.time, "time", lambda: now() + 10)  # a checkout may be quite new
-    before = key(trial)
+    later(monkeypatch)  # a checkout may be quite new
+    forget()
+    assert key(Trial("pooling", POOLING, 0)) == before
     entries = derived(cached / "digests")
     assert entries
     for number, entry in enumerate(entries):
@@ -244,12 +245,6 @@ def test_a_flipped_bit_in_a_remembered_digest_is_noticed(
         flip(entry, 1000 * number + 77)
         files._remembered.cache_clear()
         assert key(Trial("pooling", POOLING, 0)) == before
-        [line] = said(caplog)
+        [line] = logged(caplog)
         assert str(entry) in line
         assert entry.read_bytes() == content
-
-
-def test_small_files_are_read_by_every_process(cached: Path) -> None:
-    """So a corpus whose file has changed in silence, as on a bad disk, gets another key."""
-    key(Trial("pooling", POOLING, 0))
-    assert not (cached / "digests").exists()

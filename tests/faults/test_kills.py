@@ -26,14 +26,14 @@ from harness.data.hub import EMBEDDED
 from harness.files import PACKAGE
 from tests.clusters import cluster, start_node
 from tests.programs import forking_python
-from tests.sweeping import marked_processes, results, wait_for
+from tests.sweeping import FEW_PAIRS, heed_ctrl_c, marked_processes, results, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 SPACE = """\
 setting: unsup
 suite: FOLDER/suite.py
-select: {metric: own-dev}
+select: {metric: few-dev}
 final: {seeds: [0, 1]}
 encoders: [FOLDER/own-bert]
 set: {sentences: FOLDER/sentences.txt, max_steps: 12, batch_size: 8, precision: fp32}
@@ -43,28 +43,10 @@ methods:
       learning_rate: [1e-3, 1e-2]
       width: [4, 8]
 """
-SUITE = """\
-from pathlib import Path
-
-from harness.data.sts_pairs import Pairs, graded_pairs
-from harness.evaluation.sts import correlations, selecting
-from harness.evaluation.suites import SuiteCard, register
-
-UNIT = Path(__file__).with_name("unit.txt")
-
-
-def few(split):
-    found = graded_pairs(split)
-    return Pairs(found.first[:40], found.second[:40], found.gold[:40])
-
-
-suite = register(
-    SuiteCard("own", unit=UNIT.read_text(), dev_tasks=("own-dev",)),
-    {"own-dev": lambda: few("dev"), "own": lambda: few("test")},
-    lambda: [UNIT],
-    select=selecting,
-)(correlations)
-"""
+UNIT = "UNIT = Path(__file__).with_name('unit.txt')\nfew_pairs = "
+SUITE = FEW_PAIRS.replace("few_pairs = ", UNIT).replace("    list,\n", "    lambda: [UNIT],\n")
+SUITE = SUITE.replace('SuiteCard("few"', 'SuiteCard("few", unit=UNIT.read_text()')
+"""The suite of a few pairs with a file of its own"""
 TRIALS = 6
 VICTIMS = ("driver", "raylet", "worker", "head")
 """Whom the tries kill in turn"""
@@ -91,7 +73,8 @@ def targets(
     """
     folder = tmp_path_factory.mktemp("killed")
     (folder / "space.yaml").write_text(SPACE.replace("FOLDER", str(folder)), encoding="utf-8")
-    (folder / "suite.py").write_text(SUITE, encoding="utf-8")
+    head = "from pathlib import Path\n\nPAIRS = 40\n"
+    (folder / "suite.py").write_text(head + SUITE, encoding="utf-8")
     (folder / "unit.txt").write_text("Spearman x100", encoding="utf-8")
     shutil.copy(EMBEDDED / "datasets" / GRADED / "sentences.txt", folder)
     shutil.copytree(EMBEDDED / "models" / "tiny-bert", folder / "own-bert")
@@ -156,21 +139,9 @@ class Sweep:
 
 @pytest.fixture
 def sweep(
-    targets: list[Path],
-    environment: dict[str, str],
-    serially: Callable[..., Any],
-    tmp_path: Path,
-    processes_left: Callable[[str, float], list[int]],
+    targets: list[Path], environment: Any, serially: Any, tmp_path: Path, processes_left: Any
 ) -> Sweep:
     return Sweep(targets, tmp_path / "store", environment, serially, processes_left)
-
-
-def heed_ctrl_c() -> None:
-    """Let Ctrl-C interrupt this process.
-
-    Background jobs, such as those of a CI, ignore Ctrl-C, and their children inherit this.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_for_a_start(store: Path) -> None:

@@ -8,8 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +26,7 @@ from harness.trials.output import KEPT_BYTES, BoundedLog, last_lines, wait_for_e
 from harness.trials.record import Record
 from harness.trials.store import Store
 from tests.programs import run_module
-from tests.sweeping import BAG, TRAINED, one_grid
+from tests.sweeping import BAG, TRAINED, one_grid, wait_for
 
 PLUGIN = f'''\
 import ctypes
@@ -96,15 +98,35 @@ HEADLINES = {
     "loop": "it took longer than --trial-timeout (20 seconds)", "greedy": "it took ",
 }  # fmt: skip
 LAST_WORDS = {"exit": "good bye", "vanish": "I vanish", "loop": "I search", "greedy": "I take"}
-Rows = dict[str, Record]
+
+
+def slow_process(test: Callable[..., None]) -> Callable[..., None]:
+    return pytest.mark.slow(pytest.mark.process(test))
 
 
 # A sweep with every fault
 
 
+@dataclass
+class Swept:
+    """What a sweep has stored and printed."""
+
+    store: Store
+    printed: str
+    code: int
+
+    def __post_init__(self) -> None:
+        records = self.store.read().records()
+        self.finished = [row for row in records if row.finished]
+        [self.taking] = [row for row in records if "width" in row.configuration]
+        searched = [row for row in records if row.role == "search" and row is not self.taking]
+        self.rows = {row.configuration["fault"]: row for row in searched}
+        """Fault -> the record of its search trial"""
+
+
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
-    """A sweep with all faults, two trials at once: its store, what it printed, its exit code."""
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    """A sweep with all faults, two trials at once."""
     folder = tmp_path_factory.mktemp("limits")
     (folder / "faulty.py").write_text(PLUGIN, encoding="utf-8")
     begin = "    def losses(self, batch, stage):"
@@ -122,85 +144,64 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
         environment={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
         timeout=1500,
     )  # fmt: skip
-    return folder / "store", answer.out + answer.err, answer.code
-
-
-@pytest.fixture(scope="module")
-def rows(swept: tuple[Path, str, int]) -> Rows:
-    """Fault -> the record of its search trial."""
-    records = Store(swept[0]).read().records()
-    faulty = [row for row in records if "width" not in row.configuration]
-    return {row.configuration["fault"]: row for row in faulty if row.role == "search"}
+    return Swept(Store(folder / "store"), answer.out + answer.err, answer.code)
 
 
 # More than 20 s: one trial must reach its limit of 20 seconds, and each fault costs a worker, which
 # starts anew.
-@pytest.mark.slow
-@pytest.mark.process
-def test_every_fault_is_a_record_and_the_others_go_on(
-    swept: tuple[Path, str, int], rows: Rows
-) -> None:
-    store, printed, code = swept
-    assert code == 1, printed
-    assert {fault: row.status for fault, row in rows.items()} == {
-        **dict.fromkeys(HEADLINES, "failed"), "none": "finished",
-    }, printed  # fmt: skip
-    finished = [row for row in Store(store).read().records() if row.finished]
-    assert {row.configuration["fault"] for row in finished} == {"none"}
-    assert {row.role for row in finished} == {"search", "final"}
-    assert "Failed trials: 6" in printed
-    assert "Traceback" not in printed
-    failures = [line for line in printed.splitlines() if "FAILED" in line]
+@slow_process
+def test_every_fault_is_a_record_and_the_others_go_on(swept: Swept) -> None:
+    assert swept.code == 1, swept.printed
+    statuses = {**dict.fromkeys(HEADLINES, "failed"), "none": "finished"}
+    assert {fault: row.status for fault, row in swept.rows.items()} == statuses, swept.printed
+    assert {row.configuration["fault"] for row in swept.finished} == {"none"}
+    assert {row.role for row in swept.finished} == {"search", "final"}
+    assert "Failed trials: 6" in swept.printed
+    assert "Traceback" not in swept.printed
+    failures = [line for line in swept.printed.splitlines() if "FAILED" in line]
     assert len(failures) == len(HEADLINES) + 1
     assert any("fault=loop seed 42: FAILED: it took longer than" in line for line in failures)
     assert all("; see `harness logs " in line for line in failures)
     # A trial whose worker died by itself keeps its folder until it is run again.
-    assert {path.name for path in Store(store).running_folder.iterdir()} <= {rows["vanish"].key}
+    left = {path.name for path in swept.store.running_folder.iterdir()}
+    assert left <= {swept.rows["vanish"].key}
 
 
-@pytest.mark.slow
-@pytest.mark.process
-@pytest.mark.parametrize("fault", HEADLINES)
+@slow_process
 def test_reason_says_what_happened_and_what_was_printed_last(
-    swept: tuple[Path, str, int], rows: Rows, fault: str, capsys: pytest.CaptureFixture[str]
+    swept: Swept, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And the log stays; the trial of a worker that died has run twice."""
     from rich.console import Console
 
     from harness.cli.show import print_record
 
-    why, words = str(rows[fault].reason), LAST_WORDS.get(fault, "")
-    assert why.startswith(HEADLINES[fault])
-    assert len(why) <= REASON_LENGTH
-    assert OUTPUT_FOLLOWS in why
-    assert words in why
-    assert fault != "exit" or "sys.exit(3)" in why, "the end of the traceback"
-    log = Store(swept[0]).log(rows[fault].key).read_text()
-    assert log.count("== an attempt on ") == (2 if fault == "vanish" else 1)
-    assert words in log
-    print_record(rows[fault], "results", Console(highlight=False))
-    out = capsys.readouterr().out
-    assert f"reason: {HEADLINES[fault]}"[:40] in out
-    assert f"\n  {words}" in out
+    for fault, beginning in HEADLINES.items():
+        record, words = swept.rows[fault], LAST_WORDS.get(fault, "")
+        why = str(record.reason)
+        assert why.startswith(beginning)
+        assert len(why) <= REASON_LENGTH
+        assert OUTPUT_FOLLOWS in why
+        assert words in why
+        assert fault != "exit" or "sys.exit(3)" in why, "the end of the traceback"
+        log = swept.store.log(record.key).read_text()
+        assert log.count("== an attempt on ") == (2 if fault == "vanish" else 1)
+        assert words in log
+        print_record(record, "results", Console(highlight=False))
+        out = capsys.readouterr().out
+        assert f"reason: {beginning}"[:40] in out
+        assert f"\n  {words}" in out
 
 
-@pytest.mark.slow
-@pytest.mark.process
-def test_memory_is_limited_from_outside(rows: Rows) -> None:
-    why = headline(rows["greedy"].reason)
-    assert why.endswith("GiB of memory, more than --memory-per-trial (3 GiB)")
-    assert float(why.split()[2]) < 8
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_each_worker_has_the_limit(swept: tuple[Path, str, int]) -> None:
-    """The second one takes too much; the trial does not begin a third time."""
-    records = Store(swept[0]).read().records()
-    [record] = [row for row in records if "width" in row.configuration]
-    why = headline(record.reason)
-    assert why.startswith("worker 2 of 2 took "), why
-    assert why.endswith("GiB of memory, more than --memory-per-trial (3 GiB)")
+@slow_process
+def test_memory_is_limited_from_outside(swept: Swept) -> None:
+    """Each worker has the limit: the second one takes too much; the trial does not begin again."""
+    over = "GiB of memory, more than --memory-per-trial (3 GiB)"
+    greedy, taking = (headline(record.reason) for record in (swept.rows["greedy"], swept.taking))
+    assert greedy.endswith(over)
+    assert float(greedy.split()[2]) < 8
+    assert taking.startswith("worker 2 of 2 took "), taking
+    assert taking.endswith(over)
 
 
 # The parts
@@ -217,31 +218,28 @@ def test_durations() -> None:
 def logged(path: Path, *words: bytes) -> bytes:
     """The log after one more attempt with this output."""
     log = BoundedLog(path)
-    for each in words:
-        log.add(each)
+    for word in words:
+        log.add(word)
     log.close()
     return path.read_bytes() if path.exists() else b""
 
 
-def test_log_keeps_the_beginning_and_the_end(tmp_path: Path) -> None:
+def test_log_keeps_the_beginning_and_the_end_of_all_attempts(tmp_path: Path) -> None:
     middle = (b"%06d " % number + b"x" * 1000 + b"\n" for number in range(3000))
-    found = logged(tmp_path / "log", b"first\n", *middle, b"last\n")
-    assert found.partition(b"==\n")[2].startswith(b"first\n000000 ")
-    assert found.endswith(b"x\nlast\n")
-    assert b"bytes are left out here]" in found
-    assert len(found) < 2 * KEPT_BYTES + 200
+    content = logged(tmp_path / "one", b"first\n", *middle, b"last\n")
+    assert content.partition(b"==\n")[2].startswith(b"first\n000000 ")
+    assert content.endswith(b"x\nlast\n")
+    assert b"bytes are left out here]" in content
+    assert len(content) < 2 * KEPT_BYTES + 200
     assert not logged(tmp_path / "missing" / "log", b"anything"), "without a folder it is lost"
-
-
-def test_log_has_all_attempts_and_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "log"
     for number in range(4):
-        found = logged(path, b"x" * KEPT_BYTES + b"\nattempt %d\n" % number)
+        content = logged(path, b"x" * KEPT_BYTES + b"\nattempt %d\n" % number)
         assert last_lines(path, 9) == f"attempt {number}"
-    assert b"\nattempt 2\n" in found
-    assert b"\nattempt 0\n" not in found
-    assert found.startswith(b"[earlier output is left out]\n")
-    assert len(found) < 4 * KEPT_BYTES + 400
+    assert b"\nattempt 2\n" in content
+    assert b"\nattempt 0\n" not in content
+    assert content.startswith(b"[earlier output is left out]\n")
+    assert len(content) < 4 * KEPT_BYTES + 400
     logged(path, b"")
     assert with_log("it failed", path) == "it failed", "the last attempt has printed nothing"
 
@@ -264,21 +262,18 @@ def test_reason_waits_for_a_watchdog_that_is_late(tmp_path: Path) -> None:
     wait_for_end(tmp_path / "no-such-log", 60)
 
 
-def test_last_lines_are_whole_and_harmless(tmp_path: Path) -> None:
+def test_last_lines_are_whole_and_harmless_and_a_reason_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"first\nsecond \xff\x1b[31m\n  5 %\r100 %\n\n")
     assert last_lines(path, 100) == "first\nsecond \ufffd?[31m\n  5 %\n100 %"
     assert last_lines(path, 15) == "  5 %\n100 %"
     assert last_lines(path, 3) == "0 %"
     assert last_lines(tmp_path / "missing", 100) == ""
-
-
-def test_reason_is_bounded(tmp_path: Path) -> None:
     why = reason(ValueError("x" * 10_000))
     assert len(why) <= REASON_LENGTH // 4
-    (tmp_path / "log").write_text("a line\n" * 1000)
-    assert len(with_log(why, tmp_path / "log")) <= REASON_LENGTH
-    assert headline(with_log(why, tmp_path / "log")) == why
+    path.write_text("a line\n" * 1000)
+    assert len(with_log(why, path)) <= REASON_LENGTH
+    assert headline(with_log(why, path)) == why
 
 
 @pytest.fixture
@@ -290,26 +285,25 @@ def planted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., st
     monkeypatch.setattr(machines, "PROC", tmp_path)
     monkeypatch.setattr(machines, "GROUPS", tmp_path / "no-groups")
 
-    def tell(file: str, text: str) -> None:
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text(text)
-
     def excess(total: int, free: int, *others: int) -> str | None:
-        tell("meminfo", f"MemTotal: {total} kB\nMemAvailable: {free} kB\n")
-        tell("self/cgroup", "0::/\n")
-        found = {11: 100, **dict(enumerate(others, start=12))}
-        tell("10/task/10/children", " ".join(map(str, found)))
-        for worker, occupied in found.items():
-            tell(f"{worker}/stat", f"{worker} (a worker) S 10 10")
-            tell(f"{worker}/smaps_rollup", f"Rss: 999 kB\nPss: {occupied} kB\n")
+        workers = {11: 100, **dict(enumerate(others, start=12))}
+        files = {
+            "meminfo": f"MemTotal: {total} kB\nMemAvailable: {free} kB\n",
+            "self/cgroup": "0::/\n",
+            "10/task/10/children": " ".join(map(str, workers)),
+            **{f"{worker}/stat": f"{worker} (a worker) S 10 10" for worker in workers},
+            **{f"{worker}/smaps_rollup": f"Rss: 999 kB\nPss: {occupied} kB\n"
+               for worker, occupied in workers.items()},
+        }  # fmt: skip
+        for file, text in files.items():
+            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file).write_text(text)
         return Watch(11, "", "", "", None, None).excess()
 
     return excess
 
 
-def test_largest_trial_ends_before_the_memory_is_used_up(
-    planted: Callable[..., str | None], tmp_path: Path
-) -> None:
+def test_largest_trial_ends_before_the_memory_is_used_up(planted: Any, tmp_path: Path) -> None:
     assert planted(1000, 500) is None
     assert planted(1000, 10, 101) is None  # another trial is larger
     assert "more than any other trial" in str(planted(1000, 10, 99))
@@ -351,20 +345,15 @@ has, one whose parent has left it, and one with a child of its own that has anot
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("started", "processes", "blocks"),
-    [
-        ([], 1, 1),
-        (["reader", "reader", "reader"], 4, 1),
-        (["child"], 2, 2),
-        (["daemon"], 2, 2),
-        (["grandchild"], 3, 3),
-    ],
-    ids=lambda given: "-".join(given) if isinstance(given, list) else str(given),
-)
+    [("", 1, 1), ("reader reader reader", 4, 1), ("child", 2, 2), ("daemon", 2, 2),
+     ("grandchild", 3, 3)],
+)  # fmt: skip
 def test_memory_of_all_that_a_trial_starts(
-    tmp_path: Path, started: list[str], processes: int, blocks: int
+    tmp_path: Path, started: str, processes: int, blocks: int
 ) -> None:
     """What a fork shares with its parent counts once, and all of it ends together."""
-    worker = subprocess.Popen([sys.executable, "-c", PARENT, *started], stdout=subprocess.PIPE)
+    program = [sys.executable, "-c", PARENT, *started.split()]
+    worker = subprocess.Popen(program, stdout=subprocess.PIPE)
     for _ in range(processes):
         assert worker.stdout.readline() == b"ready\n"
     members = family(worker.pid)
@@ -378,12 +367,8 @@ def test_memory_of_all_that_a_trial_starts(
     over.stop("it took too much")
     assert worker.wait(60) == -9
     assert len(members) >= processes
-    for process in members:
-        for _ in range(600):
-            if not resident(process):
-                break
-            time.sleep(0.1)
-        assert not resident(process)
+    wait_for(lambda: not any(map(resident, members)), 60)
+    assert not any(map(resident, members))
 
 
 @pytest.mark.process
@@ -422,20 +407,20 @@ def test_watchdog_that_was_killed_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("gpus", "shares"), [(0.25, [0.2]), (1, []), (2, []), (0, [])])
 def test_trials_that_share_a_gpu_share_its_memory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: float, shares: list[float]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A context of 768 MiB takes 0.05 of a GPU with 15 GiB, besides what torch allocates."""
-    given: list[float] = []
+    fractions: list[float] = []
     properties = SimpleNamespace(total_memory=15 * 2**30)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: properties)
-    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", given.append)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", fractions.append)
     record = Record("key", "finished", "final", "pooling", "unsup", "tiny-bert", 0, {})
-    limits, log = Limits(gpus=gpus), tmp_path / "log"
-    assert limited(tmp_path, log, "sweep", limits, lambda: record) is record
-    assert given == pytest.approx(shares)
+    for gpus, shares in ((1, []), (2, []), (0, []), (0.25, [0.2])):
+        limits = Limits(gpus=gpus)
+        assert limited(tmp_path, tmp_path / "log", "sweep", limits, lambda: record) is record
+        assert fractions == pytest.approx(shares)
 
 
 @pytest.mark.process

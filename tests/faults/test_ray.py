@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -26,38 +28,17 @@ from harness.sweeps.cluster import capacity
 from harness.sweeps.cluster import lifetime as folders
 from harness.sweeps.cluster import ray_session as sessions
 from harness.sweeps.cluster.capacity import check_same, digests_of, digests_of_code
+from harness.sweeps.cluster.tune_run import death
 from harness.trials.store import Store
 from harness.trials.trial import Trial
 from tests.clusters import cluster
-from tests.programs import Answer, forking_python
-from tests.sweeping import BAG, marked_processes, one_grid, wait_for
+from tests.programs import forking_python
+from tests.sweeping import marked_processes, wait_for, write_space
 
-SPACE = one_grid("slowly", "pause", [0.01, 0.02, 0.03, 0.5])
-PLUGIN = f'''\
-import time
-
-from torch import nn
-
-from harness import plugin
-
-
-class Config(plugin.MethodConfig):
-    pause: float = 0.0
-
-
-{BAG}
-
-class Method(Bag):
-    """It takes its time."""
-
-    def embed(self, batch):
-        time.sleep(self.config.pause)
-        return super().embed(batch)
-'''
+METHODS = "  slowly: {grid: {learning_rate: [0.01, 0.02, 0.03, 0.04]}}"
 TRIALS = 5
 LOST = "Error: Ray has stopped answering, so the sweep ends here;"
 Environment = dict[str, str]
-Sweep = Callable[..., subprocess.Popen[str]]
 
 
 # A sweep that loses its cluster, and then ends
@@ -75,36 +56,15 @@ def temporary() -> Iterator[Path]:
 @pytest.fixture
 def environment(temporary: Path) -> Environment:
     """The environment of all processes: temporary files in a folder of this test, and a mark."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | {
-        "TMPDIR": str(temporary),
-        "HARNESS_TEST_MARK": uuid.uuid4().hex,
-    }
+    inherited = {name: text for name, text in os.environ.items() if not name.startswith("RAY_")}
+    return inherited | {"TMPDIR": str(temporary), "HARNESS_TEST_MARK": uuid.uuid4().hex}
 
 
 @pytest.fixture
-def sweep(tmp_path: Path, environment: Environment) -> Sweep:
-    """sweep(variable=value, ...): start a sweep of slow trials in the store `store`."""
-    (tmp_path / "slowly.py").write_text(PLUGIN, encoding="utf-8")
-    (tmp_path / "space.yaml").write_text(SPACE, encoding="utf-8")
-
-    def start(**changed: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [forking_python(), "-m", "tests.faults.hasty", "sweep", "--no-local",
-             tmp_path / "slowly.py", tmp_path / "space.yaml", "--store", tmp_path / "store",
-             "--cpus-per-trial", "1"],
-            env=environment | changed,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )  # fmt: skip
-
-    return start
-
-
-def wait_while_it_runs(condition: Callable[[], object], driver: subprocess.Popen[str]) -> None:
-    """Wait until the condition is true, while the driver runs."""
-    wait_for(lambda: condition() or driver.poll() is not None, 600)
-    assert condition(), driver.communicate(timeout=60)
+def targets(tmp_path: Path, write_plugin: Callable[..., Path]) -> list[Path]:
+    """A plugin whose trials take a second, and its search space."""
+    plugin = write_plugin(tmp_path / "slowly.py", "trained", pause=0.2)
+    return [plugin, write_space(tmp_path, METHODS, max_steps=5)]
 
 
 def finished(store: Path) -> dict[str, int]:
@@ -116,15 +76,21 @@ def finished(store: Path) -> dict[str, int]:
 @pytest.mark.slow
 @pytest.mark.process
 def test_a_lost_head_loses_nothing(
-    sweep: Sweep, environment: Environment, serially: Callable[..., Answer], tmp_path: Path
+    targets: list[Path], environment: Environment, serially: Any, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex * 2}
-
+    words = [*targets, "--store", store]
     with cluster(environment | token, "--num-cpus=1") as address:
         [process] = marked_processes(environment["HARNESS_TEST_MARK"], "gcs_server")
-        driver = sweep(RAY_ADDRESS=address, **token)
-        wait_while_it_runs(lambda: finished(store), driver)
+        driver = subprocess.Popen(
+            [forking_python(), "-m", "tests.faults.hasty", "sweep", "--no-local", *words,
+             "--cpus-per-trial", "1"],
+            env=environment | token | {"RAY_ADDRESS": address}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        wait_for(lambda: finished(store) or driver.poll() is not None, 600)
+        assert finished(store), driver.communicate(timeout=60)
         os.kill(process, signal.SIGKILL)
         out, err = driver.communicate(timeout=600)
     assert driver.returncode == 1, out + err
@@ -134,7 +100,7 @@ def test_a_lost_head_loses_nothing(
     assert 0 < len(before) < TRIALS
     assert {row.status for row in Store(store).read().records()} == {"finished"}
 
-    answer = serially(tmp_path / "slowly.py", tmp_path / "space.yaml", "--store", store)
+    answer = serially(*words)
     assert answer.code == 0, answer.out + answer.err
     assert {name: finished(store)[name] for name in before} == before
     rows = Store(store).read().records()
@@ -160,17 +126,14 @@ def begin(monkeypatch: pytest.MonkeyPatch, in_short: Path) -> Begin:
 
     `init`: stands in the place of ray.init. `within`: what happens in the session.
     """
-
     assert in_short.exists()  # in which Ray's files would be
     monkeypatch.setattr(sessions, "WAIT_SECONDS", 0.0)
 
     def session(
-        address: str,
-        init: Callable[..., object] = sessions.ray.init,
-        say: Callable[[str], None] = print,
-        head: str = "127.0.0.1:1",
+        address: str, init: Callable[..., object] = sessions.ray.init,
+        say: Callable[[str], None] = print, head: str = "127.0.0.1:1",
         within: Callable[[], None] = lambda: None,
-    ) -> str:
+    ) -> str:  # fmt: skip
         joined = SimpleNamespace(gcs_address=head, get_node_id=str)
         monkeypatch.setenv("RAY_ADDRESS", address)
         monkeypatch.setattr(sessions.ray, "init", init)
@@ -183,11 +146,16 @@ def begin(monkeypatch: pytest.MonkeyPatch, in_short: Path) -> Begin:
     return session
 
 
+def started(page: str = "", **_: object) -> SimpleNamespace:
+    """What ray.init answers."""
+    return SimpleNamespace(dashboard_url=page)
+
+
 @pytest.fixture
 def listener() -> Iterator[tuple[socket.socket, str]]:
     """A socket that answers nothing, and its address."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        yield found, f"127.0.0.1:{found.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server, f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def raising(error: Exception) -> Callable[..., None]:
@@ -253,41 +221,35 @@ def test_a_cluster_that_begins_later_is_waited_for(
     assert said == [f"Waiting for {address}, which does not answer yet (at most 120 s)"]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        Exception("The current node timed out during startup.\nTraceback (most recent call last)"),
-        OSError(28, "No space left on device"),
-        TimeoutError("GCS did not answer"),
-        AssertionError(),
-    ],
-)
-@pytest.mark.parametrize("times", [1, 2])
+ERRORS = (
+    Exception("The current node timed out during startup.\nTraceback (most recent call last)"),
+    OSError(28, "No space left on device"), TimeoutError("GCS did not answer"), AssertionError(),
+)  # fmt: skip
+
+
 @pytest.mark.process
-def test_ray_that_does_not_come_up_is_tried_again(
-    begin: Begin, error: Exception, times: int
-) -> None:
+@pytest.mark.parametrize("error", ERRORS)
+def test_ray_that_does_not_come_up_is_tried_again(begin: Begin, error: Exception) -> None:
     """Whatever Ray raises: the second try has its own folder, and after it comes a sentence."""
     tried: list[object] = []
 
     def start(*_: object, _temp_dir: str, **__: object) -> SimpleNamespace:
         tried.append(_temp_dir)
-        if len(tried) <= times:
+        if len(tried) != 2:
             raise error
-        return SimpleNamespace(dashboard_url="127.0.0.1:8265")
+        return started("127.0.0.1:8265")
 
-    if times == 1:
-        assert begin("", start) == "127.0.0.1:8265"
-    else:
-        with pytest.raises(SweepStopped, match="did not start, also at a second try") as stopped:
-            begin("", start)
-        assert "Traceback" not in str(stopped.value)
-        assert "\n" not in str(stopped.value)
+    assert begin("", start) == "127.0.0.1:8265"
     assert len(set(tried)) == 2
+    with pytest.raises(SweepStopped, match="did not start, also at a second try") as stopped:
+        begin("", start)
+    assert "Traceback" not in str(stopped.value)
+    assert "\n" not in str(stopped.value)
+    assert len(set(tried)) == 4
 
 
 @pytest.mark.process
-def test_ctrl_c_while_ray_starts_its_processes_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_ray_starts_its_processes_is_heard(begin: Begin) -> None:
     """What is raised in the moment of a fork is lost, and Ray forks for each of its processes."""
     forks: list[object] = []
 
@@ -301,15 +263,13 @@ def test_ctrl_c_while_ray_starts_its_processes_is_heard(monkeypatch: pytest.Monk
         if not (process := os.fork()):
             os._exit(0)
         os.waitpid(process, 0)
-        return SimpleNamespace(dashboard_url="")
+        return started()
 
     os.register_at_fork(after_in_parent=forked)
-    monkeypatch.setattr(sessions.ray, "init", init)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt), sessions.ray_session():
-            pass
+        with pytest.raises(KeyboardInterrupt):
+            begin("", init)
     finally:
         signal.signal(signal.SIGINT, before)
     assert not forks
@@ -318,12 +278,7 @@ def test_ctrl_c_while_ray_starts_its_processes_is_heard(monkeypatch: pytest.Monk
 @pytest.mark.process
 @pytest.mark.parametrize("lost", [False, True])
 def test_what_fails_in_ray_later_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    begin: Begin,
-    listener: tuple[socket.socket, str],
-    *,
-    lost: bool,
+    monkeypatch: pytest.MonkeyPatch, capfd: Any, begin: Begin, listener: Any, lost: bool
 ) -> None:
     """The core of a lost one lives on in the process, and writes to stderr when it ends."""
     monkeypatch.setattr(sessions.ray, "is_initialized", lambda: lost)
@@ -335,14 +290,11 @@ def test_what_fails_in_ray_later_is_one_sentence(
             listener[0].close()
         raise sessions.ray.exceptions.RaySystemError("lost")
 
-    def init(*_: object, **__: object) -> SimpleNamespace:
-        return SimpleNamespace(dashboard_url="")
-
     terminal = os.dup(2)
     sentence = "has stopped" if lost else "Ray has failed, so the sweep ends here;"
     try:
         with pytest.raises(SweepStopped, match=sentence):
-            begin("", init, head=listener[1], within=fail)
+            begin("", lambda *_, **__: started(), head=listener[1], within=fail)
         print("the sentence of the sweep", file=sys.stderr)
         os.write(2, b"Failed to connect to GCS" if lost else b"")
     finally:
@@ -352,17 +304,13 @@ def test_what_fails_in_ray_later_is_one_sentence(
 
 
 @pytest.mark.process
-def test_slow_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch, begin: Begin) -> None:
-    monkeypatch.setattr(sessions, "START_SECONDS", 0.3)
-    with pytest.raises(SweepStopped, match="Ray did not start in"):
-        begin("", forever)
-
-
-@pytest.mark.process
-def test_a_head_that_ends_while_it_starts_is_one_sentence(
+def test_a_start_that_does_not_end_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, begin: Begin, tmp_path: Path
 ) -> None:
-    """Ray waits for it long after; the process is a zombie, because nobody waits for it."""
+    """It is slow, or its head has ended, for which Ray waits long after.
+
+    The process is a zombie then, because nobody waits for it.
+    """
     program = shutil.copy(shutil.which("sleep") or "", tmp_path / "gcs_server")
     earlier = subprocess.Popen([program, "0"])  # a head that was lost, for which nobody waits
     heads: list[subprocess.Popen[bytes]] = []
@@ -373,6 +321,10 @@ def test_a_head_that_ends_while_it_starts_is_one_sentence(
         os.kill(heads[0].pid, signal.SIGKILL)
         forever()
 
+    with monkeypatch.context() as patch:
+        patch.setattr(sessions, "START_SECONDS", 0.3)
+        with pytest.raises(SweepStopped, match="Ray did not start in"):
+            begin("", forever)
     monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(sessions, "LOST_SECONDS", 0.1)
     with pytest.raises(SweepStopped, match=r"or its head was lost on the way$"):
@@ -384,18 +336,14 @@ def test_a_head_that_ends_while_it_starts_is_one_sentence(
 @pytest.mark.process
 @pytest.mark.parametrize("goes", [False, True])
 def test_what_listens_and_never_answers_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-    begin: Begin,
-    listener: tuple[socket.socket, str],
-    *,
-    goes: bool,
+    monkeypatch: pytest.MonkeyPatch, begin: Begin, listener: Any, goes: bool
 ) -> None:
     """Ray waits, whether the listener stays, or goes while the cluster is joined."""
-    found, address = listener
+    server, address = listener
 
     def join(*_: object, **__: object) -> None:
         if goes:
-            found.close()
+            server.close()
         forever()
 
     monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.01)
@@ -409,20 +357,15 @@ def test_what_listens_and_never_answers_is_one_sentence(
     )
 
 
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
+def test_reason_of_a_dead_worker_is_one_sentence(tmp_path: Path) -> None:
+    for text, why in (
         ("1 worker(s) were killed due to the node running low on memory.", "ran out of memory"),
         ("The actor died because its node has died. Node Id: 7", "its machine was lost"),
         ("Worker exit detail: ... killed by the OOM killer due to high memory usage", "something"),
-    ],
-)
-def test_reason_of_a_dead_worker_is_one_sentence(tmp_path: Path, said: str, why: str) -> None:
-    from harness.sweeps.cluster.tune_run import death
-
-    (tmp_path / "error.txt").write_text(f"Failure # 1\n{said}\n\tclass_name: A\n")
-    assert why in death(str(tmp_path / "error.txt"))
-    assert "\n" not in death(str(tmp_path / "error.txt"))
+    ):
+        (tmp_path / "error.txt").write_text(f"Failure # 1\n{text}\n\tclass_name: A\n")
+        assert why in death(str(tmp_path / "error.txt"))
+        assert "\n" not in death(str(tmp_path / "error.txt"))
     assert "ended itself" in death(None)
 
 
@@ -472,30 +415,22 @@ def test_folders_of_killed_sweeps_are_removed_alone(in_short: Path) -> None:
 # What decides results on the machines
 
 
-NODE = "node-3 (10.0.0.3)"
-
-
-@pytest.mark.parametrize(
-    "what",
-    [
-        "the source of harness", "the package torch", 'the source of "slowly"',
-        'the model "tiny-bert"', 'the suite "graded"',
-    ],
-)  # fmt: skip
-def test_other_machine_is_refused_by_name(tmp_path: Path, what: str) -> None:
-    (tmp_path / "slowly.py").write_text(PLUGIN)
-    values = {"encoder": "tiny-bert", "suite": "graded"}
-    here = digests_of_code() | digests_of(Trial(str(tmp_path / "slowly.py"), values, seed=0))
-    check_same(NODE, here, dict(here))
-    with pytest.raises(UserError) as refused:
-        check_same(NODE, here, here | {what: "other"})
-    said = f"the machine {NODE} of the cluster has another version of {what}: put "
-    assert str(refused.value).startswith(said)
+def test_other_machine_is_refused_by_name(
+    targets: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, values = "node-3 (10.0.0.3)", {"encoder": "tiny-bert", "suite": "graded"}
+    trial = Trial(str(targets[0]), values | {"sentences": "graded-sentences"}, seed=0)
+    here = digests_of_code() | digests_of(trial)
+    check_same(node, here, dict(here))
+    things = ['the source of "slowly"', 'the model "tiny-bert"', 'the suite "graded"']
+    for thing in ["the source of harness", "the package torch", *things]:
+        sentence = (
+            f"^the machine {re.escape(node)} of the cluster has another version of {thing}: put "
+        )
+        with pytest.raises(UserError, match=sentence):
+            check_same(node, here, here | {thing: "other"})
     with pytest.raises(UserError, match=r"^the machine node-3 of the cluster cannot run .*: no x"):
         check_same("node-3", here, "no x")
-
-
-def test_machine_without_a_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "version", raising(PackageNotFoundError("torch")))
     with pytest.raises(UserError, match=r"cannot run trials: it does not have the package torch$"):
         check_same("node-3", {}, capacity.digests_or_reason([]))

@@ -90,6 +90,7 @@ def test_machines_share_records_weights_and_logs(machine: Machine) -> None:
 
 
 def test_buckets_are_merged(machine: Machine, tmp_path: Path) -> None:
+    """And somebody may copy a local store into the bucket by another tool, without its keys."""
     a, b = machine("a"), machine("b")
     local, weights = Store(tmp_path / "local"), tmp_path / "weights"
     weights.write_bytes(b"some weights")
@@ -97,13 +98,20 @@ def test_buckets_are_merged(machine: Machine, tmp_path: Path) -> None:
     local.keep_weights(record(1).key, weights)
     local.write(record(2, status="failed", reason="a reason"))
     a.write(record(3))
-    found = merge([local], a)
-    assert (found.new, found.known) == (2, 0)
+    merged = merge([local], a)
+    assert (merged.new, merged.known) == (2, 0)
     assert numbers(b) == [1, 3]
     assert b.get(record(2).key).reason == "a reason"
     assert b.kept_weights(record(1).key).read_bytes() == b"some weights"
     assert merge([b], local).new == 1
     assert local.finished_keys() == a.finished_keys()
+    other = Store(tmp_path / "other")
+    write(other, range(11, 14))
+    other.compact(2)
+    [path] = other.folder.glob("compact-*")
+    a.remote.upload(path, path.name)
+    assert machine("c").get(record(11).key) == record(11)
+    assert machine("c").get(record(15).key) is None
 
 
 def test_what_has_not_finished_is_replaced(machine: Machine) -> None:
@@ -190,17 +198,6 @@ def test_a_key_is_looked_up_without_the_other_records(machine: Machine, proxy: P
     for number in (7, 30):
         found = machine(f"worker {number}").get(record(number).key)
         assert found == driver.get(record(number).key) is not None
-
-
-def test_a_compacted_file_from_elsewhere_is_looked_into(machine: Machine, tmp_path: Path) -> None:
-    """Somebody has copied a local store into the bucket with another tool, so it has no keys."""
-    local = Store(tmp_path / "local")
-    write(local, range(3))
-    local.compact(2)
-    [path] = local.folder.glob("compact-*")
-    machine("a").remote.upload(path, path.name)
-    assert machine("b").get(record(1).key) == record(1)
-    assert machine("b").get(record(5).key) is None
 
 
 def test_an_attempt_during_a_compaction_of_another_machine_stays(

@@ -3,16 +3,16 @@
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness import cli
 from tests.programs import run_module
 from tests.remote.buckets import Proxy
-from tests.sweeping import ONE_AT_A_TIME, write_space
+from tests.sweeping import write_space
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 METHODS = "  words: {grid: {learning_rate: [0.01, 0.1]}}"
@@ -35,16 +35,14 @@ class Machine:
 
 
 @pytest.fixture
-def machines(bucket: str, environment: dict[str, str], tmp_path: Path) -> tuple[Machine, Machine]:
+def machines(bucket: str, environment: dict[str, str], tmp_path: Path) -> list[Machine]:
     """Two machines that share a bucket and nothing else."""
     aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    shared = {"HARNESS_SHARED_CACHE": f"s3://{bucket}/cache"}
-    found = []
+    shared = {**environment, **aws, "HARNESS_SHARED_CACHE": f"s3://{bucket}/cache"}
     for name in "ab":
         (tmp_path / name).mkdir()
-        own = {"HARNESS_CACHE": str(tmp_path / name / "cache")}
-        found.append(Machine({**environment, **aws, **shared, **own}, tmp_path / name))
-    return found[0], found[1]
+    own = [{"HARNESS_CACHE": str(tmp_path / name / "cache")} for name in "ab"]
+    return [Machine(shared | cache, tmp_path / name) for cache, name in zip(own, "ab", strict=True)]
 
 
 def table_of(out: str) -> str:
@@ -52,30 +50,26 @@ def table_of(out: str) -> str:
     return out[out.index("method  ") : out.index("The table with")]
 
 
-# More than 20 s: a sweep with a Ray over a connection that fails, and five verbs of two machines.
 def test_a_second_machine_has_nothing_to_run(
-    machines: tuple[Machine, Machine],
-    bucket: str,
-    tmp_path: Path,
-    proxy: Proxy,
-    write_plugin: Callable[..., Path],
+    machines: list[Machine], bucket: str, tmp_path: Path, proxy: Proxy, write_plugin: Any
 ) -> None:
+    """tests/sweep/test_private.py has a sweep of Ray into a bucket."""
     a, b = machines
     plugin = write_plugin(tmp_path / "words.py", "trained")
     space = write_space(tmp_path, METHODS, "search: {seeds: [42]}", suite="graded", max_steps=2)
-    place = f"s3://{bucket}/results/trials"
+    place = ("--store", f"s3://{bucket}/results/trials")
     proxy.faults.extend(["pass", "pass", "busy", "pass", "drop", "pass", "half"] * 4)
-    first = a("sweep", "--no-local", plugin, space, "--store", place, *ONE_AT_A_TIME)
+    first = a("sweep", "--local", plugin, space, *place)
     assert "2 to run, 0 already in the store" in first
-    second = b("sweep", "--no-local", plugin, space, "--store", place)
+    second = b("sweep", "--local", plugin, space, *place)
     assert "0 to run, 2 already in the store" in second
     assert "final seeds: 0 to run, 1 already in the store" in second
     assert table_of(second) == table_of(first)
-    listed = b("list", "trials", "--store", place)
-    assert listed == a("list", "trials", "--store", place)
+    listed = b("list", "trials", *place)
+    assert listed == a("list", "trials", *place)
     assert len(listed.splitlines()) == 3
     key = next(line.split()[0] for line in listed.splitlines() if " final " in line)
-    measured = b("eval", key, "--suite", "graded", "--method", plugin, "--store", place)
+    measured = b("eval", key, "--suite", "graded", "--method", plugin, *place)
     assert "training" not in measured
     assert f"harness show {key}" in second
 
@@ -92,33 +86,19 @@ def test_a_second_machine_has_nothing_to_run(
     ],
 )
 def test_a_bucket_that_cannot_be_used_is_one_sentence(
-    place: str,
-    fault: str | None,
-    sentence: str,
-    bucket: str,
-    proxy: Proxy,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    place: str, fault: str | None, sentence: str, bucket: str, proxy: Proxy, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    words = [
-        "harness",
-        "run",
-        "pooling",
-        "--encoder",
-        "tiny-bert",
-        "--store",
-        place.replace("BUCKET", bucket),
-    ]
-    monkeypatch.setattr(sys, "argv", words)
+    command = "harness run pooling --encoder tiny-bert --store"
+    monkeypatch.setattr(sys, "argv", [*command.split(), place.replace("BUCKET", bucket)])
     proxy.always = fault
     began = time.monotonic()
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert len(said.splitlines()) == 1
+    err = capsys.readouterr().err
+    assert sentence in err
+    assert len(err.splitlines()) == 1
     assert time.monotonic() - began < SECONDS
     assert not list((tmp_path / "cache").rglob("*.parquet"))

@@ -44,19 +44,19 @@ def job(key: str, batch_size: int = 64, **values: Any) -> Job:
     return Job(key, Trial("simcse", {**given, "batch_size": batch_size, **values}, 0))
 
 
-def ran(peak: float | None, gpu: Gpu = H100) -> dict[str, Any]:
+def device_of(gpu: Gpu, peak: float | None = PEAK) -> dict[str, Any]:
+    return {"peak_gpu_memory_mib": peak, "device": gpu.name}
+
+
+def ran(peak: float) -> dict[str, Any]:
     """What the worker of a trial says at its end."""
-    return {"status": "finished", "peak_gpu_memory_mib": peak, "device": gpu.name}
+    return {"status": "finished", **device_of(H100, peak)}
 
 
 @pytest.fixture
 def shares_of(tmp_path: Path) -> SharesOf:
     """shares_of(wanted, GPU, ...): the shares of a sweep on these GPUs, with an empty store."""
-
-    def make(wanted: Any, *gpus: Gpu) -> GpuShares:
-        return GpuShares(wanted, gpus, len(gpus), Store(tmp_path / "store"))
-
-    return make
+    return lambda wanted, *gpus: GpuShares(wanted, gpus, len(gpus), Store(tmp_path / "store"))
 
 
 # The decision in numbers
@@ -86,17 +86,18 @@ def test_sizes_and_gpus_as_they_are_said() -> None:
     assert listed_gpus(printed) == (H100, Gpu("NVIDIA, odd", 23028))
     for text, gpus in {None: None, "auto": "auto", "0": 0, "0.25": 0.25, "2": 2}.items():
         assert gpus_of(text) == gpus
+    sentence = r"such as 0\.5, a whole number of GPUs, 0 for none, or"
     for text in ("", "all", "-1", "1.5", "nan", "inf", "1e400", "0,5"):
-        with pytest.raises(
-            UserError, match=r"such as 0\.5, a whole number of GPUs, 0 for none, or"
-        ):
+        with pytest.raises(UserError, match=sentence):
             gpus_of(text)
 
 
 # A sweep with auto
 
 
-def test_first_trial_has_a_gpu_of_its_own_and_its_peak_decides(shares_of: SharesOf) -> None:
+def test_first_trial_has_a_gpu_of_its_own_and_its_peak_decides(
+    shares_of: SharesOf, tmp_path: Path
+) -> None:
     shares = shares_of("auto", H100)
     first = job("first")
     assert shares.begun(first) == 1
@@ -109,6 +110,11 @@ def test_first_trial_has_a_gpu_of_its_own_and_its_peak_decides(shares_of: Shares
     for unlike in ({"batch_size": 128}, {"max_length": 64}, {"setting": "sup"}):
         assert shares.begun(job("next", **unlike)) == 1, "it is measured again"
         assert shares.waiting
+    # Records of the same GPU decide without a first trial.
+    for number, gpu, share in ((1, A10, 1), (2, H100, 0.25)):
+        stored = replace(describe(job("stored").trial), key=f"{number:032x}", **device_of(gpu))
+        Store(tmp_path / "store").write(stored)
+        assert shares_of("auto", H100).begun(job("next", learning_rate=1e-3)) == share
 
 
 def test_every_gpu_may_measure_a_trial(shares_of: SharesOf) -> None:
@@ -147,15 +153,6 @@ def test_parts_need_a_gpu_only_where_a_model_computes(shares_of: SharesOf, tmp_p
     shares.ended("first", job("first").trial, ran(PEAK))
     assert shares.begun(job("next")) == 1
     assert not shares.waiting
-
-
-@pytest.mark.parametrize(("model", "share"), [(H100.name, 0.25), (A10.name, 1)])
-def test_records_of_the_same_gpu_decide_without_a_first_trial(
-    shares_of: SharesOf, tmp_path: Path, model: str, share: float
-) -> None:
-    record = describe(job("stored").trial)
-    Store(tmp_path / "store").write(replace(record, peak_gpu_memory_mib=PEAK, device=model))
-    assert shares_of("auto", H100).begun(job("next", learning_rate=1e-3)) == share
 
 
 # The memory of a process, and what happens beyond it
@@ -203,14 +200,14 @@ def test_a_worker_that_ran_out_keeps_nothing_of_the_trial(
     seen: list[tuple[str, bool]] = []
     method: Any = greedy.plugin.method
 
-    def note(what: str) -> None:
-        seen.extend((what, model() is None) for model in method.made)
+    def note(moment: str) -> None:
+        seen.extend((moment, model() is None) for model in method.made)
 
     monkeypatch.setattr("ray.tune.report", lambda report: note(report["status"]))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: note("emptied"))
-    limits = Limits(gpus=0.25)
+    limits, store = Limits(gpus=0.25), str(tmp_path / "store")
     settings = settings_of(Job(key(greedy), greedy), 0.25, None)
-    run_one(settings, store=str(tmp_path / "store"), sweep="1", commit="", cpus=1, limits=limits)
+    run_one(settings, store=store, sweep="1", commit="", cpus=1, limits=limits)
     assert seen[-2:] == [("emptied", True), ("postponed", True)]
 
 
@@ -218,12 +215,8 @@ def test_the_driver_does_not_ask_its_gpu_about_a_trial_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It would take memory of the GPU, and name the wrong machine."""
-
-    def asked(*_: Any) -> None:
-        raise AssertionError("the GPU was asked")
-
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", asked)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: pytest.fail("it was asked"))
     trial = job("elsewhere").trial
     for record in (failed(trial, "its worker died", here=False), pruned(trial, "its search")):
         assert (record.host, record.device, record.threads) == (None, None, None)
@@ -233,18 +226,18 @@ def test_the_driver_does_not_ask_its_gpu_about_a_trial_of_others(
 # Wishes
 
 
-@pytest.mark.parametrize(
-    ("wanted", "gpus", "given"),
-    [(None, 2, 1), (None, 0, 0), ("auto", 2, "auto"), ("auto", 0, 0), (0.5, 2, 0.5), (0, 2, 0)],
-)
 def test_default_and_auto_are_0_without_gpus_and_more_than_there_is_is_refused(
-    monkeypatch: pytest.MonkeyPatch, wanted: Any, gpus: int, given: Any
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nodes = [{"Alive": True, "Resources": {"CPU": 4.0, "GPU": gpus}}]
-    monkeypatch.setattr("ray.nodes", lambda: nodes)
-    assert affordable(Resources(2, wanted), Capacity(), print) == Resources(2, given)
-    with pytest.raises(UserError, match=r"no machine has .* lower --cpus-per-trial"):
-        affordable(Resources(2, gpus + 0.5), Capacity(), print)
+    wishes: list[tuple[Any, int, Any]] = [
+        (None, 2, 1), (None, 0, 0), ("auto", 2, "auto"), ("auto", 0, 0), (0.5, 2, 0.5), (0, 2, 0)
+    ]  # fmt: skip
+    for wanted, gpus, given in wishes:
+        node = {"Alive": True, "Resources": {"CPU": 4.0, "GPU": gpus}}
+        monkeypatch.setattr("ray.nodes", lambda node=node: [node])
+        assert affordable(Resources(2, wanted), Capacity(), print) == Resources(2, given)
+        with pytest.raises(UserError, match=r"no machine has .* lower --cpus-per-trial"):
+            affordable(Resources(2, gpus + 0.5), Capacity(), print)
 
 
 def test_trials_are_checked_before_the_first_one_and_only_those_to_run(playing: Playing) -> None:
@@ -260,17 +253,12 @@ def test_trials_are_checked_before_the_first_one_and_only_those_to_run(playing: 
     Sweep([search], store, lambda: pytest.fail("Ray starts"), watcher, watcher).check()
 
 
-@pytest.mark.parametrize(
-    ("bundle", "machines", "count"),
-    [
+def test_a_worker_is_on_one_machine() -> None:
+    for bundle, machines, count in (
         ({"CPU": 1, "GPU": 0}, [{"CPU": 4.0}, {}, {"CPU": 2.0, "GPU": 1.0}], 6),
         ({"CPU": 2, "GPU": 0}, [{"CPU": 3.0}, {"CPU": 3.0}, {"CPU": 3.0}], 3),
         ({"CPU": 1, "GPU": 1}, [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 1.0, "GPU": 4.0}], 3),
         ({"CPU": 0.5, "GPU": 0.3333}, [{"CPU": 8.0, "GPU": 2.0}], 6),
         ({"CPU": 1, "GPU": 0}, [], 0),
-    ],
-)
-def test_a_worker_is_on_one_machine(
-    bundle: dict[str, float], machines: list[dict[str, float]], count: int
-) -> None:
-    assert fitting(bundle, machines) == count
+    ):
+        assert fitting(bundle, machines) == count

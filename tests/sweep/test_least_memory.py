@@ -74,11 +74,8 @@ def test_least_memory_of_a_trained_encoder() -> None:
         assert least.weights == models * WEIGHTS
 
 
-ZERO = {"engine": "deepspeed"}
-OPTIMISER, BOTH = (
-    {"offload_optimiser": True},
-    {"offload_optimiser": True} | {"offload_parameters": True},
-)
+ZERO, OPTIMISER = {"engine": "deepspeed"}, {"offload_optimiser": True}
+BOTH = OPTIMISER | {"offload_parameters": True}
 
 
 @pytest.mark.parametrize(
@@ -153,23 +150,19 @@ def test_model_states_beside_the_estimators_of_deepspeed(monkeypatch: pytest.Mon
     assert differences(three(True, True), zero=3, **BOTH) == (0, 20 - 18)
 
 
-@pytest.mark.parametrize(
-    ("encoder", "config"),
-    [
-        ("bert-base-uncased", BertConfig()),
-        ("bert-large-uncased", BertConfig(**LARGE)),
-        ("roberta-base", RobertaConfig(**ROBERTA)),
-        ("roberta-large", RobertaConfig(**ROBERTA, **LARGE)),
-        ("mistralai/Mistral-7B-v0.1", MistralConfig()),
-        ("huggyllama/llama-7b", LlamaConfig()),
-        ("Qwen/Qwen2.5-0.5B", Qwen2Config(**QWEN)),
-    ],
-)
-def test_published_sizes_are_those_of_transformers(encoder: str, config: PretrainedConfig) -> None:
-    with torch.device("meta"):
-        named = AutoModel.from_config(config).named_parameters()
-    weights = sum(value.numel() for path, value in named if not path.startswith("pooler."))
-    assert PUBLISHED_WEIGHTS[encoder][0] == weights
+def test_published_sizes_are_those_of_transformers() -> None:
+    configs: dict[str, PretrainedConfig] = {
+        "bert-base-uncased": BertConfig(), "bert-large-uncased": BertConfig(**LARGE),
+        "roberta-base": RobertaConfig(**ROBERTA),
+        "roberta-large": RobertaConfig(**ROBERTA, **LARGE),
+        "mistralai/Mistral-7B-v0.1": MistralConfig(), "huggyllama/llama-7b": LlamaConfig(),
+        "Qwen/Qwen2.5-0.5B": Qwen2Config(**QWEN),
+    }  # fmt: skip
+    for encoder, config in configs.items():
+        with torch.device("meta"):
+            named = AutoModel.from_config(config).named_parameters()
+        weights = sum(value.numel() for path, value in named if not path.startswith("pooler."))
+        assert PUBLISHED_WEIGHTS[encoder][0] == weights
 
 
 def test_a_decoder_that_is_not_here_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,34 +194,29 @@ def test_no_method_needs_less(method: str) -> None:
 # What cannot fit
 
 
-def refused(given: Trial, share: float) -> str:
+def refused(trial: Trial, share: float) -> str:
     """The sentence that refuses a trial where a GPU has room for a share of WEIGHTS."""
     with pytest.raises(UserError) as error:
-        check_fits(given, Room("the largest GPU (A) has", share * WEIGHTS))
+        check_fits(trial, Room("the largest GPU (A) has", share * WEIGHTS))
     return str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("share", "remedy"),
-    [
-        (2.8, "engine=deepspeed with zero=1 would need at least"),
-        (2.1, "engine=deepspeed with zero=2 would need at least"),
-        (1.1, "engine=deepspeed with zero=3 would need at least"),
-        (0.9, "no ZeRO stage would fit: set more workers, or choose a smaller encoder"),
-    ],
-)
-def test_a_trial_that_cannot_fit_is_told_the_first_stage_that_would(
-    share: float, remedy: str
-) -> None:
+def test_a_trial_that_cannot_fit_is_told_the_first_stage_that_would() -> None:
     """With four workers, zero 1, 2 and 3 need 2.75, 2 and 1 times the bytes of the weights."""
     check_fits(simcse(), None)  # not known
     check_fits(simcse(), Room("the largest machine has", 4 * WEIGHTS))
     sharded = simcse(engine="deepspeed", zero=3, workers=4)
     check_fits(sharded, Room("the largest machine has", WEIGHTS))
-    said = refused(simcse(engine="ddp", workers=4, precision="fp32"), share)
-    assert said.startswith("simcse unsup tiny-bert seed 0 cannot run: the weights of its models")
-    assert " in each of its 4 workers, and the largest GPU (A) has " in said
-    assert remedy in said
+    for share, remedy in (
+        (2.8, "engine=deepspeed with zero=1 would need at least"),
+        (2.1, "engine=deepspeed with zero=2 would need at least"),
+        (1.1, "engine=deepspeed with zero=3 would need at least"),
+        (0.9, "no ZeRO stage would fit: set more workers, or choose a smaller encoder"),
+    ):
+        sentence = refused(simcse(engine="ddp", workers=4, precision="fp32"), share)
+        assert sentence.startswith("simcse unsup tiny-bert seed 0 cannot run: the weights of its")
+        assert " in each of its 4 workers, and the largest GPU (A) has " in sentence
+        assert remedy in sentence
     assert "no ZeRO stage helps a single worker: set workers" in refused(simcse(), 3)
     whole = trial("diffaug", stage1_clip="released", engine="ddp", workers=4)
     assert "it needs whole gradients" in refused(whole, 0.9)
@@ -236,6 +224,12 @@ def test_a_trial_that_cannot_fit_is_told_the_first_stage_that_would(
     assert "zero=3" not in refused(moved, 1.1), "zero 3 would shard the momentum encoder"
     pooling = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, 0)
     assert refused(pooling, 0.9).endswith("; choose a smaller encoder")
+    # A batch of the whole corpus; of each item's similarity there are two numbers.
+    whole, needed = simcse(batch_size=SENTENCES), WEIGHTS + 2 * 4 * SENTENCES**2
+    check_fits(whole, Room("the largest machine has", needed))
+    sentence = refused(whole, 0.99 * needed / WEIGHTS)
+    assert "the similarities of a batch of 6000 items and the models take 0.3 GiB, and" in sentence
+    assert "(A) has 0.3 GiB; choose a smaller batch_size" in sentence
 
 
 def test_what_is_offloaded_has_to_fit_the_machines() -> None:
@@ -249,15 +243,6 @@ def test_what_is_offloaded_has_to_fit_the_machines() -> None:
         check_fits(given, Room(gpu, 2 * WEIGHTS, host=4.9 * WEIGHTS))
     with pytest.raises(UserError, match=r"their training needs take"):
         check_fits(given, Room("the largest machine has", 1.9 * WEIGHTS))
-
-
-def test_a_batch_that_cannot_fit_is_refused_with_its_items() -> None:
-    """A batch of the whole corpus; of each item's similarity there are two numbers."""
-    whole, needed = simcse(batch_size=SENTENCES), WEIGHTS + 2 * 4 * SENTENCES**2
-    check_fits(whole, Room("the largest machine has", needed))
-    said = refused(whole, 0.99 * needed / WEIGHTS)
-    assert "the similarities of a batch of 6000 items and the models take 0.3 GiB, and" in said
-    assert "(A) has 0.3 GiB; choose a smaller batch_size" in said
 
 
 def test_room_is_that_of_the_largest() -> None:

@@ -1,17 +1,14 @@
 """What a sweep shows of its trials: the curve, the cost so far and left, and what others read."""
 
 import io
-from pathlib import Path
 
-import pytest
 from rich.console import Console
 
 from harness.sweeps.screen import live_view
-from harness.sweeps.screen.live_view import SweepState, publishing, running_sweeps, sparkline
+from harness.sweeps.screen.live_view import SweepState, sparkline
 from harness.sweeps.screen.terminal import Terminal
 from harness.training.progress import Progress
 from harness.trials.running import RunningTrial
-from harness.trials.store import Store
 from harness.trials.trial import Trial
 
 TRIAL = Trial("simcse", {"encoder": "tiny-bert"}, 42, "search", "s", searched=("learning_rate",))
@@ -22,19 +19,12 @@ def progress(step: int, dev: float | None) -> dict[str, object]:
     return vars(Progress(step, 100, 0.5, dev, 321.0))
 
 
-@pytest.mark.parametrize(
-    ("values", "bars"),
-    [
-        ([], ""),
-        ([30.0], "▅"),
-        ([30.0, 30.0], "▅▅"),
-        ([0.0, 7.0], "▁█"),
-        ([0, 1, 2, 3, 4, 5, 6, 7], live_view.BARS),
-        ([7, 0, 3], "█▁▄"),
-    ],
-)
-def test_sparkline(values: list[float], bars: str) -> None:
-    assert sparkline(values) == bars
+def test_sparkline() -> None:
+    for values, bars in (
+        ([], ""), ([30.0], "▅"), ([30.0, 30.0], "▅▅"), ([0.0, 7.0], "▁█"),
+        ([0, 1, 2, 3, 4, 5, 6, 7], live_view.BARS), ([7, 0, 3], "█▁▄"),
+    ):  # fmt: skip
+        assert sparkline(values) == bars
     long = sparkline([5.0, *[1.0] * 200, 9.0])
     assert len(long) == live_view.CURVE_WIDTH
     assert (long[0], long[-1]) == ("▅", "█")
@@ -46,8 +36,8 @@ def test_what_is_left_follows_from_the_mean_of_what_is_done() -> None:
     running = [RunningTrial("third", 50.0, Progress(50, 100, 0.1, None, 1.0))]
     assert state.left(running) == (75.0, 150.0)
     assert state.spent(running) == 250.0
-    for seconds, said in {3.4: "3 s", 200: "3 min 20 s", 7500: "2 h 5 min"}.items():
-        assert live_view.duration(seconds) == said
+    for seconds, text in {3.4: "3 s", 200: "3 min 20 s", 7500: "2 h 5 min"}.items():
+        assert live_view.duration(seconds) == text
     assert SweepState(to_run=4).left([RunningTrial("began now")]) is None
 
 
@@ -81,19 +71,3 @@ def test_the_terminal_names_values_and_counts_every_end() -> None:
     assert states[-1].title == "a; b; c; 2 more"
     terminal.underway([], None)
     assert states[-1].to_run is None
-
-
-def test_others_read_the_state_while_the_sweep_runs(tmp_path: Path) -> None:
-    store, state = Store(tmp_path / "store"), SweepState("round 1", 4, 2, done=1)
-    left = store.sweeps_folder / ("0" * 32)
-    left.mkdir(parents=True)
-    (left / "state.json").write_text("{}")
-    with publishing(store) as publish:
-        assert running_sweeps(store) == []  # nothing before the first state
-        publish(state)
-        assert not left.exists(), "what a killed sweep has left is removed by the next one"
-        assert running_sweeps(store) == [state]
-        folder = next(store.sweeps_folder.iterdir())
-        (folder / "state.json").write_text("{")
-        assert running_sweeps(store) == []
-    assert not store.sweeps_folder.exists()

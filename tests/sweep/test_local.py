@@ -10,29 +10,16 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.files import shipped
 from harness.sweeps.local_pool import runs_here
 from harness.sweeps.machines import Limits, Resources
-from harness.sweeps.spaces.overrides import Overrides
+from harness.sweeps.spaces.overrides import Overrides, shipped_spaces
 from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 from tests.programs import forking_python
-from tests.sweeping import results, wait_for, write_few_pairs
+from tests.sweeping import heed_ctrl_c, results, wait_for, write_space
 
-SPACE = """\
-setting: unsup
-suite: {suite}
-select: {{metric: few-dev}}
-search: {{seeds: [42]}}
-final: {{seeds: [0]}}
-encoders: [tiny-bert]
-set: {{sentences: graded-sentences, max_steps: 12, batch_size: 8, evaluation_interval: 4}}
-methods:
-  {method}:
-    grid:
-      learning_rate: [1e-4, 5e-4]
-"""
+METHODS = "  ./slowly.py: {grid: {learning_rate: [1e-4, 5e-4]}}"
 SLOWLY = '''"""SimCSE that takes its time."""
 
 import os
@@ -64,11 +51,10 @@ def test_what_one_process_cannot_do_is_refused(option: str, serially: Callable[.
 
 
 def test_short_sweeps_and_single_slots_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    def here(cores: int, cpus: float = 1, *options: str, **limits: float) -> bool:
+    found = searches(*load_space(shipped_spaces()["quickstart"]), Overrides(methods=("pooling",)))
+
+    def here(cores: int, cpus: float = 1, **limits: float) -> bool:
         monkeypatch.setattr("os.cpu_count", lambda: cores)
-        values = dict(option.split("=") for option in options)
-        path = shipped("search_spaces") / "quickstart.yaml"
-        found = searches(*load_space(path), Overrides(methods=("pooling",), values=values))
         return runs_here(found, Resources(cpus), Limits(**limits))
 
     assert here(2), "it is shorter than the start of Ray"
@@ -85,26 +71,24 @@ def test_short_sweeps_and_single_slots_run_here(monkeypatch: pytest.MonkeyPatch)
 def test_ctrl_c_saves_the_trial_and_the_same_command_goes_on(
     tmp_path: Path, cache: Path, serially: Callable[..., Any]
 ) -> None:
-    suite = write_few_pairs(tmp_path)
     (tmp_path / "slowly.py").write_text(SLOWLY, encoding="utf-8")
-    space = tmp_path / "space.yaml"
-    space.write_text(SPACE.format(suite=suite, method="./slowly.py"), encoding="utf-8")
+    search = "search: {seeds: [42]}"
+    space = write_space(tmp_path, METHODS, search, max_steps=12, evaluation_interval=4)
     whole = serially(space, "--store", tmp_path / "whole")
     assert whole.code == 0, whole.err
     inherited = {name: text for name, text in os.environ.items() if name != "HARNESS_HUB"}
+    store = Store(tmp_path / "store")
     command = subprocess.Popen(
-        [forking_python(), "-m", "harness", "sweep", "--local", space, "--store",
-         tmp_path / "store"],
+        [forking_python(), "-m", "harness", "sweep", "--local", space, "--store", store.folder],
         env={**inherited, "HARNESS_CACHE": str(cache), "HARNESS_TEST_PAUSE": "0.2"}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=heed_ctrl_c,
     )  # fmt: skip
-    store = Store(tmp_path / "store")
     wait_for(lambda: "a batch" in logged(store) or command.poll() is not None)
     command.send_signal(signal.SIGINT)
     out, err = command.communicate(timeout=300)
     assert command.returncode == 130, out + err
     assert "Interrupted" in err
     assert list(store.running_folder.rglob("checkpoint.safetensors"))
-    assert serially(space, "--store", tmp_path / "store").code == 0
+    assert serially(space, "--store", store.folder).code == 0
     assert results(store.folder, "threads") == results(tmp_path / "whole", "threads")

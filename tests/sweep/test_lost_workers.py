@@ -59,19 +59,18 @@ def lost(tmp_path: Path) -> Lost:
     return Lost(Store(tmp_path / "store"))
 
 
-@pytest.mark.parametrize(("begun", "times"), [(True, RUNS), (False, STARTS)])
-def test_the_last_death_is_a_failure(lost: Lost, begun: bool, times: int) -> None:
-    for _ in range(times - 1):
-        report = lost.reported(begun=begun)
-        assert report["status"] == POSTPONED
-        assert report["reason"].endswith("it runs again")
-        assert lost.statuses == []
-    assert lost.reported(begun=begun)["status"] == "failed"
-    assert lost.statuses == ["failed"]
-
-
-def test_a_lost_machine_costs_no_run(lost: Lost) -> None:
+def test_the_last_death_is_a_failure(tmp_path: Path) -> None:
     """Workers that die before the trial begins do not count as its runs."""
+    for begun, times in ((True, RUNS), (False, STARTS)):
+        lost = Lost(Store(tmp_path / str(begun)))
+        for _ in range(times - 1):
+            report = lost.reported(begun=begun)
+            assert report["status"] == POSTPONED
+            assert report["reason"].endswith("it runs again")
+            assert lost.statuses == []
+        assert lost.reported(begun=begun)["status"] == "failed"
+        assert lost.statuses == ["failed"]
+    lost = Lost(Store(tmp_path / "in turn"))
     for begun in (False, True, False, False):
         lost.reported(begun=begun)
         assert lost.statuses == []
@@ -89,11 +88,15 @@ def test_a_trial_that_was_ended_does_not_run_again(lost: Lost) -> None:
     assert not running.exists()
 
 
-def test_failure_without_a_record_is_recorded(lost: Lost) -> None:
-    said = {"status": "failed", "reason": "no files", "dev": None, "recorded": False}
-    assert lost.reported(begun=True, **said)["reason"] == "no files"
+def test_failure_without_a_record_is_recorded(lost: Lost, tmp_path: Path) -> None:
+    """What Ray writes of an exception, as that of a lost rank, ends with its type and its text."""
+    report = {"status": "failed", "reason": "no files", "dev": None, "recorded": False}
+    assert lost.reported(begun=True, **report)["reason"] == "no files"
     [record] = lost.store.read().records()
     assert (record.key, record.status, record.reason) == (lost.job.key, "failed", "no files")
+    file = tmp_path / "error.txt"
+    file.write_text("ray::TrialWorker.train()\nharness.errors.WorkerLost: worker 2 of 2: it died\n")
+    assert death(str(file)) == "worker 2 of 2: it died"
 
 
 # A trial for which there is no room any more
@@ -131,10 +134,3 @@ def test_a_trial_without_a_place_says_what_is_missing_and_then_fails(
     report = asyncio.run(run())
     assert lost.statuses == ([] if comes_back else ["failed"])
     assert comes_back or (report and "room for 0 of them, for 30 minutes" in report["reason"])
-
-
-def test_a_lost_rank_is_the_reason_of_its_worker(tmp_path: Path) -> None:
-    """What Ray writes of an exception ends with its type and its text."""
-    file = tmp_path / "error.txt"
-    file.write_text("ray::TrialWorker.train()\nharness.errors.WorkerLost: worker 2 of 2: it died\n")
-    assert death(str(file)) == "worker 2 of 2: it died"

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import harness
-from harness.errors import UserError
 from harness.sweeps import devices
 from harness.sweeps.operations import parts_of_trial
 from harness.sweeps.plan import Plan
@@ -51,26 +50,21 @@ def test_steps_are_those_of_every_configuration(plan: Any) -> None:
     assert made.whole.steps == searched.whole.steps + final.whole.steps
 
 
-def test_what_lies_between_the_best_two_has_a_range_of_trials(plan: Any) -> None:
-    made = plan(
-        "  simcse:\n    set: {sentences: graded-sentences, max_steps: 3}\n    rounds:\n"
-        "      - temperature: [0.1, 0.2, 0.4]\n"
+@pytest.mark.slow
+def test_a_plan_with_rounds_has_what_runs_between_its_bounds(plan: Any, tmp_path: Path) -> None:
+    """The second round starts with the usual temperature, which the first one has tried."""
+    values = "sentences: graded-sentences, max_steps: 3, batch_size: 8"
+    head = f"  simcse:\n    set: {{{values}}}\n    rounds:\n"
+    line = plan(
+        head + "      - temperature: [0.1, 0.2, 0.4]\n"
         "      - temperature: {between: best_two, step: 0.05}\n"
-    )
-    line = made.lines[1]
+    ).lines[1]
     assert line.trials is None
     assert line.at_most == 7, "0.1 to 0.4"
     # 0.1, 0.15 and 0.2, of which the first round has tried two.
     assert (line.to_run, line.whole.steps.least, line.whole.steps.most) == (1, 3 * 1, 3 * 7)
-
-
-@pytest.mark.slow
-def test_a_plan_with_rounds_has_what_runs_between_its_bounds(plan: Any, tmp_path: Path) -> None:
-    """The second round starts with the usual temperature, which the first one has tried."""
     methods = (
-        "  simcse:\n    set: {sentences: graded-sentences, max_steps: 1, batch_size: 8}\n"
-        "    rounds:\n      - learning_rate: [0.001, 0.002]\n"
-        "      - temperature: [0.05, 0.1]\n"
+        f"{head}      - learning_rate: [0.001, 0.002]\n      - temperature: [0.05, 0.1]\n"
         "      - temperature: {between: best_two, step: 0.025}\n"
     )
     before = plan(methods)
@@ -78,30 +72,24 @@ def test_a_plan_with_rounds_has_what_runs_between_its_bounds(plan: Any, tmp_path
     harness.sweep(tmp_path / "space.yaml", store=tmp_path / "store", local=True)
     ran = len(harness.load(tmp_path / "store"))
     assert ran == 2 + 1 + 1 + 2
-    assert before.whole.steps.least <= ran <= before.whole.steps.most
+    assert before.whole.steps.least <= 3 * ran <= before.whole.steps.most
     assert plan(methods).trials_text == "0 trials to run"
 
 
-def test_a_budget_in_hours_is_the_time_of_its_sampler(plan: Any) -> None:
+def test_a_sampler_spans_its_ranges_and_its_hours(plan: Any) -> None:
     made = plan(
-        "  simcse:\n    set: {sentences: graded-sentences}\n"
-        "    ranges: {temperature: {low: 0.01, high: 0.1}}\n    sampler: {hours: 3}\n"
-    )
-    sampled, final = made.lines
-    assert (sampled.trials, sampled.at_most) == (None, None)
-    assert made.trials_text == "2 trials to run and those for which the hours suffice"
-    assert made.whole.seconds == final.whole.seconds + devices.Bounds(3 * 3600, 3 * 3600)
-
-
-def test_a_sampler_spans_its_ranges(plan: Any) -> None:
-    made = plan(
-        SIMCSE
-        + "    ranges: {batch_size: {low: 10, high: 100}, temperature: {low: 0.01, high: 0.1}}\n"
+        f"{SIMCSE}    ranges: {{batch_size: {{low: 10, high: 100}}}}\n"
         "    sampler: {name: random, configurations: 5}\n"
     )
     steps = made.lines[0].each.steps
     assert (steps.least, steps.most) == (SENTENCES / 100, SENTENCES / 10)
     assert made.lines[0].whole.steps.most == 5 * steps.most
+    timed = f"{SIMCSE}    ranges: {{temperature: {{low: 0.01, high: 0.1}}}}\n"
+    made = plan(timed + "    sampler: {hours: 3}\n")
+    sampled, final = made.lines
+    assert (sampled.trials, sampled.at_most) == (None, None)
+    assert made.trials_text == "2 trials to run and those for which the hours suffice"
+    assert made.whole.seconds == final.whole.seconds + devices.Bounds(3 * 3600, 3 * 3600)
 
 
 def test_a_first_stage_is_paid_once(plan: Any) -> None:
@@ -128,33 +116,17 @@ def test_a_frozen_encoder_reads_dev_once() -> None:
     assert operations(10) - operations(100) == pytest.approx(9 * 800 * network)
 
 
-def test_any_device_is_priced_and_the_load_does_not_matter(
-    plan: Any,
-) -> None:
-    base = {"encoders": ["bert-base-uncased"]}
-    seconds = {
-        name: plan(SIMCSE, device=name, **base).whole.seconds for name in ("h100", "t4", "cpu")
-    }
+def test_any_device_is_priced_and_the_load_does_not_matter(plan: Any) -> None:
+    def of(device: str, **options: int) -> Plan:
+        made: Plan = plan(SIMCSE, device=device, encoders=["bert-base-uncased"], **options)
+        return made
+
+    seconds = {device: of(device).whole.seconds for device in ("h100", "t4", "cpu")}
     assert seconds["h100"].middle < seconds["t4"].middle < seconds["cpu"].middle
-    assert plan(SIMCSE, device="cpu", **base).whole.seconds == seconds["cpu"]
-    eight = plan(SIMCSE, device="h100", gpus=8, **base)
+    assert of("cpu").whole.seconds == seconds["cpu"]
+    eight = of("h100", gpus=8)
     assert (eight.slots, eight.whole.seconds) == (8, seconds["h100"])
     assert eight.other.name == "cpu", "this machine stands beside it"
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"device": "h10"}, '--device h10: there is no such device; did you mean "h100"'),
-        ({"device": "h100", "gpus": 0}, "--gpus 0: write a whole number, at least 1"),
-        ({"gpus": 2}, "--gpus 2 needs a GPU: name one with --device"),
-        ({"device": "cpu", "gpus": 2}, "--gpus 2 needs a GPU"),
-        ({"papers": True}, "no space and no table is named beside it"),
-    ],
-)
-def test_what_no_plan_can_have(plan: Any, options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence.replace("?", r"\?")):
-        plan("  pooling:\n", **options)
 
 
 def test_a_plan_asks_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A search space may name a plugin by its path, from its own folder or from the working one."""
+"""A search space may name a plugin by its path, and give short names to corpora."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,10 +33,9 @@ Found = Callable[..., list[Search]]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a plugin and a place for spaces; the working directory is another one."""
     monkeypatch.delenv("HARNESS_HUB", raising=False)
-    elsewhere = tmp_path / "elsewhere"
-    for place in (tmp_path / "spaces", elsewhere, tmp_path / "plugins" / "whole"):
-        place.mkdir(parents=True)
-    monkeypatch.chdir(elsewhere)
+    for name in ("spaces", "elsewhere", "plugins/whole"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "elsewhere")
     for file in ("plugins/mine.py", "plugins/whole/__init__.py", "elsewhere/here.py"):
         (tmp_path / file).write_text(f"PAUSE = 0\nREPAIRED = ''\n{TRAINED}", encoding="utf-8")
     return tmp_path
@@ -54,37 +53,29 @@ def found(folder: Path) -> Found:
     return load
 
 
-@pytest.mark.parametrize(
-    ("path", "file"),
-    [
-        ("../plugins/mine.py", "plugins/mine.py"),
-        ("../plugins/whole", "plugins/whole"),
-        ("./here.py", "elsewhere/here.py"),
-        ("here.py", "elsewhere/here.py"),
-    ],
-)
-def test_a_path_starts_at_the_space_or_at_the_working_directory(
-    path: str, file: str, found: Found, folder: Path
-) -> None:
-    search, _ = found(path)
-    assert search.method == str(folder / file)
-    assert search.label == f"{Path(file).stem} unsup tiny-bert"
-    assert search.searched == ("width",)
-
-
-def test_the_command_line_names_it_by_its_name_or_by_another_path(
-    found: Found, folder: Path
-) -> None:
+def test_a_path_starts_at_the_space_or_at_the_working_directory(found: Found, folder: Path) -> None:
+    """The command line names it by its name or by another path."""
+    for path, file in {
+        "../plugins/mine.py": "plugins/mine.py", "../plugins/whole": "plugins/whole",
+        "./here.py": "elsewhere/here.py", "here.py": "elsewhere/here.py",
+    }.items():  # fmt: skip
+        search, _ = found(path)
+        assert search.method == str(folder / file)
+        assert search.label == f"{Path(file).stem} unsup tiny-bert"
+        assert search.searched == ("width",)
     [by_name] = found("../plugins/mine.py", "mine")
     assert by_name.method == str(folder / "plugins" / "mine.py")
     plugin = (folder / "elsewhere" / "here.py").read_text()
-    for place in ("elsewhere/mine.py", "spaces/here.py", "plugins/simcse.py"):
-        (folder / place).write_text(plugin)
+    for copy in ("elsewhere/mine.py", "spaces/here.py", "plugins/simcse.py"):
+        (folder / copy).write_text(plugin)
     [by_path] = found("../plugins/mine.py", "./mine.py")
     assert by_path.method == "./mine.py"
     assert found("./here.py")[0].method == str(folder / "spaces" / "here.py"), "its folder is first"
     with pytest.raises(UserError, match=r'line 8: .*two methods .* called "simcse"'):
         found("../plugins/simcse.py")
+    answer = CliRunner().invoke(app, ["show", "../plugins/mine.py"], env={"COLUMNS": "200"})
+    assert answer.exit_code == 0, answer.output
+    assert "width (int" in answer.stdout
 
 
 def test_it_may_train_an_encoder(found: Found, folder: Path) -> None:
@@ -96,27 +87,62 @@ def test_it_may_train_an_encoder(found: Found, folder: Path) -> None:
         found("../plugins/mine.py", text=text.replace("../plugins/mine.py", "../plugins/mime.py"))
 
 
-@pytest.mark.parametrize(
-    ("path", "sentences"),
-    [
-        ("../plugins/mime.py", ["line 6", 'unknown method "../plugins/mime.py"',
-                                'did you mean "../plugins/mine.py"']),
-        ("../plugins/hole", ["line 6", 'did you mean "../plugins/whole"']),
-        ("../plugins", ["line 6", "holds no method: it has no __init__.py"]),
-        ("simcze", ["line 6", 'unknown method "simcze"', 'did you mean "simcse"']),
-    ],
-)  # fmt: skip
-def test_what_is_not_there_is_refused_with_its_line(
-    path: str, sentences: list[str], found: Found
+def test_what_is_not_there_is_refused_with_its_line(found: Found) -> None:
+    for path, *sentences in (
+        ("../plugins/mime.py", 'unknown method "../plugins/mime.py"',
+         'did you mean "../plugins/mine.py"'),
+        ("../plugins/hole", 'did you mean "../plugins/whole"'),
+        ("../plugins", "holds no method: it has no __init__.py"),
+        ("simcze", 'unknown method "simcze"', 'did you mean "simcse"'),
+    ):  # fmt: skip
+        with pytest.raises(UserError) as refused:
+            found(path)
+        for sentence in ("space.yaml", "line 6", *sentences):
+            assert sentence in str(refused.value)
+
+
+# Short names of corpora
+
+NAMED = """\
+suite: graded
+select: {metric: dev}
+encoders: [tiny-bert]
+corpora:
+  mine:
+    data: FILE
+    columns: {sentence: text a}
+    where: {year: [2012, 2013]}
+    limit: 2
+methods:
+  simcse:
+    set: {sentences: mine}
+    variants: {ours: , theirs: {temperature: 0.1}}
+  esimcse:
+    grid: {sentences: [graded-sentences, mine]}
+"""
+
+
+def test_a_name_stands_for_the_same_corpus_in_all_trials(
+    searches_of: Found, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError) as refused:
-        found(path)
-    for sentence in ["space.yaml", *sentences]:
-        assert sentence in str(refused.value)
-
-
-@pytest.mark.usefixtures("folder")
-def test_its_hyperparameters_are_shown_by_its_path() -> None:
-    answer = CliRunner().invoke(app, ["show", "../plugins/mine.py"], env={"COLUMNS": "200"})
-    assert answer.exit_code == 0, answer.output
-    assert "width (int" in answer.stdout
+    """The command line knows it, too; what is wrong is said with its line."""
+    rows = "".join(f'{{"text a": "row {n}", "year": {2012 + n}}}\n' for n in range(4))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    text = NAMED.replace("FILE", str(tmp_path / "rows.jsonl"))
+    whole = f"{tmp_path}/rows.jsonl?sentence=text%20a&where.year=2012&where.year=2013&limit=2"
+    one, two, grid = searches_of(text)
+    assert one.fixed["sentences"] == two.fixed["sentences"] == whole
+    assert grid.rounds[0]["sentences"] == ["graded-sentences", whole]
+    assert one.declared.items("contrastive") == 2
+    (alone,) = searches_of(text, methods=("esimcse",), values={"sentences": "mine"})
+    assert alone.fixed["sentences"] == whole
+    for old, new, message in (
+        ("  mine:", "  wiki1m:", "line 5: corpora.wiki1m: this is the name of a corpus that comes"),
+        ("{sentence: text a}", "{sentense: text a}", "line 7: corpora.mine.columns: unknown role"),
+        ("limit: 2", "limit: none", "line 9: corpora.mine.limit: "),
+        ("limit: 2", "most: 2", "line 9: corpora.mine.most: unknown key; valid: columns, data"),
+        ("sentences: mine}", "sentences: mien}", 'unknown corpus "mien"'),
+    ):
+        with pytest.raises(UserError) as error:
+            searches_of(text.replace(old, new))
+        assert message in str(error.value)

@@ -1,4 +1,7 @@
-"""A sweep with a pruner on Ray: it is killed, and the same command goes on with its study."""
+"""A sweep with a pruner on Ray: it is killed, and the same command goes on with its study.
+
+At the niceness that Ray gives workers they would starve beside any other work; the plugin notes it.
+"""
 
 import os
 from collections.abc import Callable
@@ -46,6 +49,8 @@ def test_a_killed_sweep_with_a_pruner_is_finished_by_the_same_command(
     assert "final seeds: 0 to run, 1 already in the store" in again.out
 
     rows = store.read().records()
+    points = [point for row in rows for point in row.history if point["metric"] == "niceness"]
+    assert {point["value"] for point in points} == {os.getpriority(os.PRIO_PROCESS, 0)}
     searched = [row for row in rows if row.role == "search"]
     assert len({row.configuration["learning_rate"] for row in searched}) == 5
     assert {row.status for row in searched} == {"finished", "pruned"}

@@ -79,13 +79,16 @@ def test_a_pruner_decides_as_by_hand(
     ]
 
 
+ASHA_OF_TWO = "pruner: {name: asha, reduction_factor: 2}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 3, 5])
 def test_a_grid_that_was_killed_is_pruned_as_if_it_had_not_been(
     killed: int, playing: Playing
 ) -> None:
     """The driver dies after the first evaluation of a trial, also where it has just decided."""
-    search = playing.search(GRID, "pruner: {name: asha, reduction_factor: 2}")
+    search = playing.search(GRID, ASHA_OF_TWO)
     with pytest.raises(Killed):
         playing.play(search, curve, kill_after=killed)
     resumed = playing.play(search, curve)
@@ -147,15 +150,6 @@ def test_hyperband_decides_as_a_plain_loop(killed: int | None, playing: Playing)
 
 
 @pytest.mark.slow
-def test_another_search_runs_what_this_one_has_pruned(playing: Playing) -> None:
-    """Without the pruner, or with another one, a pruned trial is one that is missing."""
-    playing.play(playing.search(GRID, "pruner: {name: asha, reduction_factor: 2}"), curve)
-    other = playing.search(GRID, "pruner: {name: percentile, keep_percent: 99}")
-    assert playing.play(other, curve).rates == sorted(ASHA)
-    assert len(playing.store.finished_keys()) == len(RATES)
-
-
-@pytest.mark.slow
 def test_a_pruned_record_gives_way_to_a_finished_one_only(playing: Playing) -> None:
     search = playing.search(GRID, "pruner: {name: asha, reduction_factor: 2}")
     played = playing.play(search, curve)
@@ -207,7 +201,7 @@ def rising(trial: Trial) -> list[float]:
 @pytest.mark.slow
 def test_a_sampler_hears_of_pruned_configurations(playing: Playing) -> None:
     """They count towards the budget, and reach Optuna as pruned, with the score at their end."""
-    search = playing.search(SAMPLED, "pruner: {name: asha, reduction_factor: 2}")
+    search = playing.search(SAMPLED, ASHA_OF_TWO)
     played = playing.play(search, rising)
     assert len(played.ran) == 12
     trials = {trial.params["learning_rate"]: trial for trial in playing.study(search).trials()}
@@ -217,27 +211,25 @@ def test_a_sampler_hears_of_pruned_configurations(playing: Playing) -> None:
         record = playing.store.get(trial.user_attrs["trials"][0])
         assert record.dev_score == trial.value == trial.intermediate_values[trial.last_step]
     assert len(sampled_of(search, playing.store)) == 12 - len(played.stopped)
-    assert sum(each.is_complete for each in tried_of(search, playing.store)) == 12
+    assert sum(tried.is_complete for tried in tried_of(search, playing.store)) == 12
     playing.forget_studies()
     assert playing.over(search)
-    again = playing.study(search).trials()
-    assert sorted(t.state.name for t in again) == sorted(t.state.name for t in trials.values())
+    states = [trial.state.name for trial in trials.values()]
+    assert sorted(playing.states(search)) == sorted(states)
 
 
 @pytest.mark.slow
 def test_the_other_seeds_of_a_pruned_configuration_do_not_run(playing: Playing) -> None:
     """The pruner sees the first seed alone; the others are recorded without a score."""
-    lines = ("pruner: {name: asha, reduction_factor: 2}", "search: {seeds: [1, 2]}")
-    search = playing.search(GRID, *lines)
+    search = playing.search(GRID, ASHA_OF_TWO, "search: {seeds: [1, 2]}")
     played = playing.play(search, curve)
-    assert [(t.configuration["learning_rate"], t.seed) for t in played.ran] == [
-        (1e-5, 1), (1e-5, 2), (2e-5, 1), (2e-5, 2), (3e-5, 1), (3e-5, 2),
-        (4e-5, 1), (5e-5, 1), (6e-5, 1),
-    ]  # fmt: skip
-    unrun = [each for each in playing.store.read().records() if not each.dev]
-    assert {(each.status, each.seed, each.configuration["learning_rate"]) for each in unrun} == {
-        ("pruned", 2, rate) for rate in ASHA
-    }
+    assert [(trial.configuration["learning_rate"], trial.seed) for trial in played.ran] == [
+        *((rate, seed) for rate in RATES[:3] for seed in (1, 2)),
+        *((rate, 1) for rate in RATES[3:]),
+    ]
+    unrun = [record for record in playing.store.read().records() if not record.dev]
+    values = {(row.status, row.seed, row.configuration["learning_rate"]) for row in unrun}
+    assert values == {("pruned", 2, rate) for rate in ASHA}
     assert playing.over(search)
 
 
@@ -253,21 +245,14 @@ def test_wilcoxon_stops_the_seeds_of_a_worse_configuration(playing: Playing) -> 
         2e-5: [40, 42, 44, 46, 48, 50],
         3e-5: [40, 42, 44, 53.5, 48, 50],
     }
-    seeds = [1, 2, 3, 4, 5, 6]
     grid = f"    grid: {{learning_rate: {list(scores)}}}\n"
-    search = playing.search(grid, "pruner: wilcoxon", f"search: {{seeds: {seeds}}}")
+    search = playing.search(grid, "pruner: wilcoxon", "search: {seeds: [1, 2, 3, 4, 5, 6]}")
     played = playing.play(
-        search,
-        lambda trial: [scores[trial.configuration["learning_rate"]][trial.seed - 1]],
+        search, lambda trial: [scores[trial.configuration["learning_rate"]][trial.seed - 1]]
     )
     ran = [(trial.configuration["learning_rate"], trial.seed) for trial in played.ran]
-    assert ran == [
-        *((1e-5, seed) for seed in seeds),
-        *((2e-5, seed) for seed in seeds[:4]),
-        *((3e-5, seed) for seed in seeds[:5]),
-    ]
-    assert [each.state.name for each in Study(search, playing.store, "round 1").trials()] == []
-    assert [each.state.name for each in playing.study(search).trials()] == [
-        "COMPLETE", "PRUNED", "PRUNED",
-    ]  # fmt: skip
+    ends = {1e-5: 6, 2e-5: 4, 3e-5: 5}
+    assert ran == [(rate, seed) for rate, last in ends.items() for seed in range(1, last + 1)]
+    assert Study(search, playing.store, "round 1").trials() == []
+    assert playing.states(search) == ["COMPLETE", "PRUNED", "PRUNED"]
     assert playing.over(search)

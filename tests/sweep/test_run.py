@@ -71,13 +71,11 @@ SweepOf = Callable[..., Played]
 @pytest.fixture
 def sweep_of(searches_of: Callable[..., list[Search]], store: Store) -> SweepOf:
     """sweep_of(methods of a space, ..., slots=1): a sweep of several spaces."""
+    seeds = "search: {seeds: [42]}\nfinal: {seeds: [0]}\n"
 
     def make(*parts: str, slots: int = 1, head: str = "") -> Played:
-        found: list[Search] = []
-        seeds = "search: {seeds: [42]}\nfinal: {seeds: [0]}\n"
-        for part in parts:
-            found += searches_of(f"{HEAD}{head}{seeds}methods:\n{part}")
-        return Played(found, store, slots)
+        spaces = [searches_of(f"{HEAD}{head}{seeds}methods:\n{part}") for part in parts]
+        return Played([search for searches in spaces for search in searches], store, slots)
 
     return make
 
@@ -117,19 +115,29 @@ def test_no_search_waits_for_another_one(sweep_of: SweepOf) -> None:
 
 
 @pytest.mark.slow
-def test_a_search_suggests_the_same_whatever_runs_beside_it(sweep_of: SweepOf) -> None:
-    """Each has random numbers of its own, which follow from it and the number of a suggestion."""
+def test_a_search_suggests_the_same_whatever_runs_beside_it(
+    sweep_of: SweepOf, store: Store
+) -> None:
+    """Each has random numbers of its own, which follow from it and the number of a suggestion.
+
+    Nothing is suggested before a worker is free, because what is suggested later knows more.
+    """
     one, other = SAMPLER.format(count=3), SAMPLER.format(count=2).replace("simcse", "esimcse")
 
     def rates(played: Played, method: str) -> set[float]:
         jobs = [job.trial for job in played.pool.begun if job.trial.role == "search"]
         return {job.configuration["learning_rate"] for job in jobs if job.method == method}
 
-    both = sweep_of(one, other)
-    both.play()
+    async def scenario(_: Played) -> None:
+        journals = list(store.studies_folder.glob("*.journal"))
+        asked = [path.read_text().count('"op_code":4') for path in journals]
+        assert asked == [1, 1], "operation 4 of Optuna's journal creates a trial"
+
+    both = sweep_of(one, other, slots=2)
+    both.play(scenario)
     assert len(rates(both, "simcse") | rates(both, "esimcse")) == 5
-    shutil.rmtree(both.store.folder)
-    shutil.rmtree(both.store.studies_folder)
+    shutil.rmtree(store.folder)
+    shutil.rmtree(store.studies_folder)
     alone = sweep_of(one)
     alone.play()
     assert rates(alone, "simcse") == rates(both, "simcse")
@@ -154,28 +162,14 @@ def test_no_worker_is_idle_while_a_search_may_suggest(
     assert len(played.play(scenario)) == 3 + 9 + 4 + 3
 
 
-@pytest.mark.slow
-def test_nothing_is_suggested_before_a_worker_is_free(sweep_of: SweepOf, store: Store) -> None:
-    """What is suggested later knows more."""
-    part = SAMPLER.format(count=5)
-    played = sweep_of(part, part.replace("simcse", "esimcse"), slots=2)
-
-    async def scenario(_: Played) -> None:
-        journals = list(store.studies_folder.glob("*.journal"))
-        asked = [path.read_text().count('"op_code":4') for path in journals]
-        assert asked == [1, 1], "operation 4 of Optuna's journal creates a trial"
-
-    played.play(scenario)
-
-
 def test_a_trial_for_which_two_searches_ask_runs_once(sweep_of: SweepOf) -> None:
+    """A method that cannot run is a sentence before any trial begins."""
     other = GRID.replace("[1e-5, 2e-5]", "[2e-5, 3e-5]")
     order = sweep_of(GRID, other, slots=2).play()
     assert order.count("simcse search") == 3
     again = sweep_of(GRID, other)
     asyncio.run(again.sweep.run())
     assert (again.starts, again.pool.begun) == (0, []), "there is nothing to run"
-    # A method that cannot run is a sentence before any trial begins.
     with pytest.raises(UserError, match="no-such-corpus"):
         sweep_of("  simcse: {set: {sentences: no-such-corpus.txt}}\n").sweep.check()
 
@@ -195,12 +189,10 @@ def test_an_error_ends_its_search_and_is_raised_at_the_end(
     sweep_of: SweepOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played = sweep_of(GRID, GRID.replace("simcse", "esimcse"), slots=2)
-    chosen = played.heard.chosen
 
-    def broken(search: Search, *rest: Any) -> None:
+    def broken(search: Search, *_: Any) -> None:
         if search.name == "simcse":
             raise UserError("a model is missing")
-        chosen(search, *rest)
 
     monkeypatch.setattr(played.heard, "chosen", broken, raising=False)
     with pytest.raises(UserError, match="a model is missing"):
@@ -234,8 +226,7 @@ def test_a_trial_of_several_workers_takes_a_slot_for_each() -> None:
     """Those that are free are kept for it. What fits nowhere holds a single one."""
 
     async def scenario() -> None:
-        slots, order, held = 3, list[int](), list[Slot]()
-        lanes = Lanes(lambda held: held < slots)
+        lanes, order, held = Lanes(lambda held: held < 3), list[int](), list[Slot]()
 
         async def take(workers: int) -> None:
             held.append(await lanes.slot("a", workers=workers))
@@ -243,13 +234,10 @@ def test_a_trial_of_several_workers_takes_a_slot_for_each() -> None:
 
         tasks = [asyncio.create_task(take(workers)) for workers in (1, 3, 1, 4, 1)]
         await settled()
-        assert order == [1]
-        held[0].free()
-        await settled()
-        assert order == [1, 3]
-        held[1].free()
-        await settled()
-        assert order == [1, 3, 1, 4, 1]
+        for number, ran in enumerate(([1], [1, 3], [1, 3, 1, 4, 1])):
+            assert order == ran
+            held[number].free()
+            await settled()
         assert lanes.lacking == 0
         await asyncio.gather(*tasks)
 

@@ -87,22 +87,21 @@ def test_it_ends_at_a_second_signal_after_its_patience_and_with_ray(
 # A free worker takes a trial for which no other worker is starting.
 
 
-@pytest.mark.parametrize(
-    ("slots", "statuses", "chosen"),
-    [
-        (1, ["TERMINATED", "PENDING", "PENDING"], 1),
-        (2, ["TERMINATED", "PENDING", "PENDING"], 2),  # a worker starts for the first of them
-        (2, ["RUNNING", "TERMINATED", "PENDING", "PENDING"], 2),  # none is starting
-        (4, ["RUNNING", "TERMINATED", "PENDING", "PENDING", "PENDING", "PENDING"], 4),
-        (8, ["TERMINATED", "PENDING", "PENDING"], 2),  # the last, as long as no more are there
-        (8, ["TERMINATED", "RUNNING"], None),
+def test_the_next_trial() -> None:
+    ended, waits = "TERMINATED", "PENDING"
+    for slots, statuses, chosen in (
+        (1, [ended, waits, waits], 1),
+        (2, [ended, waits, waits], 2),  # a worker starts for the first of them
+        (2, ["RUNNING", ended, waits, waits], 2),  # none is starting
+        (4, ["RUNNING", ended, waits, waits, waits, waits], 4),
+        (8, [ended, waits, waits], 2),  # the last, as long as no more are there
+        (8, [ended, "RUNNING"], None),
         (2, [], None),
-    ],
-)
-def test_the_next_trial(slots: int, statuses: list[str], chosen: int | None) -> None:
-    trials = [SimpleNamespace(status=status) for status in statuses]
-    kept: dict[str, Any] = {"_stopped_trials": set(), "_failed_trials": set()}
-    found = TuneScheduler(lambda: slots, set).choose_trial_to_run(
-        SimpleNamespace(get_trials=lambda: trials, _tune_controller=SimpleNamespace(**kept))
-    )
-    assert found is (None if chosen is None else trials[chosen])
+    ):
+        trials = [SimpleNamespace(status=status) for status in statuses]
+        kept: dict[str, Any] = {"_stopped_trials": set(), "_failed_trials": set()}
+        controller = SimpleNamespace(**kept)
+        next_one = TuneScheduler(lambda slots=slots: slots, set).choose_trial_to_run(
+            SimpleNamespace(get_trials=lambda all=trials: all, _tune_controller=controller)
+        )
+        assert next_one is (None if chosen is None else trials[chosen])

@@ -81,20 +81,19 @@ def test_tpe_learns_from_the_newest_configurations(
 
 @pytest.mark.slow
 def test_a_higher_budget_adds_only_the_difference(playing: Playing) -> None:
+    """Another program opens the study."""
     assert len(playing.play(playing.search(ranges(configurations=2)), score).ran) == 2
     source = playing.source(playing.search(ranges(configurations=5)))
     assert (to_run(source), source.settled_count) == (3, 2)
     assert len(playing.play(source, score).ran) == 3
     assert playing.over(playing.search(ranges(configurations=5)))
-    # Another program opens the study.
     [path] = playing.store.studies_folder.iterdir()
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
     [name] = optuna.get_all_study_names(storage)
     assert name == f"simcse unsup tiny-bert {source.search.id}"
     for trial in optuna.load_study(study_name=name, storage=storage).trials:
-        assert [
-            playing.store.get(key).dev_score for key in trial.user_attrs["trials"]
-        ] == trial.values
+        records = [playing.store.get(key) for key in trial.user_attrs["trials"]]
+        assert [record.dev_score for record in records] == trial.values
         assert list(trial.intermediate_values) == [1, 2, 3]
 
 
@@ -116,20 +115,6 @@ def test_a_study_that_was_deleted_is_made_again_from_the_store(playing: Playing)
     assert len(sampled_of(search, playing.store)) == 6
 
 
-def test_trials_of_another_protocol_do_not_count(
-    monkeypatch: pytest.MonkeyPatch, playing: Playing
-) -> None:
-    """Their search is the same, and their keys are not; so it is with data that have changed."""
-    search = playing.search(ranges(configurations=2))
-    playing.play(search, score)
-    monkeypatch.setattr("harness.trials.trial.PROTOCOL", PROTOCOL + 1)
-    source = playing.source(search)
-    assert (to_run(source), source.settled_count, sampled_of(search, playing.store)) == (2, 0, [])
-    assert len(playing.play(source, score).ran) == 2
-    assert len(sampled_of(search, playing.store)) == 2
-    assert playing.over(search)
-
-
 @pytest.mark.slow
 def test_what_the_store_finished_while_the_driver_was_away_is_not_run_again(
     tmp_path: Path, playing: Playing
@@ -148,33 +133,29 @@ def test_what_the_store_finished_while_the_driver_was_away_is_not_run_again(
     assert playing.states(search) == ["COMPLETE"] * 3
 
 
+DAMAGE: dict[str, Callable[[list[bytes]], bytes]] = {
+    "json": lambda lines: b"\n".join([lines[0], b"{no json", *lines[1:]]),
+    "list": lambda lines: b"\n".join([b"[]", *lines]),
+    "operation": lambda _: b'{"op_code": 77, "worker_id": "x"}\n',
+    "bytes": lambda lines: b"\xff\xfe\n" + b"\n".join(lines),
+    "half a line": lambda lines: b"\n".join(lines) + b'{"op_code":6,"trial',
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("damage", "noticed"),
-    [
-        (lambda lines: b"\n".join([lines[0], b"{no json", *lines[1:]]), True),
-        (lambda lines: b"\n".join([b"[]", *lines]), True),
-        (lambda _: b'{"op_code": 77, "worker_id": "x"}\n', True),
-        (lambda lines: b"\xff\xfe\n" + b"\n".join(lines), True),
-        (lambda lines: b"\n".join(lines) + b'{"op_code":6,"trial', False),
-    ],
-    ids=["json", "list", "operation", "bytes", "half a line"],
-)
+@pytest.mark.parametrize("kind", DAMAGE)
 def test_a_damaged_study_is_set_aside_with_one_sentence(
-    damage: Callable[[list[bytes]], bytes],
-    noticed: bool,
-    playing: Playing,
-    caplog: pytest.LogCaptureFixture,
+    kind: str, playing: Playing, caplog: pytest.LogCaptureFixture
 ) -> None:
     """But not half a line at the end, as a process leaves that is killed while it writes."""
-    search = playing.search(ranges(configurations=3))
+    search, noticed = playing.search(ranges(configurations=3)), kind != "half a line"
     with pytest.raises(Killed):
         playing.play(search, score, kill_after=2)
     [path] = playing.store.studies_folder.iterdir()
-    path.write_bytes(damage(path.read_bytes().split(b"\n")))
+    path.write_bytes(DAMAGE[kind](path.read_bytes().split(b"\n")))
     assert len(playing.play(search, score).ran) == 1
-    said = [each.message for each in caplog.records if each.name.startswith("harness")]
-    assert [f"the study {path} is damaged" in line for line in said] == [True] * noticed
+    lines = [entry.message for entry in caplog.records if entry.name.startswith("harness")]
+    assert [f"the study {path} is damaged" in line for line in lines] == [True] * noticed
     assert playing.states(search) == ["COMPLETE"] * 3
     assert len(list(playing.store.studies_folder.iterdir())) == 1 + noticed  # it is kept
 
@@ -236,10 +217,19 @@ def test_two_sweeps_of_one_search_share_its_study(
 
 
 def test_failures_do_not_count_towards_the_budget_of_the_next_command(playing: Playing) -> None:
+    """Nor trials of another protocol: their search is the same, and their keys are not."""
     search = playing.search(ranges(configurations=3))
     fails = iter([True, False, True])
     playing.play(search, lambda trial: [] if next(fails) else score(trial))
     assert len(playing.play(search, score).ran) == 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.trials.trial.PROTOCOL", PROTOCOL + 1)
+        source = playing.source(search)
+        assert (to_run(source), source.settled_count) == (3, 0)
+        assert sampled_of(search, playing.store) == []
+        assert len(playing.play(source, score).ran) == 3
+        assert len(sampled_of(search, playing.store)) == 3
+        assert playing.over(search)
 
 
 @pytest.mark.slow
@@ -279,9 +269,9 @@ def test_conditional_ranges(playing: Playing) -> None:
     of_heads = {("head", "learning_rate"), ("head", "masking_ratio")}
     assert {tuple(trial.params) for trial in trials} == of_heads
     usual = {"tanh": ("masking_ratio", 0.15), "batchnorm": ("learning_rate", 3e-5)}
-    for each in tried_of(search, playing.store):
-        other, value = usual[each.values["head"]]
-        assert each.values[other] == value
+    for tried in tried_of(search, playing.store):
+        other, value = usual[tried.values["head"]]
+        assert tried.values[other] == value
     playing.forget_studies()
     before = {frozenset(trial.params.items()) for trial in trials}
     assert playing.over(search)
@@ -309,25 +299,22 @@ def test_the_front_of_dev_and_cost(playing: Playing) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("axis", "distribution"),
-    [
+@pytest.mark.parametrize("name", ["random", "tpe", "qmc"])
+def test_a_range_of_a_whole_number(name: str, playing: Playing) -> None:
+    for axis, distribution in (
         ("{low: 2, high: 20}", IntDistribution(2, 20)),
         ("{low: 2, high: 64, log: true}", IntDistribution(2, 64, log=True)),
         ("{low: 2, high: 21, step: 4}", IntDistribution(2, 18, step=4)),
-    ],
-)
-@pytest.mark.parametrize("name", ["random", "tpe", "qmc"])
-def test_a_range_of_a_whole_number(
-    axis: str, distribution: IntDistribution, name: str, playing: Playing
-) -> None:
-    part = f"    ranges: {{batch_size: {axis}}}\n    sampler: {{name: {name}, configurations: 4}}\n"
-    search = playing.search(part)
-    played = playing.play(search, lambda _: [50.0])
-    drawn = [trial.configuration["batch_size"] for trial in played.ran]
-    assert {type(value) for value in drawn} == {int}
-    low, high, step = distribution.low, distribution.high, distribution.step
-    assert all(low <= value <= high and (value - low) % step == 0 for value in drawn)
-    assert {*playing.study(search).trials()[0].distributions.values()} == {distribution}
-    playing.forget_studies()  # the store has whole numbers, too
-    assert playing.over(search)
+    ):
+        sampler = f"    sampler: {{name: {name}, configurations: 4}}\n"
+        search = playing.search(f"    ranges: {{batch_size: {axis}}}\n{sampler}")
+        played = playing.play(search, lambda _: [50.0])
+        drawn = [trial.configuration["batch_size"] for trial in played.ran]
+        assert {type(value) for value in drawn} == {int}
+        low, high, step = distribution.low, distribution.high, distribution.step
+        assert all(low <= value <= high and (value - low) % step == 0 for value in drawn)
+        assert {*playing.study(search).trials()[0].distributions.values()} == {distribution}
+        playing.forget_studies()  # the store has whole numbers, too
+        assert playing.over(search)
+        shutil.rmtree(playing.store.folder)
+        playing.forget_studies()

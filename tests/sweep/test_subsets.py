@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.sweeps.spaces.overrides import Overrides
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.spaces.searches import searches
-from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 
 SPACE = """\
@@ -29,55 +26,53 @@ methods:
 FULL = [(subset, seed) for subset in (0, 2) for seed in (0, 1)]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[..., Path]) -> Path:
+Find = Callable[..., Search]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, write_plugin: Callable[..., Path]) -> Path:
     """The folder of the plugins."""
-    folder = tmp_path_factory.mktemp("subsets")
     for name in ("gridded", "sampled"):
-        write_plugin(folder / f"{name}.py", "trained")
-    write_plugin(folder / "still.py", "known")
-    return folder
+        write_plugin(tmp_path / f"{name}.py", "trained")
+    write_plugin(tmp_path / "still.py", "known")
+    return tmp_path
 
 
-def search(folder: Path, method: str = "gridded", text: str = SPACE, **overrides: Any) -> Search:
-    """The search of one method."""
-    path, methods = folder / "space.yaml", (str(folder / f"{method}.py"),)
-    path.write_text(text, encoding="utf-8")
-    [found] = searches(*load_space(path), Overrides(methods=methods, **overrides))
-    return found
+@pytest.fixture
+def search(folder: Path, searches_of: Callable[..., list[Search]]) -> Find:
+    """search(method, space, option=value, ...): the search of one method."""
+
+    def find(method: str = "gridded", text: str = SPACE, **options: Any) -> Search:
+        [one] = searches_of(text, methods=(str(folder / f"{method}.py"),), **options)
+        return one
+
+    return find
 
 
-def drawn(found: Search, role: Any = "final", **values: Any) -> list[tuple[int | None, int]]:
+def drawn(search: Search, role: Any = "final", **values: Any) -> list[tuple[int | None, int]]:
     """(label subset, seed) of the trials of one configuration."""
-    trials = found.trials([{**found.fixed, **values}], role)
+    trials = search.trials([{**search.fixed, **values}], role)
     return [(trial.configuration.get("subset"), trial.seed) for trial in trials]
 
 
-def test_a_share_of_the_labels_is_run_on_every_subset(folder: Path) -> None:
-    found = search(folder)
-    assert drawn(found) == FULL
-    assert drawn(found, "search") == [(0, 42), (1, 42)]
-    assert [trial.config.subset for trial in found.trials([found.fixed], "final")] == [0, 0, 2, 2]
-
-
-def test_where_no_share_is_used_there_is_nothing_to_repeat(folder: Path) -> None:
-    """All labels; a corpus without labels; a method without the choice; the default."""
-    found = search(folder)
-    assert drawn(found, label_fraction=1.0) == [(None, 0), (None, 1)]
-    assert drawn(found, sentences="graded-sentences") == [(None, 0), (None, 1)]
+def test_a_share_of_the_labels_is_run_on_every_subset(search: Find) -> None:
+    """Where all labels are used, or a corpus has none, or a method no choice: nothing to repeat."""
+    share = search()
+    assert drawn(share) == FULL
+    assert drawn(share, "search") == [(0, 42), (1, 42)]
+    assert [trial.config.subset for trial in share.trials([share.fixed], "final")] == [0, 0, 2, 2]
+    assert drawn(share, label_fraction=1.0) == [(None, 0), (None, 1)]
+    assert drawn(share, sentences="graded-sentences") == [(None, 0), (None, 1)]
     head, _, rest = SPACE.partition("set:")
     still = head + rest.partition("\n")[2].partition("methods:")[0] + "methods: {still: {}}\n"
-    assert drawn(search(folder, "still", still)) == [(None, 0)]
+    assert drawn(search("still", still)) == [(None, 0)]
     text = SPACE.replace(", subsets: [0, 1]", "").replace(", subsets: [0, 2]", "")
-    assert drawn(search(folder, text=text)) == [(0, 0), (0, 1)]
-
-
-def test_other_subsets_are_another_search(folder: Path) -> None:
-    narrowed = search(folder, subsets=(7,))
+    assert drawn(search(text=text)) == [(0, 0), (0, 1)], "the default"
+    narrowed = search(subsets=(7,))
     assert drawn(narrowed) == [(7, 0), (7, 1)]
     assert drawn(narrowed, "search") == [(0, 42), (1, 42)]
     other = SPACE.replace("subsets: [0, 1]", "subsets: [0, 3]")
-    assert search(folder, "sampled").id != search(folder, "sampled", other).id
+    assert search("sampled").id != search("sampled", other).id
 
 
 @pytest.mark.slow
@@ -87,9 +82,10 @@ def test_sweep_runs_every_subset_once(folder: Path, serially: Callable[..., Any]
     They score the mean over the search subsets, and the best configuration runs on all final seeds
     and subsets.
     """
-    search(folder)  # this writes the search space
-    arguments = [*(folder / f"{name}.py" for name in ("gridded", "sampled")), folder / "space.yaml"]
-    answer = serially(*arguments, "--store", folder / "store")
+    (folder / "space.yaml").write_text(SPACE, encoding="utf-8")
+    words = [*(folder / f"{name}.py" for name in ("gridded", "sampled")), folder / "space.yaml"]
+    words += ["--store", folder / "store"]
+    answer = serially(*words)
     assert answer.code == 0, answer.out + answer.err
     rows = Store(folder / "store").read().records()
     assert {row.label_fraction for row in rows} == {0.5}
@@ -107,6 +103,6 @@ def test_sweep_runs_every_subset_once(folder: Path, serially: Callable[..., Any]
         assert sorted((row.subset, row.seed) for row in final) == FULL
     assert "seed 1 subset 2 of " in answer.out
     assert " 2x2 " in answer.out
-    planned = serially(*arguments, "--store", folder / "store", "--dry-run").out
+    planned = serially(*words, "--dry-run").out
     assert "subsets: 0, 2" in planned
     assert "\n0 trials to run" in planned

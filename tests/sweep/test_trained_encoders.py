@@ -102,16 +102,6 @@ def test_a_teacher_is_what_another_search_trains(searches_of: Found) -> None:
     assert len(keys) == 3
 
 
-def test_a_teacher_without_a_model_starts_from_that_of_the_search(searches_of: Found) -> None:
-    """So a rehearsal on another encoder has a teacher on it, too; a value of --set is the last."""
-    [rankcse] = searches_of(TEACHERS, methods=("rankcse",), encoders=("mini-bert",))
-    started = {name: each.config.encoder for name, each in rankcse.trainers.items()}
-    assert started == {"teacher": "mini-bert", "second_teacher": "tiny-bert"}
-    assert len(implied([rankcse])) == 2
-    [rankcse] = searches_of(TEACHERS, methods=("rankcse",), values={"teacher": "tiny-bert"})
-    assert [*rankcse.trainers] == ["second_teacher"]
-
-
 CHAIN = """\
   pooling:
     encoders: [{encoder: tiny-bert, trained_by: rankcse}]
@@ -119,40 +109,44 @@ CHAIN = """\
 """
 
 
-def test_the_teacher_of_a_trainer_is_trained_before_it(searches_of: Found) -> None:
+def test_a_teacher_without_a_model_starts_from_that_of_the_search(searches_of: Found) -> None:
+    """So a rehearsal on another encoder has a teacher on it, too; a value of --set is the last.
+
+    The teacher of a trainer is trained before it.
+    """
+    [rankcse] = searches_of(TEACHERS, methods=("rankcse",), encoders=("mini-bert",))
+    started = {name: trainer.config.encoder for name, trainer in rankcse.trainers.items()}
+    assert started == {"teacher": "mini-bert", "second_teacher": "tiny-bert"}
+    assert len(implied([rankcse])) == 2
+    [rankcse] = searches_of(TEACHERS, methods=("rankcse",), values={"teacher": "tiny-bert"})
+    assert [*rankcse.trainers] == ["second_teacher"]
     for methods in ((), ("pooling",), ("rankcse", "pooling")):
         pooling = searches_of(TEACHERS + CHAIN, methods=methods)[-1]
-        names = [each.name for each in implied([pooling])]
-        assert names == ["simcse", "mixcse", "rankcse"]
+        assert [search.name for search in implied([pooling])] == ["simcse", "mixcse", "rankcse"]
         assert pooling.label == "pooling unsup tiny-bert trained by rankcse"
 
 
 CIRCLE = "  diffcse:\n    set: {generator: {trained_by: rankcse}}\n"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "sentence"),
-    [
-        ("{trained_by: simcse}", "{trained_by: rankcse}", "line 10: methods.rankcse.set.teacher."
-         "trained_by: rankcse cannot begin before rankcse has ended"),
-        ("{trained_by: simcse}", "{trained_by: diffcse}",
-         "diffcse cannot begin before rankcse has ended"),
-        ("{trained_by: simcse}", "{trained_by: simcze}", 'unknown method "simcze"'),
-        ("{trained_by: simcse}", "{trained_by: simcse, encodr: tiny-bert}", "line 10: "
+def test_a_mistake_about_a_teacher_is_told_with_its_line(searches_of: Found) -> None:
+    by_simcse, teacher = "{trained_by: simcse}", "teacher: {trained_by: simcse}"
+    for old, new, sentence in (
+        (by_simcse, "{trained_by: rankcse}", "line 10: methods.rankcse.set.teacher.trained_by: "
+         "rankcse cannot begin before rankcse has ended"),
+        (by_simcse, "{trained_by: diffcse}", "diffcse cannot begin before rankcse has ended"),
+        (by_simcse, "{trained_by: simcze}", 'unknown method "simcze"'),
+        (by_simcse, "{trained_by: simcse, encodr: tiny-bert}", "line 10: "
          "methods.rankcse.set.teacher.encodr: unknown key"),
-        ("{trained_by: simcse}", "{trained_by: pooling}", "pooling does not train its encoder"),
-        ("teacher: {trained_by: simcse}", "sentences: {trained_by: simcse}", "line 10: "
-         "methods.rankcse.set.sentences: sentences names no model that rankcse loads"),
-        ("teacher: {trained_by: simcse}", "techer: {trained_by: simcse}", 'no hyperparameter '
-         '"techer"; did you mean "teacher"?'),
-    ],
-)  # fmt: skip
-def test_a_mistake_about_a_teacher_is_told_with_its_line(
-    old: str, new: str, sentence: str, searches_of: Found
-) -> None:
-    with pytest.raises(UserError) as refused:
-        searches_of(TEACHERS.replace(old, new) + (CIRCLE if "diffcse" in new else ""))
-    assert sentence in str(refused.value)
+        (by_simcse, "{trained_by: pooling}", "pooling does not train its encoder"),
+        (teacher, "sentences: {trained_by: simcse}", "line 10: methods.rankcse.set.sentences: "
+         "sentences names no model that rankcse loads"),
+        (teacher, "techer: {trained_by: simcse}", 'no hyperparameter "techer"; did you mean '
+         '"teacher"?'),
+    ):  # fmt: skip
+        with pytest.raises(UserError) as refused:
+            searches_of(TEACHERS.replace(old, new) + (CIRCLE if "diffcse" in new else ""))
+        assert sentence in str(refused.value)
 
 
 PRUNED = """\

@@ -67,25 +67,24 @@ def play(tmp_path: Path) -> Play:
     What runs at its end has finished.
     """
 
-    def make(
-        scenario: Scenario, slots: int = 1, kind: type[Store] = Store, **trials: Trial | None
+    async def run(
+        scenario: Scenario, slots: int, kind: type[Store], trials: dict[str, Trial | None]
     ) -> HandPool:
-        async def run() -> HandPool:
-            waiting = Waiting(kind(tmp_path / "store"), slots)
-            usual = Trial("simcse", {"encoder": "tiny-bert"}, seed=0)
-            asked = {key: trial or usual for key, trial in trials.items()}
-            task = asyncio.create_task(waiting.ask(asked))
-            await settled()
-            await scenario(waiting)
-            while waiting.pool.running:
-                await waiting.pool.end(next(iter(waiting.pool.running)))
-            await task
-            assert all(each.done() for each in waiting.runs.reports.values())
-            return waiting.pool
+        waiting = Waiting(kind(tmp_path / "store"), slots)
+        usual = Trial("simcse", {"encoder": "tiny-bert"}, seed=0)
+        asked = {key: trial or usual for key, trial in trials.items()}
+        task = asyncio.create_task(waiting.ask(asked))
+        await settled()
+        await scenario(waiting)
+        while waiting.pool.running:
+            await waiting.pool.end(next(iter(waiting.pool.running)))
+        await task
+        assert all(report.done() for report in waiting.runs.reports.values())
+        return waiting.pool
 
-        return asyncio.run(run())
-
-    return make
+    return lambda scenario, slots=1, kind=Store, **trials: asyncio.run(
+        run(scenario, slots, kind, trials)
+    )
 
 
 def test_a_trial_that_another_process_runs_comes_when_its_claim_is_free(

@@ -1,14 +1,13 @@
 """Variants, settings and encoders of a method, and configurations that train the same thing."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.sweeps.spaces.overrides import Overrides
+from harness.sweeps.spaces.overrides import Overrides, shipped_spaces
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
@@ -165,24 +164,19 @@ def test_a_grid_of_one_configuration_is_no_search(searches_of: Found) -> None:
     assert keys(search) == keys(plain)
 
 
-@pytest.mark.parametrize(
-    ("lengths", "tried"),
-    [
-        # An epoch of the embedded sentences has 94 steps of 64.
+def test_a_length_that_another_one_ends_is_not_varied(searches_of: Found) -> None:
+    """An epoch of the embedded sentences has 94 steps of 64."""
+    for lengths, tried in (
         ("epochs: [1, 2, 4, 8], max_steps: [120]", [(1, 120), (2, 120)]),
         ("epochs: [1], max_steps: [10, 20, 1000, 2000]", [(1, 10), (1, 20), (1, 1000)]),
         ("epochs: [1, 2]", [(1, None), (2, None)]),
-    ],
-)
-def test_a_length_that_another_one_ends_is_not_varied(
-    lengths: str, tried: list[tuple[float, int | None]], searches_of: Found
-) -> None:
-    fixed = "sentences: graded-sentences, max_steps: null"
-    method = f"simcse: {{set: {{{fixed}}}, grid: {{{lengths}}}}}"
-    [search] = searches_of(HEAD + f"methods: {{{method}}}\n")
-    assert [(each["epochs"], each.get("max_steps")) for each in searched(search)] == tried
-    trials = search.trials(searched(search), "search")
-    assert len({trial.declared.steps for trial in trials}) == len(tried)
+    ):
+        fixed = "sentences: graded-sentences, max_steps: null"
+        method = f"simcse: {{set: {{{fixed}}}, grid: {{{lengths}}}}}"
+        [search] = searches_of(HEAD + f"methods: {{{method}}}\n")
+        assert [(one["epochs"], one.get("max_steps")) for one in searched(search)] == tried
+        trials = search.trials(searched(search), "search")
+        assert len({trial.declared.steps for trial in trials}) == len(tried)
 
 
 @pytest.mark.parametrize(
@@ -240,12 +234,11 @@ def test_an_unused_field_falls_back_to_the_published_value() -> None:
 
 def test_the_shipped_grids_plan_no_training_twice() -> None:
     """Five weights of an unused loss were five equal trials; there were 160 of `semisup`."""
-    path = Path(__file__).parents[2] / "search_spaces" / "semisup.yaml"
-    found = searches(*load_space(path), Overrides())
+    grids = searches(*load_space(shipped_spaces()["semisup"]), Overrides())
     trials = [
         trial
-        for search in found
+        for search in grids
         for number in range(len(search.rounds))
         for trial in search.trials(search.configurations(number, []), "search")
     ]
-    assert len(trials) + sum(len(final(search)) for search in found) == 136
+    assert len(trials) + sum(len(final(search)) for search in grids) == 136

@@ -17,14 +17,11 @@ from harness.trials import compaction
 from harness.trials.record import Record
 from harness.trials.record_files import COMPACTED, read_rows
 from harness.trials.store import Store
-from tests.trials.test_store import parquets, record, write
+from tests.trials.test_store import parquets, record, store, write
+
+__all__ = ["store"]  # a fixture
 
 AtEachWrite = Callable[[Callable[[Path], Any]], None]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
 
 
 def rows(store: Store) -> list[int]:
@@ -194,7 +191,10 @@ def test_compactions_without_a_common_lock_lose_nothing(
 def test_another_result_of_the_same_key_is_reported(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two stores whose files were put into one folder: the row of the compacted file stays."""
+    """Two stores whose files were put into one folder: the row of the compacted file stays.
+
+    The failure of a finished trial goes.
+    """
     store.write(record(1))
     store.compact(at_least=1)
     put_from_elsewhere(store, record(1, dev={"graded-dev": 7.0}, host="another"))
@@ -202,10 +202,6 @@ def test_another_result_of_the_same_key_is_reported(
         store.compact()
     assert f"trial {record(1).key} has finished twice with another dev" in caplog.text
     check(store, range(1, 2))
-
-
-def test_failure_of_a_finished_trial_is_removed(store: Store) -> None:
-    store.write(record(1))
     put_from_elsewhere(store, record(1, status="failed", reason="odd"))
     store.write(record(2, status="failed", reason="odd"))
     store.compact()
@@ -300,21 +296,20 @@ def test_the_next_compaction_heals_one_that_was_killed_at_any_step(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("finished_in", ["compact-a.parquet", "compact-b.parquet", None])
-def test_what_finished_wins_over_a_failure_whatever_file_it_is_in(
-    finished_in: str | None, store: Store
-) -> None:
-    """With None, the trial's own file has the success, and the compacted files have failures."""
-    own = store.folder / f"{record(1).key}.parquet"
-    store.folder.mkdir()
-    for name in ["compact-a.parquet", "compact-b.parquet", own.name]:
-        finished = name == (finished_in or own.name)
-        put_from_elsewhere(store, record(1) if finished else unfinished(1, "odd"), name=name)
-    for _ in range(2):
-        assert reasons(store) == [None]
-        assert store.finished_keys() == {record(1).key}
-        store.compact()
-    assert len(parquets(store)) == 1
+def test_what_finished_wins_over_a_failure_whatever_file_it_is_in(tmp_path: Path) -> None:
+    """One of two compacted files, or the trial's own."""
+    names = ["compact-a.parquet", "compact-b.parquet", f"{record(1).key}.parquet"]
+    for finished_in in names:
+        store = Store(tmp_path / finished_in / "store")
+        store.folder.mkdir(parents=True)
+        for name in names:
+            row = record(1) if name == finished_in else unfinished(1, "odd")
+            put_from_elsewhere(store, row, name=name)
+        for _ in range(2):
+            assert reasons(store) == [None]
+            assert store.finished_keys() == {record(1).key}
+            store.compact()
+        assert len(parquets(store)) == 1
 
 
 def test_a_listing_that_misses_both_sides_of_a_fold_is_made_up_for(

@@ -3,7 +3,6 @@
 import itertools
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,8 @@ from harness.plugin.config import MethodConfig
 from harness.plugin.registry import Plugin
 from harness.plugin.resolution import given_values, resolve
 from harness.training.saved_state import SavedState
-from harness.trials.lookup import IN_A_METHOD, provide
+from harness.trials.evaluate import Measurement, evaluation_key, evaluations
+from harness.trials.lookup import IN_A_METHOD, model, provide
 from harness.trials.store import Store
 from tests.kits import KitFor
 from tests.trials.test_store import record
@@ -57,14 +57,9 @@ def test_encoders_of_two_stores_are_those_of_their_weights(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["clsr", "flow"])
 def test_frozen_vectors_are_those_of_the_precision(
-    name: str,
-    tiny_encoder: Path,
-    sentences: Path,
-    pairs: Path,
-    kit_for: KitFor,
-    tmp_path: Path,
+    name: str, tiny_encoder: Path, sentences: Path, pairs: Path, kit_for: KitFor, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     """An encoder that is stored in bf16 computes in bf16, unless fp32 is asked for."""
     flow = {"corpus": str(sentences), "vector_dropout": False}
     options = flow if name == "flow" else {"pairs": str(pairs)}
@@ -100,55 +95,55 @@ def test_another_protocol_reads_corpora_anew(
     assert not {*places()} & {*first}
 
 
-@pytest.mark.parametrize("rows", [3, 5])
-def test_a_file_with_the_same_times_is_counted_anew(rows: int, tmp_path: Path) -> None:
-    """`cp -p`, `rsync` and `git` may give a new file the times and the size of the old one."""
-    path = tmp_path / "corpus.txt"
-    path.write_text("a b c d\n" * 4)
-    assert count_items(str(path)) == 4
-    stat = path.stat()
-    path.write_text(("x y\n" * (rows - 1)).ljust(stat.st_size, "x"))
-    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    assert path.stat().st_size == stat.st_size
-    assert count_items(str(path)) == rows
-
-
-def test_a_split_that_is_new_in_a_mirror_is_found(
+def test_a_corpus_that_changes_is_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`cp -p`, `rsync` and `git` may give a new file the times and the size of the old one."""
+    path, text = tmp_path / "corpus.txt", "a b c d\n" * 4
+    for rows in (3, 5):
+        path.write_text(text)
+        assert count_items(str(path)) == 4
+        before = path.stat()
+        path.write_text(("x y\n" * (rows - 1)).ljust(before.st_size, "x"))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert path.stat().st_size == before.st_size
+        assert count_items(str(path)) == rows
+    # A split that is new in a mirror is found.
     folder = tmp_path / "hub" / "datasets" / "someone" / "texts"
     folder.mkdir(parents=True)
     monkeypatch.setenv("HARNESS_HUB", str(tmp_path / "hub"))
-    (folder / "train.csv").write_text("sentence\na\nb\n")
-    assert [path.name for path in source("someone/texts").paths()] == ["train.csv"]
-    (folder / "test.csv").write_text("sentence\nc\nd\n")
-    assert [path.name for path in source("someone/texts:test").paths()] == ["test.csv"]
+    for split, name in (("train", "someone/texts"), ("test", "someone/texts:test")):
+        (folder / f"{split}.csv").write_text("sentence\na\nb\n")
+        assert [path.name for path in source(name).paths()] == [f"{split}.csv"]
 
 
-@pytest.mark.parametrize("field", ["st_dev", "st_ino", "st_ctime_ns"])
 def test_another_file_at_the_same_place_is_read(
-    field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another image of a disk may be mounted there, with equal sizes and times."""
     path = tmp_path / "weights"
     path.write_bytes(b"one")
     os.utime(path, (0, 0))
     old = path.stat()
+    names = ("st_mode", "st_ino", "st_dev", "st_nlink", "st_uid", "st_gid", "st_size",
+             "st_atime", "st_mtime", "st_ctime")  # fmt: skip
+    times = {"st_mtime_ns": old.st_mtime_ns, "st_ctime_ns": 10**18}
+    for field in ("st_dev", "st_ino", "st_ctime_ns"):
+        path.write_bytes(b"one")
 
-    def stat(changed: dict[str, int]) -> Callable[..., os.stat_result]:
-        names = ("st_mode", "st_ino", "st_dev", "st_nlink", "st_uid", "st_gid", "st_size",
-                 "st_atime", "st_mtime", "st_ctime")  # fmt: skip
-        known = {name: getattr(old, name) for name in names}
-        known |= {"st_mtime_ns": old.st_mtime_ns, "st_ctime_ns": 10**18, **changed}
-        further = {name: value for name, value in known.items() if name not in names}
-        return lambda *_, **__: os.stat_result([known[name] for name in names], further)
+        def plant(**changed: int) -> None:
+            known = {name: getattr(old, name) for name in names} | times | changed
+            further = {name: value for name, value in known.items() if name not in names}
+            result = os.stat_result([known[name] for name in names], further)
+            monkeypatch.setattr(Path, "stat", lambda *_, **__: result)
 
-    monkeypatch.setattr(Path, "stat", stat({}))
-    first = content_digest(path)
-    path.write_bytes(b"two")
-    assert content_digest(path) == first, "the stamp is all that is looked at"
-    monkeypatch.setattr(Path, "stat", stat({field: 12_345}))
-    assert content_digest(path) != first
+        plant()
+        first = content_digest(path)
+        path.write_bytes(b"two")
+        assert content_digest(path) == first, "the stamp is all that is looked at"
+        plant(**{field: 12_345})
+        assert content_digest(path) != first
+        times["st_ctime_ns"] += 1
 
 
 # What must be given to get a configuration: enough, and nothing that is published anyway.
@@ -182,3 +177,19 @@ def allowed(plugin: Plugin, values: dict[str, Any]) -> MethodConfig | None:
         return resolve(plugin, values)
     except UserError:
         return None
+
+
+@pytest.mark.slow
+def test_dev_alone_is_a_record_of_its_own(tmp_path: Path) -> None:
+    """It embeds and scores dev only, and does not stand for the whole suite."""
+    store, whole = Store(tmp_path / "store"), suite("graded")
+    asked = model("tiny-bert", store, pooling=None, method=None)
+    measurement = Measurement(asked, store)
+    [alone] = evaluations(measurement, [whole.dev_alone])
+    assert (alone.status, alone.suite, alone.test) == ("finished", "graded", {})
+    sentences = set(map(str.lower, whole.texts(whole.dev)))
+    assert measurement.embedder.sentences == len(sentences)
+    [full] = evaluations(Measurement(asked, store), [whole])
+    assert full.test
+    assert alone.dev == full.dev
+    assert alone.key == evaluation_key(asked, whole.dev_alone) != full.key

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness import cli
 from harness.evaluation.kept import keep_pairs, kept_pairs
 from harness.files import content_digest
 from harness.trials.merging import merge
@@ -27,15 +25,15 @@ def stores(tmp_path: Path) -> Stores:
 
     def make(name: str, *records: Record) -> Store:
         store = Store(tmp_path / name / "trials")
-        for each in records:
-            store.write(each)
+        for row in records:
+            store.write(row)
         return store
 
     return make
 
 
 def states(store: Store) -> dict[int, str]:
-    return {int(each.key, 16): each.status for each in store.read().records()}
+    return {int(row.key, 16): row.status for row in store.read().records()}
 
 
 def failure(number: int) -> Record:
@@ -49,16 +47,14 @@ def test_all_records_come_together(stores: Stores) -> None:
     one.compact(at_least=2)
     two = stores("two", record(2), record(3), failure(4))
     into = stores("into", record(5), failure(6))
-    found = merge([one, two], into)
     expected = dict.fromkeys((1, 2, 3, 5, 6), "finished") | {4: "failed"}
-    assert states(into) == expected
-    assert (found.new, found.known, found.conflicts) == (5, 2, [])
+    for new, known in ((5, 2), (0, 7)):
+        merged = merge([one, two], into)
+        assert states(into) == expected
+        assert (merged.new, merged.known, merged.conflicts) == (new, known, [])
     assert states(one) == {1: "finished", 2: "finished", 5: "failed", 6: "finished"}
     for source, number in ((one, 1), (one, 6), (two, 3), (two, 4)):
         assert into.get(record(number).key) == source.get(record(number).key)
-    again = merge([one, two], into)
-    assert (again.new, again.known) == (0, 7)
-    assert states(into) == expected
 
 
 @pytest.mark.slow
@@ -66,8 +62,8 @@ def test_another_result_is_named(stores: Stores) -> None:
     into = stores("into", record(1, host="here"), record(2), record(3))
     changed = [record(2, test={"graded": 50.25}), record(3, steps=11)]
     other = stores("two", record(1, host="there", wall_seconds=9.0), *changed)
-    found = merge([other], into)
-    assert [(int(each.key, 16), each.difference, each.store) for each in found.conflicts] == [
+    conflicts = merge([other], into).conflicts
+    assert [(int(row.key, 16), row.difference, row.store) for row in conflicts] == [
         (2, "test graded is 50.0 here and 50.25 there", other.place),
         (3, "steps is 10 here and 11 there", other.place),
     ]
@@ -113,32 +109,3 @@ def test_a_damaged_record_is_named_or_replaced_by_a_sound_one(stores: Stores) ->
     assert found.unreadable == [(record(1).key, why), (record(2).key, why)]
     assert (found.new, found.known) == (2, 1)
     assert states(into) == dict.fromkeys((0, 2, 3, 4), "finished")
-
-
-@pytest.mark.slow
-def test_the_command(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one, two = stores("one", record(1)), stores("two", record(1, steps=3), record(2))
-    (two.folder / f"{7:032x}.parquet").write_bytes(b"no Parquet")
-
-    def call(*words: Any) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["harness", "merge", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return int(ended.value.code or 0), *capsys.readouterr()
-
-    code, out, err = call(two.folder, "--into", one.folder)
-    assert code == 1
-    assert "1 new, 1 were there already" in out
-    for said in ("has another result in", "steps is 10 here and 3 there", f"not read: {7:032x}."):
-        assert said in err
-    assert one.flat_file.is_file()
-    for wrong, sentence in (
-        ((one.folder, "--into", one.folder), "both merged and merged into"),
-        ((one.folder.parent / "none", "--into", one.folder), "there is no store"),
-    ):
-        code, _, err = call(*wrong)
-        assert (code, err.count("\n")) == (2, 1)
-        assert sentence in err
-    assert states(one) == {1: "finished", 2: "finished"}

@@ -30,11 +30,31 @@ NO_CONFIG = [
 ]
 
 
-def test_configuration_that_is_no_mapping(refused: Refused, model: Model) -> None:
+OTHER_MODELS: list[tuple[str, Any]] = [
+    *(("model_type", value) for value in ("nosuch", None, ["bert"], "gpt2")),
+    *(("hidden_dropout_prob", value) for value in (7, "x")),
+    ("hidden_size", 32), ("vocab_size", 77), ("hidden_act", "nosuch"), ("pad_token_id", 10**9),
+    ("type_vocab_size", 0),
+]  # fmt: skip
+
+
+def test_config_json(refused: Refused, model: Model, space: SpaceFile) -> None:
     path = model() / "config.json"
-    for text, part in NO_CONFIG:
+    right = json.loads(path.read_text())
+    for text, part in [*NO_CONFIG, *((json.dumps(right | {key: v}), key) for key, v in SIZES)]:
         path.write_text(text)
         refused([*RUN, path.parent], path, part)
+    path.write_text(json.dumps(right | {"num_attention_heads": 0}))
+    for words in (
+        ["sweep", space(), "--encoder", path.parent],
+        ["plan", space(), "--encoder", path.parent],
+        ["eval", path.parent, "--suite", "graded"],
+        ["compare", "tiny-bert", path.parent, "--suite", "graded"],
+    ):
+        refused(words, "num_attention_heads is 0", "whole number from 1 on")
+    for key, value in OTHER_MODELS:
+        path.write_text(json.dumps(right | {key: value}))
+        refused([*RUN, path.parent], path.parent)
 
 
 SIZES: list[tuple[str, Any]] = [
@@ -46,64 +66,27 @@ SIZES: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-def test_size(refused: Refused, model: Model) -> None:
-    path = model() / "config.json"
-    right = json.loads(path.read_text())
-    for key, value in SIZES:
-        path.write_text(json.dumps(right | {key: value}))
-        refused([*RUN, path.parent], path, key)
+DAMAGED: list[tuple[str, bytes | None]] = [
+    *(("model.safetensors", content) for content in (b"", b"hello", b"\xff" * 8 + b"{}")),
+    *(("tokenizer.json", content) for content in (b"", b"[]", b"{", b"{}", b"\xe9", None)),
+    *(("tokenizer_config.json", content) for content in (b"[]", b"null")),
+]
+"""File of a model -> its content; without a vocabulary, transformers makes an empty tokenizer, with
+which all sentences have the same vector"""
 
 
-def test_no_heads(refused: Refused, model: Model, space: SpaceFile) -> None:
-    folder = changed(model(), num_attention_heads=0)
-    for words in (
-        ["sweep", space(), "--encoder", folder],
-        ["plan", space(), "--encoder", folder],
-        ["eval", folder, "--suite", "graded"],
-        ["compare", "tiny-bert", folder, "--suite", "graded"],
-    ):
-        refused(words, "num_attention_heads is 0", "whole number from 1 on")
-
-
-def changed(folder: Path, **values: Any) -> Path:
-    """The folder of a model after values of its config.json were changed; None removes one."""
-    config = json.loads((folder / "config.json").read_text()) | values
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        *(("model_type", value) for value in ("nosuch", None, ["bert"], "gpt2")),
-        *(("hidden_dropout_prob", value) for value in (7, "x")),
-        ("hidden_size", 32), ("vocab_size", 77), ("hidden_act", "nosuch"),
-        ("pad_token_id", 10**9), ("type_vocab_size", 0),
-    ],
-)  # fmt: skip
-def test_configuration_of_another_model(
-    key: str, value: Any, refused: Refused, model: Model
-) -> None:
-    folder = changed(model(), **{key: value})
-    refused([*RUN, folder], folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        *(("model.safetensors", content) for content in (b"", b"hello", b"\xff" * 8 + b"{}")),
-        *(("tokenizer.json", content) for content in (b"", b"[]", b"{", b"\xe9")),
-        *(("tokenizer_config.json", content) for content in (b"[]", b"null")),
-    ],
-)
-def test_damaged_file(name: str, content: bytes, refused: Refused, model: Model) -> None:
+def test_damaged_file(refused: Refused, model: Model) -> None:
     folder = model()
-    (folder / name).write_bytes(content)
-    refused([*RUN, folder], folder)
-
-
-def test_modules_of_sentence_transformers(refused: Refused, model: Model) -> None:
-    folder = model()
+    for name, content in DAMAGED:
+        right = (folder / name).read_bytes()
+        (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+        refused([*RUN, folder], folder, "" if "model" in name else "tokenizer")
+        if content in (b"{", b"{}", None):
+            refused(["eval", folder, "--suite", "graded"], folder, "tokenizer")
+        (folder / name).write_bytes(right)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    refused(["eval", folder, "--suite", "graded"], folder, "tokenizer")
     foreign = '[{"idx": 0, "name": "0", "path": "", "type": "os.system"}]'
     for modules in ("[]", "{", '{"a": 1}', "[3]", foreign):
         (folder / "modules.json").write_text(modules)
@@ -127,19 +110,16 @@ FILES = [
 ]
 
 
-def test_corpus(refused: Refused, tmp_path: Path) -> None:
+def test_corpus(refused: Refused, space: SpaceFile, tmp_path: Path) -> None:
     for name, content, part in FILES:
         path = tmp_path / name
         path.write_bytes(content)
-        given = {
+        options = {
             "c.csv": ["simcse", "--set", "setting=sup", "--set", f"triplets={path}"],
             "neighbours.txt": ["diffcse", "--set", "edited=next", "--set", "generator=tiny-bert",
                                "--set", f"sentences=neighbours:{path}"],
         }.get(name, ["simcse", "--set", f"sentences={path}"])  # fmt: skip
-        refused(["run", *given, *TINY], path, part)
-
-
-def test_blank_corpus(refused: Refused, space: SpaceFile, tmp_path: Path) -> None:
+        refused(["run", *options, *TINY], path, part)
     path = tmp_path / "blank.txt"
     path.write_text("\n \n")
     for verb in ("plan", "sweep"):

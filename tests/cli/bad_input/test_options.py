@@ -1,14 +1,18 @@
-"""What the command line refuses: options, arguments, names, and values behind `--set`."""
+"""What the command line refuses: options, arguments, names, and values behind `--set`.
+
+At the end, a command in a process of its own for each way to end: no traceback, and no store.
+"""
 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.trials.store import Store
 from harness.trials.trial import Trial, failed
-from tests.cli.conftest import Refused, SpaceFile
+from tests.cli.conftest import LineOf, Refused, SpaceFile, check_sentence
 
 DIGITS = "9" * 5000
 GRADED = ("--set", "suite=graded")
@@ -31,6 +35,14 @@ USAGE = [
     ("plan quickstart --configurations 0", "--configurations"),
     (f"plan quickstart --configurations {DIGITS[:30]}", "1000000"),
     ("sweep quickstart --published --configurations 2", "are not searched"),
+    ("sweep quickstart --budget 20minutes", "--budget 20minutes: write a duration"),
+    ("sweep quickstart --budget 0m", "--budget 0m: write a duration of at least one"),
+    ("sweep quickstart --budget 1h --published", "--budget has no meaning with"),
+    ("plan quickstart --device h10", '--device h10: there is no such device; did you mean "h100"'),
+    ("plan quickstart --device h100 --gpus 0", "--gpus 0: write a whole number, at least 1"),
+    ("plan quickstart --gpus 2", "--gpus 2 needs a GPU: name one with --device"),
+    ("plan quickstart --device cpu --gpus 2", "--gpus 2 needs a GPU"),
+    ("plan quickstart --papers", "no space and no table is named beside it"),
     ("plan quickstart --cpus-per-trial 0", "--cpus-per-trial"),
     ("plan quickstart --cpus-per-trial 1e400", "finite"),
     ("sweep quickstart --gpus-per-trial nan", "--gpus-per-trial"),
@@ -103,55 +115,44 @@ def test_bad_seeds_and_subsets(refused: Refused, space: SpaceFile) -> None:
     for option in ("--seeds", "--subsets"):
         for numbers in ("a,b", "0;1", "0,,1", "1.5", "0,-1", "4294967296"):
             refused(["plan", space(), f"{option}={numbers}"], f"{option} {numbers}", "whole numb")
-
-
-# Values behind --set
-
-
-def test_set(refused: Refused, space: SpaceFile) -> None:
-    for value, *parts in (
-        ("learning_rate", "--set learning_rate", "key=value"),
-        ("=3", "--set =3", "key=value"),
-        ("learning_rat=3e-5", '"learning_rat"', 'did you mean "learning_rate"?'),
-        ("batch_size=1", "batch_size = 1", "greater than or equal to 2"),
-        ("learning_rate=[1, 2", "learning_rate", "a valid number"),
-        ("learning_rate=2026-13-45", "learning_rate", "a valid number"),
-    ):
-        for target in (["sweep", space()], [*SIMCSE, *GRADED]):
-            refused([*target, "--set", value], *parts)
-
-
-def test_set_of_the_seed_or_subset_of_a_sweep(refused: Refused, space: SpaceFile) -> None:
     for key in ("seed", "subset"):
         parts = f"--set {key}", "not a hyperparameter", f"`{key}s:`", f"--{key}s"
         refused(["sweep", space(), "--set", f"{key}=1"], *parts)
 
 
+SETS = [
+    ("learning_rate", "key=value"),
+    ("=3", "key=value"),
+    ("learning_rat=3e-5", 'did you mean "learning_rate"?'),
+    ("batch_size=1", "batch_size = 1: Input should be greater than or equal to 2"),
+    ("learning_rate=[1, 2", "a valid number"),
+    ("learning_rate=2026-13-45", "a valid number"),
+    ("learning_rate=true", "valid number"),
+    ("batch_size=true", "valid integer"),
+    ("gradient_checkpointing=7", "boolean"),
+    ("learning_rate=.nan", "valid number"),
+    ("learning_rate=nan", "finite number"),
+    ("learning_rate=-.inf", "valid number"),
+    ("learning_rate=1.0e+400", "finite number"),
+    ("temperature=0", "greater than 0"),
+    ("epochs=1.0e+300", "less than or equal to 1000000"),
+    ("batch_size=9223372036854775808", "beyond 64 bits"),
+    ("batch_size='9223372036854775808'", "valid integer"),
+    ("max_steps=1.0e+30", "max_steps"),
+    ("max_length=9223372036854775808", "less than or equal to 512"),
+    ("setting=[unsup]", "setting"),
+    ("precision={a: 1}", "precision"),
+    ("suite=[graded]", "unknown suite"),
+    ("suite=3", "unknown suite"),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("given", "part"),
-    [
-        ("learning_rate=true", "valid number"),
-        ("batch_size=true", "valid integer"),
-        ("gradient_checkpointing=7", "boolean"),
-        ("learning_rate=.nan", "valid number"),
-        ("learning_rate=nan", "finite number"),
-        ("learning_rate=-.inf", "valid number"),
-        ("learning_rate=1.0e+400", "finite number"),
-        ("temperature=0", "greater than 0"),
-        ("epochs=1.0e+300", "less than or equal to 1000000"),
-        ("batch_size=9223372036854775808", "beyond 64 bits"),
-        ("batch_size='9223372036854775808'", "valid integer"),
-        ("max_steps=1.0e+30", "max_steps"),
-        ("max_length=9223372036854775808", "less than or equal to 512"),
-        ("setting=[unsup]", "setting"),
-        ("precision={a: 1}", "precision"),
-        ("suite=[graded]", "unknown suite"),
-        ("suite=3", "unknown suite"),
-    ],
-)
-def test_set_to_another_kind(given: str, part: str, refused: Refused) -> None:
-    refused([*SIMCSE, "--set", given], given.partition("=")[0], part)
+def test_set(refused: Refused, space: SpaceFile) -> None:
+    for number, (value, part) in enumerate(SETS):
+        refused([*SIMCSE, *GRADED, "--set", value], value.partition("=")[0], part)
+        if number < 4:
+            refused(["sweep", space(), "--set", value], value.partition("=")[0], part)
 
 
 # Names that nothing can have
@@ -180,18 +181,8 @@ def test_odd_value(refused: Refused, space: SpaceFile) -> None:
 
 
 def test_name_that_leaves_the_mirror(refused: Refused) -> None:
-    for name in (
-        "..",
-        "../tiny-bert",
-        "tiny-bert/..",
-        "harness/../../models/tiny-bert",
-        "a/./b",
-        "a//b",
-        "/tiny-bert",
-        "~nobody-at-all/x",
-        "",
-        "a\nb",
-    ):
+    inside = "..|../tiny-bert|tiny-bert/..|harness/../../models/tiny-bert|a/./b|a//b"
+    for name in [*inside.split("|"), "/tiny-bert", "~nobody-at-all/x", "", "a\nb"]:
         refused(["eval", name, "--suite", "graded"])
     arguments = ["run", "pooling", "--encoder", "a/../tiny-bert", *GRADED]
     refused(arguments, '"a/../tiny-bert" cannot be the name of a model', "ORGANISATION/NAME")
@@ -200,16 +191,10 @@ def test_name_that_leaves_the_mirror(refused: Refused) -> None:
 # Trials, tables and new methods
 
 
-def test_table_that_cannot_be_written(refused: Refused, tmp_path: Path) -> None:
-    path = tmp_path / "none" / "table.txt"
+def test_a_table_and_the_key_of_no_trial_or_of_several(refused: Refused, tmp_path: Path) -> None:
+    path, two = tmp_path / "none" / "table.txt", Store(tmp_path / "two")
     refused(["table", "--output", path], "table.txt", "cannot be written")
-
-
-def test_show_of_a_key_of_no_trial_or_of_several(
-    refused: Refused, store: Path, tmp_path: Path
-) -> None:
-    refused(["show", "4f2a"], store, '"4f2a"', "harness list trials")
-    two = Store(tmp_path / "two")
+    refused(["show", "4f2a"], tmp_path / "store", '"4f2a"', "harness list trials")
     for pooling in ("cls", "mean"):
         values = {"encoder": "tiny-bert", "suite": "graded", "pooling": pooling}
         two.write(failed(Trial("pooling", values, 0), "why"))
@@ -234,3 +219,34 @@ def test_new(refused: Refused, tmp_path: Path) -> None:
         ("paper mine --like pairs", "`harness new PATH --like pairs`"),
     ):
         refused(["new", *words.split()], part)
+
+
+# In processes
+
+
+def check_process(answer: Any, store: Path, *parts: object) -> None:
+    check_sentence(answer, *parts)
+    assert "Traceback" not in answer.out + answer.err
+    assert not store.exists()
+
+
+@pytest.mark.slow
+def test_what_a_process_parses_and_what_no_machine_has(
+    process: Any, space: SpaceFile, store: Path, line_of: LineOf
+) -> None:
+    path, sweep = space("learning_rate", "learning_rat"), ("sweep", "--no-local", "--store", store)
+    line = line_of(path, "learning_rat")
+    check_process(process(*sweep, path), store, line, 'did you mean "learning_rate"?')
+    answer = process(*sweep, space(), "--cpus-per-trial", 999)
+    check_process(answer, store, "no machine has 999 CPUs", "lower --cpus-per-trial")
+
+
+@pytest.mark.slow
+def test_a_missing_file_does_not_wait_for_the_hub(process: Any, store: Path) -> None:
+    """The answer comes at once, although the Hub is asked and cannot be reached."""
+    mirror, home = store.with_name("mirror"), str(store.with_name("hub"))
+    mirror.mkdir()
+    environment = {"HARNESS_HUB": str(mirror), "HF_HUB_OFFLINE": None, "HF_HOME": home}
+    words = ("run", "simcse", "--encoder", "tiny-bert", "--store", store)
+    answer = process(*words, environment=environment, timeout=600)
+    check_process(answer, store, mirror, "was not found", "set HARNESS_HUB")

@@ -62,10 +62,22 @@ def refused_plugin(refused: Refused, tmp_path: Path) -> Callable[..., None]:
     return call
 
 
+FIELDS = [
+    ("published: ClassVar = 3", "AttributeError"),
+    ("dependent_defaults = classmethod(lambda cls, given: 1 / 0)", "ZeroDivisionError"),
+    ("needed: int", "needed"),
+    ("sentences: str = 3", "sentences = 3"),
+    ("rate: float = float('nan')", "rate = nan"),
+    ("rate: int = 2**70", "beyond 64 bits"),
+]
+
+
 def test_config_type(refused_plugin: Refused) -> None:
     for value in ("3", "None", "dict", "'Config'", "Config()", "lambda: Config"):
         source = PLUGIN.replace("    # more\n", f"    config_type = {value}\n")
         refused_plugin(source, "config_type of class Method must be a class that derives from")
+    for field, part in FIELDS:
+        refused_plugin(PLUGIN.replace("# fields", field), part)
 
 
 ANSWERS = {
@@ -82,15 +94,8 @@ ANSWERS = {
 def test_answer_of_another_kind(name: str, refused_plugin: Refused) -> None:
     for value in ANSWERS[name]:
         refused_plugin(declared(name, value), f"{name}() must return a ", "but it returned")
-
-
-@pytest.mark.parametrize("name", ["stages", "files"])
-def test_answer_that_is_an_error(name: str, refused_plugin: Refused) -> None:
-    for value, part in (
-        ("1 / 0", "ZeroDivisionError"),
-        ("config.nosuch", "nosuch"),
-        ("exit(3)", "SystemExit: 3"),
-    ):
+    errors = {"1 / 0": "ZeroDivisionError", "config.nosuch": "nosuch", "exit(3)": "SystemExit: 3"}
+    for value, part in errors.items() if name in ("stages", "files") else ():
         refused_plugin(declared(name, value), f"{name}() raises", part)
 
 
@@ -101,52 +106,26 @@ def test_plan_refuses_a_plugin(refused: Refused, space: SpaceFile, tmp_path: Pat
         refused([verb, path, space("  simcse:", "  mine:")], "method mine: stages() must return")
 
 
-@pytest.mark.parametrize(
-    ("fields", "part"),
-    [
-        ("streams={}", "streams"),
-        ("streams={'s': 0}", "streams.s = 0"),
-        ("streams={'s': '8'}", "streams.s = '8'"),
-        ("streams={'other': 8}", 'the stream "other"'),
-        ("losses={'s': 'b'}", "losses.s"),
-        ("losses={'s': float('nan')}", "losses.s"),
-        ("trains={'*': 3}", "trains.* = 3"),
-        ("trains={'*': 'learning_rat'}", 'did you mean "learning_rate"?'),
-        ("epochs=None", "without an end"),
-        ("epochs=0", "epochs = 0"),
-        ("epochs=float('inf')", "epochs = inf"),
-        ("max_steps=1.5", "max_steps = 1.5"),
-        ("accumulation=0", "accumulation = 0"),
-    ],
-)
-def test_field_of_a_stage(fields: str, part: str, refused_plugin: Refused) -> None:
-    refused_plugin(declared("stages", f"[stage({fields})]"), 'stage "s"', part)
+STAGES = [
+    ("streams={}", "streams"),
+    ("streams={'s': 0}", "streams.s = 0"),
+    ("streams={'s': '8'}", "streams.s = '8'"),
+    ("streams={'other': 8}", 'the stream "other"'),
+    ("losses={'s': 'b'}", "losses.s"),
+    ("losses={'s': float('nan')}", "losses.s"),
+    ("trains={'*': 3}", "trains.* = 3"),
+    ("trains={'*': 'learning_rat'}", 'did you mean "learning_rate"?'),
+    ("epochs=None", "without an end"),
+    ("epochs=0", "epochs = 0"),
+    ("epochs=float('inf')", "epochs = inf"),
+    ("max_steps=1.5", "max_steps = 1.5"),
+    ("accumulation=0", "accumulation = 0"),
+]
 
 
-@pytest.mark.parametrize(
-    ("field", "part"),
-    [
-        ("published: ClassVar = 3", "AttributeError"),
-        ("dependent_defaults = classmethod(lambda cls, given: 1 / 0)", "ZeroDivisionError"),
-        ("needed: int", "needed"),
-        ("sentences: str = 3", "sentences = 3"),
-        ("rate: float = float('nan')", "rate = nan"),
-        ("rate: int = 2**70", "beyond 64 bits"),
-    ],
-)
-def test_configuration(field: str, part: str, refused_plugin: Refused) -> None:
-    refused_plugin(PLUGIN.replace("# fields", field), part)
-
-
-def test_source(refused_plugin: Refused) -> None:
-    for source in (
-        "raise ValueError('a\\nb\\nc')\n",
-        "raise ValueError('x' * 100_000)\n",
-        "x = 1\0\n",
-        "def f(): f()\nf()\n",
-        "def Method(): pass\n",
-    ):
-        refused_plugin(source)
+def test_field_of_a_stage(refused_plugin: Refused) -> None:
+    for fields, part in STAGES:
+        refused_plugin(declared("stages", f"[stage({fields})]"), 'stage "s"', part)
 
 
 def test_names_of_methods(refused: Refused, space: SpaceFile, tmp_path: Path) -> None:
@@ -160,7 +139,15 @@ def test_names_of_methods(refused: Refused, space: SpaceFile, tmp_path: Path) ->
     refused(["check", tmp_path / "notes.txt"], "notes.txt", "not a Python file")
 
 
-def test_file_that_is_no_plugin(refused_plugin: Refused) -> None:
+def test_source(refused_plugin: Refused) -> None:
+    for source in (
+        "raise ValueError('a\\nb\\nc')\n",
+        "raise ValueError('x' * 100_000)\n",
+        "x = 1\0\n",
+        "def f(): f()\nf()\n",
+        "def Method(): pass\n",
+    ):
+        refused_plugin(source)
     for source, *parts in (
         ("import no_such_package\n", "ModuleNotFoundError: No module named 'no_such"),
         ("def broken(:\n", "SyntaxError"),
@@ -168,12 +155,8 @@ def test_file_that_is_no_plugin(refused_plugin: Refused) -> None:
         ("import sys\nsys.exit(7)\n", "SystemExit: 7"),
     ):
         refused_plugin(source, "fails to import", *parts)
-    for source in (
-        "",
-        PLUGIN.replace("class Method", "class Methods"),
-        "Method = 3\n",
-        "from harness.plugin import Method\n",
-    ):
+    no_class = PLUGIN.replace("class Method", "class Methods")
+    for source in ("", no_class, "Method = 3\n", "from harness.plugin import Method\n"):
         refused_plugin(source, "holds no method", "class Method")
 
 

@@ -260,9 +260,8 @@ def test_part_of_another_kind(refused: Refused, space: SpaceFile) -> None:
 
 def test_test_score_as_selector(refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
     for suite, metric, dev in (("graded", "graded", "graded-dev"), ("sts", "avg", "stsb-dev")):
-        path = space(
-            "suite: graded\n", f"suite: {suite}\n", "metric: graded-dev", f"metric: {metric}"
-        )
+        changes = ("suite: graded\n", f"suite: {suite}\n", "metric: graded-dev")
+        path = space(*changes, f"metric: {metric}")
         parts = f'"{metric}" is a test score', "never select", f'"{dev}"'
         for verb in ("plan", "sweep"):
             refused([verb, path], line_of(path, "metric"), *parts)
