@@ -17,7 +17,7 @@ Plant = Callable[..., None]
 
 LARGE = ("plan", "simcse", "quickstart", "--published", "--encoder", "bert-large-uncased")
 """4 x 334,092,288 bytes of weights, which one worker of a trial needs four times"""
-EIGHT = (*LARGE, "--set", "engine=ddp", "--set", "workers=8")
+EIGHT = (*LARGE, "--set", "workers=8", "--set")
 
 
 @pytest.fixture
@@ -67,11 +67,11 @@ def test_a_plan_refuses_what_no_gpu_has_and_names_the_stage(
 ) -> None:
     """Without GPUs it says so, because the sweep may run on other machines."""
     machine(2**30)
-    out = shown(*EIGHT, "--store", "none")
+    out = shown(*EIGHT, "engine=ddp", "--store", "none")
     assert "Too large for this machine: simcse unsup bert-large-uncased" in out
     assert "engine=deepspeed with zero=3 would need at least 0.6 GiB" in out
     machine(2**40, A=4096, B=2048)
-    answer = harness(*EIGHT, "--store", "none")
+    answer = harness(*EIGHT, "engine=ddp", "--store", "none")
     assert answer.out == ""
     gib = "take 5.0 GiB in each of its 8 workers, and the largest GPU (A) has 4.0"
     check_sentence(answer, gib, "engine=deepspeed with zero=1 would need at least 2.3 GiB")
@@ -79,7 +79,7 @@ def test_a_plan_refuses_what_no_gpu_has_and_names_the_stage(
 
 def test_a_plan_says_what_is_offloaded(shown: Shown, machine: Plant) -> None:
     """Four and a half times the weights, in the memory of all machines together."""
-    words = (*EIGHT, *sets(engine="deepspeed", offload_optimiser="true"), "--store", "none")
+    words = (*EIGHT, "engine=deepspeed", *sets(offload_optimiser="true"), "--store", "none")
     said = "Offloaded: at least 5.6 GiB of host memory for a trial's workers"
     for gib, more in ((4, "; this machine has 4.0 GiB"), (8, "")):
         machine(gib * 2**30, A=4096)

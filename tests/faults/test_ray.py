@@ -130,10 +130,12 @@ def begin(monkeypatch: pytest.MonkeyPatch, in_short: Path) -> Begin:
     monkeypatch.setattr(sessions, "WAIT_SECONDS", 0.0)
 
     def session(
-        address: str, init: Callable[..., object] = sessions.ray.init,
-        say: Callable[[str], None] = print, head: str = "127.0.0.1:1",
+        address: str,
+        init: Callable[..., object] = sessions.ray.init,
+        say: Callable[[str], None] = print,
+        head: str = "127.0.0.1:1",
         within: Callable[[], None] = lambda: None,
-    ) -> str:  # fmt: skip
+    ) -> str:
         joined = SimpleNamespace(gcs_address=head, get_node_id=str)
         monkeypatch.setenv("RAY_ADDRESS", address)
         monkeypatch.setattr(sessions.ray, "init", init)

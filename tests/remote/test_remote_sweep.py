@@ -86,9 +86,15 @@ def test_a_second_machine_has_nothing_to_run(
     ],
 )
 def test_a_bucket_that_cannot_be_used_is_one_sentence(
-    place: str, fault: str | None, sentence: str, bucket: str, proxy: Proxy, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    place: str,
+    fault: str | None,
+    sentence: str,
+    bucket: str,
+    proxy: Proxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     command = "harness run pooling --encoder tiny-bert --store"
     monkeypatch.setattr(sys, "argv", [*command.split(), place.replace("BUCKET", bucket)])

@@ -57,9 +57,14 @@ def test_encoders_of_two_stores_are_those_of_their_weights(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["clsr", "flow"])
 def test_frozen_vectors_are_those_of_the_precision(
-    name: str, tiny_encoder: Path, sentences: Path, pairs: Path, kit_for: KitFor, tmp_path: Path,
+    name: str,
+    tiny_encoder: Path,
+    sentences: Path,
+    pairs: Path,
+    kit_for: KitFor,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """An encoder that is stored in bf16 computes in bf16, unless fp32 is asked for."""
     flow = {"corpus": str(sentences), "vector_dropout": False}
     options = flow if name == "flow" else {"pairs": str(pairs)}

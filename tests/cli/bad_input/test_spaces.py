@@ -302,7 +302,7 @@ def test_verbs_that_read_a_space(refused: Refused, space: SpaceFile, line_of: Li
     for verb in ("plan", "sweep"):
         refused([verb, path], line_of(path, "learning_rat"), 'did you mean "learning_rate"?')
         refused([verb, path.with_name("none.yaml")], "none.yaml", "no such file")
-        refused([verb, "simcse"], '"simcse" is not a search space', ".yaml")
+        refused([verb, "simcse"], '"simcse" is a method, and the search space comes last', ".yaml")
     refused(["plan", "simcse", "quickstrat"], '"quickstrat"', 'did you mean "quickstart"?')
     for name in ("a/../tiny-bert", "tiny-bert/..", "a\\nb", ""):
         refused(["plan", space("[tiny-bert]", f'["{name}"]')], "cannot be the name of a model")
