@@ -96,6 +96,7 @@ def test_a_plan_is_shown_as_html_and_a_table_beside_a_paper(tmp_path: Path) -> N
         (lambda: harness.sweep("quickstat"), 'did you mean "quickstart"'),
         (lambda: harness.run("simcse", learning_rat=1e-5), 'did you mean "learning_rate"'),
         (lambda: harness.run("simcse", seed=-1), "--seed -1: write whole numbers from 0"),
+        (lambda: harness.run("simcse", seed="3"), "--seed '3': write whole numbers from 0"),
         (lambda: harness.plan("quickstart", seeds=[0, -1]), "--seeds 0,-1: write whole numbers"),
         (lambda: harness.plan("quickstart", paper="diffaug", table=1), "has no place beside it"),
         (lambda: harness.sweep("quickstart", gpus_per_trial=1.5), "a whole number of GPUs"),

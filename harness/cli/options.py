@@ -76,8 +76,8 @@ TrackOption = Annotated[
 def set_values(texts: list[str] | None) -> dict[str, str]:
     """The texts `key=value` of `--set` as a dictionary of the values as they are written.
 
-    `harness.sweeps.spaces.values` reads them. Raises UserError for a text without "=", and for two
-    values of one key.
+    `harness.sweeps.spaces.values` reads them. Of two values of a key, the later one counts, as
+    of two options. Raises UserError for a text without "=".
     """
     values: dict[str, str] = {}
     for text in texts or []:
@@ -86,8 +86,7 @@ def set_values(texts: list[str] | None) -> dict[str, str]:
             raise UserError(
                 f'--set {text}: write it as key=value, for example "--set learning_rate=3e-5"'
             )
-        if values.setdefault(key, value) != value:
-            raise UserError(f"--set {key}: it has two values, {values[key]} and {value}")
+        values[key] = value
     return values
 
 

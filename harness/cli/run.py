@@ -37,7 +37,12 @@ def run(
 
     Example: harness run simcse --encoder tiny-bert --set suite=graded
     """
-    values = {**options.set_values(set_), **({"encoder": encoder} if encoder else {})}
+    values = options.set_values(set_)
+    if encoder and values.setdefault("encoder", encoder) != encoder:
+        raise UserError(
+            f"--encoder {encoder} and --set encoder={values['encoder']} are two encoders; leave "
+            f"out one of them"
+        )
     trial = api.trial(method, values, seed)
     if track is not None:
         from harness.tracking.trackers import check as check_tracker

@@ -308,6 +308,8 @@ class TrainingConfig(MethodConfig, EngineConfig, LowRankConfig):
         Example:
             config.stage("contrastive", trains=["prompts.*", "head.*"])
         """
+        if isinstance(trains, str):  # it would be the list of its letters, with a star perhaps
+            raise TypeError(f"trains is a list of patterns, and not the text {trains!r}")
         rates = trains if isinstance(trains, Mapping) else dict.fromkeys(trains, "learning_rate")
         options.setdefault("accumulation", self.accumulation)
         return Stage(

@@ -1,6 +1,6 @@
 """Declarations of a plugin for one configuration. Each hook is called once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ from harness.errors import NotHere, UserError, explained, suggest
 from harness.files import digest, digest_files
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declaration import Declaration
-from harness.plugin.stage import Artefact, Stage
+from harness.plugin.stage import Artefact, Batches, Optimisation, Selection, Stage
 
 T = TypeVar("T")
 
@@ -49,7 +49,9 @@ class Declaring(Protocol):
 class _StageFields(BaseModel):
     """The kinds of those fields of a stage that the plan and the loop compute with."""
 
-    model_config = ConfigDict(strict=True, from_attributes=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        strict=True, from_attributes=True, allow_inf_nan=False, revalidate_instances="always"
+    )
 
     name: str
     trains: Mapping[str, str]
@@ -58,17 +60,49 @@ class _StageFields(BaseModel):
     epochs: PositiveFloat | None
     max_steps: PositiveInt | None
     accumulation: PositiveInt
+    moves: Sequence[str]
+    capturable: bool
+    batches: Batches
+    optimisation: Optimisation
+    selection: Selection
+    shared: Sequence[str] | None
 
 
-def _stage_problem(stage: Stage) -> str:
+class _ArtefactFields(BaseModel):
+    """The kinds of those fields of an artefact that name something."""
+
+    model_config = ConfigDict(strict=True, from_attributes=True)
+
+    name: str
+    fields: Sequence[str]
+    models: Sequence[str] | None
+
+
+_PARTS: dict[str, tuple[str, type[BaseModel]]] = {
+    "stages": ("a stage", _StageFields),
+    "artefacts": ("an artefact", _ArtefactFields),
+}
+"""Hook -> what its answer is a list of, and the kinds of its fields"""
+
+
+def _part_problem(hook: str, part: Any, config: MethodConfig) -> str:
+    """What is wrong with a stage or an artefact."""
+    word, kinds = _PARTS[hook]
     try:
-        _StageFields.model_validate(stage)
+        kinds.model_validate(part)
     except ValidationError as error:
         first = error.errors()[0]
-        part = ".".join(str(each) for each in first["loc"])
-        return f'gives a stage "{stage.name}" with {part} = {first["input"]!r}: {first["msg"]}'
-    if stage.epochs is None and stage.max_steps is None:
-        return f'gives a stage "{stage.name}" without an end: it has neither epochs nor max_steps'
+        where = ".".join(str(each) for each in first["loc"])
+        return f'gives {word} "{part.name}" with {where} = {first["input"]!r}: {first["msg"]}'
+    if isinstance(part, Stage) and part.epochs is None and part.max_steps is None:
+        return f'gives a stage "{part.name}" without an end: it has neither epochs nor max_steps'
+    fields = type(config).model_fields
+    named = (part.shared or ()) if isinstance(part, Stage) else part.fields
+    if unknown := [field for field in named if field not in fields]:
+        return (
+            f'gives {word} "{part.name}" that names "{unknown[0]}", which is no field of the '
+            f"configuration{suggest(unknown[0], fields)}"
+        )
     return ""
 
 
@@ -91,8 +125,12 @@ def _answer(hook: str, wanted: str, kind: type[T]) -> "cached_property[T]":
             if error.errors()[0]["loc"]:  # it is the right container of wrong elements
                 returned = f"{returned} with {error.errors()[0]['input']!r}"
             problem = f"must return {wanted}, but it returned {returned}"
-        if hook == "stages" and not problem:
-            problem = next(filter(None, map(_stage_problem, answer)), "")
+        if hook in _PARTS and not problem:
+            problems = (_part_problem(hook, part, self.config) for part in answer)
+            problem = next(filter(None, problems), "")
+            names = [part.name for part in answer]
+            if len({*names}) < len(names):
+                problem = problem or f"gives one name to several of them: {', '.join(names)}"
         if problem:
             raise UserError(f"method {self.name}: {hook}() {problem}")
         right: T = answer

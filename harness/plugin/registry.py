@@ -170,7 +170,11 @@ def locate(name: str) -> Path:
     if plain in plugins:
         return plugins[plain]
     file = f"{name}.py"
-    near = [file] if is_path and kind_of(here(Path(file))) != "nothing" else plugins
+    near: Iterable[str] = plugins
+    if is_path and kind_of(here(Path(file))) != "nothing":
+        near = [file]
+    elif is_path and ("/" in name or name.endswith(".py")):
+        near = [*_plugins_near(name, path), *plugins]
     raise UserError(f'unknown method "{name}"{suggest(plain, near)}')
 
 

@@ -73,7 +73,8 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Metho
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")  # a rule between fields has no name
-        place = f"{name} = {first.get('input')!r}: " if name else ""
+        value = "" if first["type"] == "missing" else f" = {first.get('input')!r}"
+        place = f"{name}{value}: " if name else ""
         raise UserError(f"{where}{plugin.name}: {place}{message}") from None
     except UserError:
         raise

@@ -3,7 +3,7 @@
 This file checks a plugin as a whole and its embeddings, `stage_check` its stages.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, get_args
 
@@ -142,9 +142,8 @@ def _check_evaluation(method: Method[Any], kit: Kit, lines: PluginLines) -> None
     method.eval()
     _check_longest(method, lines)
     with torch.inference_mode():
-        for name, embed in (("embed", method.embed), ("embed_dev", method.embed_dev)):
-            together = attempted(lines, f"{name}()", partial(embed, _batch(method, CHECKED_TEXTS)))
-            if problem := _problem(f"{name}()", together, embed, method):
+        for name in ("embed", "embed_dev"):
+            if problem := _problem(name, method, lines):
                 raise FaultFound(Fault(problem, lines.of_function(name)))
     embedder = Embedder(method, kit)
     for dev in (False, True):
@@ -165,19 +164,25 @@ def _check_longest(method: Method[Any], lines: PluginLines) -> None:
     attempted(lines, "longest", lambda: method.longest)
 
 
-def _problem(
-    name: str, together: Any, embed: Callable[[TextBatch], Tensor], method: Method[Any]
-) -> str:
-    rows = len(CHECKED_TEXTS)
-    if not isinstance(together, Tensor) or together.dim() != 2 or len(together) != rows:
-        shape = _shape(together)
-        return f"{name} must return (rows, hidden); for {rows} sentences it returned {shape}"
+def _problem(name: str, method: Method[Any], lines: PluginLines) -> str:
+    """What is wrong with the vectors that the function `name` of a plugin gives for texts."""
+    embed, name = getattr(method, name), f"{name}()"
+
+    def vectors(texts: list[str]) -> Any:
+        return attempted(lines, name, partial(embed, _batch(method, texts)))
+
+    together, again = vectors(CHECKED_TEXTS), vectors(CHECKED_TEXTS)
+    alone = [vectors([text]) for text in CHECKED_TEXTS]
+    for count, tensor in ((len(CHECKED_TEXTS), together), *((1, each) for each in alone)):
+        if not isinstance(tensor, Tensor) or tensor.dim() != 2 or len(tensor) != count:
+            sentences = "1 sentence" if count == 1 else f"{count} sentences"
+            returned = _shape(tensor)
+            return f"{name} must return (rows, hidden); for {sentences} it returned {returned}"
     if not together.isfinite().all():
         return f"{name} returns values that are not finite"
-    if not embed(_batch(method, CHECKED_TEXTS)).equal(together):
+    if not again.equal(together):
         return f"{name} is random: the same batch gets other vectors the second time"
-    alone = torch.cat([embed(_batch(method, [text])) for text in CHECKED_TEXTS])
-    if (alone - together).abs().max() > VECTOR_TOLERANCE:
+    if (torch.cat(alone) - together).abs().max() > VECTOR_TOLERANCE:
         return (
             f"{name} depends on the batch: a sentence gets different vectors when it is alone and "
             f"when it is beside longer ones"

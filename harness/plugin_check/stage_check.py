@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,8 @@ def _stage_faults(
     run = attempted(lines, "the stage", lambda: _StageCheck(method, stage, kit, lines))
     run.steps(CHECK_STEPS)
     yield from _gradient_faults(method, stage, run, lines)
-    after = dict(method.named_parameters())
-    moved = [name for name, value in frozen.items() if not value.equal(after[name])]
+    after = method.named_parameters()
+    moved = [name for name, value in after if name in frozen and not value.equal(frozen[name])]
     if moved:
         sentence = (
             f"the frozen parameter {moved[0]} moved; name it in `trains`, or in `moves` where the "
@@ -147,6 +148,8 @@ class _StageCheck:
         self.optimiser = optimiser(stage.optimisation.optimiser, groups, config.weight_decay)
         self.streams = stage_streams(method, kit, stage, seed=0, batch_size=batch_size)
         self.batches = made(method, stage, self.streams, 0)
+        self.done = 0
+        """Steps"""
         self.reached: set[str] = set()
         """Names of the parameters that have got a gradient"""
         self.losses: dict[str, Tensor] = {}
@@ -172,6 +175,11 @@ class _StageCheck:
         losses = attempted(self.lines, "losses()", lambda: self.method.losses(batch, self.stage))
         if problem := _loss_problem(losses, self.stage):
             raise FaultFound(Fault(problem, self.lines.of_function("losses")))
+        for name, weight in self.stage.losses.items():
+            if callable(weight):
+                subject = f'the weight of the loss "{name}"'
+                attempted(self.lines, subject, partial(weight, self.done))
+        self.done += 1
         total = torch.stack([losses[name].float() for name in self.stage.losses]).sum()
         attempted(self.lines, "the backward pass of losses()", total.backward)
         self.reached |= {
@@ -192,7 +200,16 @@ def _state_faults(run: _StageCheck, before: Mapping[str, Any]) -> Iterator[Fault
     kept = copy.deepcopy(run.optimiser.state_dict())
     states = random_states()
     fresh = run.kit.build()
-    fresh.load_state_dict(state)
+    try:
+        fresh.load_state_dict(state)
+    except RuntimeError as error:  # torch names each entry on a line, the first one on the second
+        entry = str(error).splitlines()[1].strip(" .\t")
+        sentence = (
+            f"its saved state does not fit into a fresh method: {entry}; __init__ makes every "
+            f"parameter and buffer, and losses() keeps their shapes"
+        )
+        yield Fault(sentence, run.lines.of_function("losses"))
+        return
     set_random_states(states)
     after, mine = _hidden_state(run.method), _hidden_state(fresh)
     again = _StageCheck(fresh, run.stage, run.kit, run.lines)
@@ -236,7 +253,7 @@ def _differs(one: Any, other: Any) -> bool:
 
 def _loss_problem(losses: Any, stage: Stage) -> str:
     if not isinstance(losses, dict) or not set(stage.losses) <= set(losses):
-        returned = sorted(losses) if losses else repr(losses)
+        returned = list(losses) if isinstance(losses, dict) else type(losses).__name__
         return f"losses() must return {sorted(stage.losses)}, but it returned {returned}"
     for name in stage.losses:
         value = losses[name]
@@ -300,7 +317,7 @@ def _padding_matters(method: Method[Any], stage: Stage, streams: Mapping[str, St
     """The name of a loss that changes when the rows of a batch get more padding; "" for none.
 
     Dropout is off. A loss that is random all the same is not looked at, because its random numbers
-    may depend on the shape of the batch.
+    may depend on the shape of the batch; nor are losses that only a training can compute.
     """
     batch = {name: next(stream.batches()) for name, stream in streams.items()}
     # The longest row of the shuffled batch is the same for both, because it stands for the padding
@@ -308,9 +325,12 @@ def _padding_matters(method: Method[Any], stage: Stage, streams: Mapping[str, St
     wider = {name: _wider(each) for name, each in batch.items()}
     lengths = {name: each.shuffled_length for name, each in wider.items()}
     batch = {name: replace(each, shuffled_length=lengths[name]) for name, each in batch.items()}
-    plain = _losses(method, batch, stage)
-    torch.rand(1)
-    again, padded = _losses(method, batch, stage, draw=1), _losses(method, wider, stage)
+    try:
+        plain = _losses(method, batch, stage)
+        torch.rand(1)
+        again, padded = _losses(method, batch, stage, draw=1), _losses(method, wider, stage)
+    except Exception:  # a method may ask for gradients, or keep what cannot be copied
+        return ""
     for name, loss in plain.items():
         allowed = LOSS_TOLERANCE * max(1e-3, abs(loss))
         if abs(again[name] - loss) <= allowed < abs(padded[name] - loss):

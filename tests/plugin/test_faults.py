@@ -43,6 +43,7 @@ class Method(plugin.Method[Config]):
         self.head = nn.Linear(self.encoder.hidden_size, self.encoder.hidden_size)
         self.still = nn.Parameter(torch.zeros(1))
         self.calls = 0
+        self.register_buffer("queue", torch.zeros(0, self.encoder.hidden_size))
 
     def prepared(self, batch, stage):
         return {"views": batch["views"].repeated(2)}
@@ -140,6 +141,33 @@ FAULTS = {
         "Provided sizes [-1, 8] don't multiply up to the size of dim 0 (3) in the input tensor; "
         "allow for it, or declare batches=Batches(full=True)",
     ),
+    "a loss that has no name": (
+        LOSS, LOSS.replace('{"views": ', "").replace("}", ""), "def losses",
+        "stage \"views\": losses() must return ['views'], but it returned Tensor",
+    ),
+    "a weight that the first step has not": (
+        "trains=trains)", 'trains=trains, losses={"views": lambda step: 1 / step})',
+        "lambda step", 'stage "views": the weight of the loss "views" raises '
+        "ZeroDivisionError: division by zero",
+    ),
+    "a buffer that grows": (
+        LOSS, f"        self.queue = torch.cat([self.queue, first.detach()])\n{LOSS}",
+        "def losses",
+        'stage "views": its saved state does not fit into a fresh method: size mismatch for queue: '
+        "copying a param with shape torch.Size([24, 128]) from checkpoint, the shape in current "
+        "model is torch.Size([0, 128]); __init__ makes every parameter and buffer, and losses() "
+        "keeps their shapes",
+    ),
+    "a parameter that goes away": (
+        LOSS, f"        self.still = None\n{LOSS}", "def losses",
+        'stage "views": its saved state does not fit into a fresh method: Missing key(s) in '
+        'state_dict: "still"; __init__ makes every parameter and buffer, and losses() keeps their '
+        "shapes",
+    ),
+    "an embedding that loses a single row": (
+        EMBED, f"{EMBED}.squeeze()", "def embed",
+        "embed() must return (rows, hidden); for 1 sentence it returned (128,)",
+    ),
     "an embedding that depends on the batch": (
         EMBED, EMBED.replace("return ", "return 1 / batch.attention_mask.sum() + "), "def embed",
         "embed() depends on the batch: a sentence gets different vectors when it is alone and "
@@ -179,6 +207,14 @@ def test_a_counter_that_is_saved_is_right(tmp_path: Path) -> None:
     """A plugin may keep state of its own from step to step."""
     counts = LOSS.replace("info_nce(", "self.calls * info_nce(")
     text = RIGHT.replace(LOSS, f"        self.calls += 1\n{counts}{SAVED}")
+    assert problems(str(written(tmp_path, text))) == []
+
+
+@pytest.mark.slow
+def test_losses_that_only_a_training_can_compute_are_right(tmp_path: Path) -> None:
+    """They ask for a gradient or for the mode, or keep a tensor that cannot be copied."""
+    lines = ["assert self.training", "self.last = first", "torch.autograd.grad(first.sum(), first)"]
+    text = RIGHT.replace(LOSS, "".join(f"        {line}\n" for line in lines) + LOSS)
     assert problems(str(written(tmp_path, text))) == []
 
 

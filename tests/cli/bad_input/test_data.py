@@ -154,6 +154,8 @@ def test_what_is_not_there(refused: Refused, space: SpaceFile, tmp_path: Path) -
         refused([*words, "--suite", "graded"], *unknown)
     refused(["picture", "tiny-brt", "--output", "pictures"], *unknown)
     refused(["run", "pooling", "--encoder", tmp_path, *GRADED], tmp_path, "no config.json")
+    both = ["--encoder", "tiny-bert", "--set", "encoder=mini-bert"]
+    refused(["run", "pooling", *both], "are two encoders")
     path = space("sentences: graded-sentences", "sentences: graded-sentence")
     refused(["sweep", path], 'unknown corpus "graded-sentence"', 'did you mean "graded-sentences"?')
     path = tmp_path / "none.txt"

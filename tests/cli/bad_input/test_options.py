@@ -153,8 +153,6 @@ def test_set(refused: Refused, space: SpaceFile) -> None:
         refused([*SIMCSE, *GRADED, "--set", value], value.partition("=")[0], part)
         if number < 4:
             refused(["sweep", space(), "--set", value], value.partition("=")[0], part)
-    twice = ["--set", "epochs=1", "--set", "epochs=2"]
-    refused([*SIMCSE, *twice], "--set epochs: it has two values, 1 and 2")
 
 
 # Names that nothing can have

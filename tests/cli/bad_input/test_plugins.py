@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness import plugin
-from harness.plugin import Stage
+from harness.plugin import Artefact, Optimisation, Selection, Stage
 
 
 class Config(plugin.TrainingConfig):
@@ -65,7 +65,7 @@ def refused_plugin(refused: Refused, tmp_path: Path) -> Callable[..., None]:
 FIELDS = [
     ("published: ClassVar = 3", "AttributeError"),
     ("dependent_defaults = classmethod(lambda cls, given: 1 / 0)", "ZeroDivisionError"),
-    ("needed: int", "needed"),
+    ("needed: int", ": needed: Field required"),
     ("sentences: str = 3", "sentences = 3"),
     ("rate: float = float('nan')", "rate = nan"),
     ("rate: int = 2**70", "beyond 64 bits"),
@@ -120,6 +120,12 @@ STAGES = [
     ("epochs=float('inf')", "epochs = inf"),
     ("max_steps=1.5", "max_steps = 1.5"),
     ("accumulation=0", "accumulation = 0"),
+    ("moves=('head.*')", "moves = 'head.*'"),
+    ("shared=('epochs')", "shared = 'epochs'"),
+    ("shared=('epoch',)", 'did you mean "epochs"?'),
+    ("batches=True", "batches = True"),
+    ("optimisation=Optimisation('sgd')", "optimisation.optimiser = 'sgd'"),
+    ("selection=Selection('first')", "selection.keep = 'first'"),
 ]
 
 
@@ -128,8 +134,27 @@ def test_field_of_a_stage(refused_plugin: Refused) -> None:
         refused_plugin(declared("stages", f"[stage({fields})]"), 'stage "s"', part)
 
 
+def test_a_text_in_the_place_of_a_list(refused_plugin: Refused) -> None:
+    stages = "[config.stage('s', trains='encoder.*')]"
+    refused_plugin(declared("stages", stages), "trains is a list of patterns")
+    for fields, part in (
+        ("('sentences')", "fields = 'sentences'"),
+        ("('sentence',)", 'did you mean "sentences"?'),
+        ("(), models=('tiny-bert')", "models = 'tiny-bert'"),
+    ):
+        artefact = declared("artefacts", f"[Artefact('a', {fields}, build=dict)]")
+        refused_plugin(artefact, 'artefact "a"', part)
+
+
+def test_two_stages_of_one_name(refused_plugin: Refused) -> None:
+    refused_plugin(declared("stages", "[stage(), stage()]"), "gives one name to several", "s, s")
+
+
 def test_names_of_methods(refused: Refused, space: SpaceFile, tmp_path: Path) -> None:
     unknown = 'unknown method "simcze"', 'did you mean "simcse"?'
+    (tmp_path / "tension.py").touch()
+    near = tmp_path / "tensoin.py", f'did you mean "{tmp_path}/tension.py"?'
+    refused(["check", near[0]], *near)
     for words in (["run"], ["check"], ["sweep", space()], ["plan", space()]):
         refused([words[0], "simcze", *words[1:]], *unknown)
     refused(["sweep", "pooling", space()], 'no method "pooling"', "simcse")
