@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from safetensors import SafetensorError, safe_open
 
-from harness.data.hub import check_no_pointer, instead_of_weights, model_folder, model_shape
+from harness.data.foreign_files import check_no_pointer, instead_of_weights
+from harness.data.hub import model_folder, model_shape
 from harness.errors import UserError
 
 _WORD_EMBEDDINGS = ("word_embeddings", "embed_tokens", "tok_embeddings", "wte", "embeddings")

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.data.hub import PICKLED, check_no_pointer, model_folder
+from harness.data.foreign_files import PICKLED, check_no_pointer
+from harness.data.hub import model_folder
 from harness.errors import UserError
 from harness.files import written_whole
 

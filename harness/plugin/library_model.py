@@ -7,14 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.data.hub import (
-    LARGEST_CONFIG,
-    MODULES_FILE,
-    foreign_settings,
-    instead_of_weights,
-    model_folder,
-    model_shape,
-)
+from harness.data.foreign_files import foreign_settings, instead_of_weights
+from harness.data.hub import LARGEST_CONFIG, MODULES_FILE, model_folder, model_shape
 from harness.errors import UserError, explained, extra
 from harness.plugin.rebuilt import is_rebuilt, rebuilt
 
