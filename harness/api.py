@@ -45,7 +45,8 @@ class Table:
     def render(self, format: str, width: int = LINE, *, bold: bool = False) -> bytes:
         """The tables as `terminal`, `markdown`, `latex`, `csv`, `json` or `parquet`.
 
-        width: characters in a line for a terminal, in which the best scores may be bold.
+        width: characters in a line for a terminal, in which the best scores may be bold. Raises
+        UserError for another format.
         """
         from harness.report.formats import rendered
 

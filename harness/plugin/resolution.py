@@ -89,9 +89,8 @@ def check_names(plugin: Plugin, names: Iterable[str], where: str = "") -> None:
     fields = plugin.config_type.model_fields
     for name in names:
         if name not in fields:
-            raise UserError(
-                f'{where}method {plugin.name} has no hyperparameter "{name}"{suggest(name, fields)}'
-            )
+            near = "; it is an option: --seed" if name == "seed" else suggest(name, fields)
+            raise UserError(f'{where}method {plugin.name} has no hyperparameter "{name}"{near}')
 
 
 class Configuration(Mapping[str, Any]):

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import PositiveInt
+
 from harness.data.items import batches_in_epoch
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class Optimisation:
 
     optimiser: OptimiserName = "adamw"
     schedule: ScheduleName = "linear"
-    decay_steps: int | None = None
+    decay_steps: PositiveInt | None = None
     """The step at which the learning rate is 0; None: the last step of the stage"""
     clipping: Literal["trainable", "released"] = "trainable"
     """`released` is DiffAug's accidental rule (harness.training.optimisers.clip_released)"""
@@ -72,7 +74,7 @@ class Selection:
 
     keep: Literal["best", "last"] = "best"
     """Weights of the best evaluation on dev, or those of the last evaluation"""
-    evaluation_interval: int | None = None
+    evaluation_interval: PositiveInt | None = None
     """Steps between two evaluations; None: the configuration's `evaluation_interval`"""
     epoch_ends: bool = False
     """Whether dev is scored at the end of every epoch, too, where the steps to the next evaluation
@@ -80,7 +82,7 @@ class Selection:
     own_run: bool = False
     """Whether the stage is a training run of its own: the next stage starts from its best
     checkpoint, and the choice of the final checkpoint starts anew"""
-    patience: int | None = None
+    patience: PositiveInt | None = None
     """The stage ends after so many evaluations in a row without a gain; None: at its last step.
     A stage that trials share, or that keeps its last weights, has none"""
 

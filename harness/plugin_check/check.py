@@ -17,10 +17,10 @@ from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
 from harness.data.tokens import piece_ids
 from harness.encoders.backbone import Encoder
-from harness.errors import UserError
+from harness.errors import UserError, suggest
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
-from harness.plugin.config import MethodConfig
+from harness.plugin.config import MethodConfig, Setting
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.registry import Plugin
@@ -108,6 +108,7 @@ def _faults(plugin: Plugin, values: Mapping[str, Any], lines: PluginLines) -> It
         sentence = f"the defaults are refused by their own configuration: {error}"
         yield Fault(sentence, lines.of_class(plugin.config_type.__name__))
         return
+    yield from _named_faults(plugin.config_type, lines)
     others = attempted(lines, "models()", lambda: _other_models(plugin, config))
     config = resolve(plugin, _tiny(values, fields) | others)
     seed_everything(0)
@@ -117,6 +118,21 @@ def _faults(plugin: Plugin, values: Mapping[str, Any], lines: PluginLines) -> It
     for stage in stages:
         yield from stage_faults(method, stage, kit, lines)
     _check_evaluation(method, kit, lines)
+
+
+def _named_faults(config: type[MethodConfig], lines: PluginLines) -> Iterator[Fault]:
+    """What `published` and `released` of a configuration name and nothing looks up."""
+    place = lines.of_class(config.__name__)
+    for key in config.published:
+        if not (isinstance(key, tuple) and len(key) == 2 and key[0] in get_args(Setting)):
+            yield Fault(
+                f"published has the key {key!r}; its keys are (setting, encoder), such as "
+                f'("unsup", "*")',
+                place,
+            )
+    for name in sorted(config.released - config.model_fields.keys()):
+        near = suggest(name, config.model_fields)
+        yield Fault(f'released names "{name}", which is no field{near}', place)
 
 
 def _tiny(values: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from harness.data.batching import Stream, TextBatch
+from harness.errors import TrialFailure
 from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
@@ -28,6 +29,7 @@ from harness.training.feeding import StepBatches, made, stage_streams
 from harness.training.optimisers import optimiser, parameter_groups
 from harness.training.parameters import trainable, trained_names, unmatched
 from harness.training.seeds import random_states, set_random_states
+from harness.training.steps import named_losses
 
 CHECK_BATCH_SIZE = 8
 """Items in a batch of the check; few, because a check should take less than a minute"""
@@ -252,14 +254,11 @@ def _differs(one: Any, other: Any) -> bool:
 
 
 def _loss_problem(losses: Any, stage: Stage) -> str:
-    if not isinstance(losses, dict) or not set(stage.losses) <= set(losses):
-        returned = list(losses) if isinstance(losses, dict) else type(losses).__name__
-        return f"losses() must return {sorted(stage.losses)}, but it returned {returned}"
-    for name in stage.losses:
-        value = losses[name]
-        if not isinstance(value, Tensor) or value.dim() != 0:
-            shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            return f'the loss "{name}" is not a scalar tensor but {shape}'
+    try:
+        named = named_losses(losses, stage)
+    except TrialFailure as problem:
+        return str(problem)
+    for name, value in named.items():
         if not value.isfinite():
             return f'the loss "{name}" is {value.item()}'
         if not value.requires_grad:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.errors import visible
+from harness.errors import UserError, suggest, visible
 from harness.report.cells import Bold
 from harness.report.tables import Line, Row, Table, address_name
 from harness.report.terminal import address_note, terminal_text
@@ -189,10 +189,14 @@ def rendered(tables: Sequence[Table], format: str, width: int, *, bold: bool = F
     """The tables in one of the formats of `harness table --format`, one below the other.
 
     For the terminal only: `width`, the characters in a line, and `bold`, whether it can show it.
+    Raises UserError for another format.
     """
     if format == "terminal":
         text = "\n".join(terminal_text(table, width, bold=bold) for table in tables)
         return (text + address_note(tables, width)).encode()
+    if format not in _FORMATS:
+        near = suggest(format, ("terminal", *_FORMATS))
+        raise UserError(f'there is no format "{format}"{near}')
     return _FORMATS[format](tables)
 
 

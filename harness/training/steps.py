@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -239,12 +240,28 @@ class Steps:
         """The loss of a batch, and the losses of which it is the weighted sum, (losses,)."""
         stage = optimiser.stage
         with in_precision(self.precision, self.kit.device):
-            losses = optimiser.losses(batch, stage)
+            losses = named_losses(optimiser.losses(batch, stage), stage)
         # Outside of autocast, in which a sum of losses would lose their last digits.
-        plain = {name: losses[name].float() for name in stage.losses}
+        plain = {name: loss.float() for name, loss in losses.items()}
         weighted = [
             (weight(step) if callable(weight) else weight) * plain[name]
             for name, weight in stage.losses.items()
         ]
         parts = torch.stack([loss.detach() for loss in plain.values()])
         return torch.stack(weighted).sum(), parts
+
+
+def named_losses(returned: Any, stage: Stage) -> dict[str, Tensor]:
+    """The losses of a stage, each a scalar, among what the `losses` of a plugin has returned.
+
+    Raises TrialFailure where one is missing, or has another shape: its sum would train as well.
+    """
+    if not isinstance(returned, Mapping) or not stage.losses.keys() <= returned.keys():
+        names = list(returned) if isinstance(returned, Mapping) else type(returned).__name__
+        raise TrialFailure(f"losses() must return {sorted(stage.losses)}, but it returned {names}")
+    losses = {name: returned[name] for name in stage.losses}
+    for name, loss in losses.items():
+        if not isinstance(loss, Tensor) or loss.dim() != 0:
+            shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            raise TrialFailure(f'the loss "{name}" is not a scalar tensor but {shape}')
+    return losses

@@ -8,6 +8,8 @@ from harness.plugin_check.check import problems
 
 RIGHT = '''"""A plugin that keeps the contract."""
 
+from typing import ClassVar
+
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -180,6 +182,16 @@ FAULTS = {
     "a text that cannot be tested": (
         "return text", "return text.nothing", "return text.nothing",
         "the evaluation on test raises AttributeError: 'str' object has no attribute 'nothing'",
+    ),
+    "published values of a setting alone": (
+        "rounds: int", 'published: ClassVar = {"unsup": {"rounds": 3}}\n    rounds: int',
+        "class Config",
+        "published has the key 'unsup'; its keys are (setting, encoder), such as "
+        '("unsup", "*")',
+    ),
+    "a released field that is none": (
+        "rounds: int", 'released: ClassVar = frozenset({"round"})\n    rounds: int', "class Config",
+        'released names "round", which is no field; did you mean "rounds"?',
     ),
     "defaults that contradict each other": (
         "Field(4", "Field(0", "class Config",

@@ -306,6 +306,32 @@ def test_loss_that_is_not_finite_fails_the_trial(kit_for: KitFor, bad: float) ->
     assert str(failure.value) == f'the loss "scripted" is {-bad} in step 2 (stage "one")'
 
 
+@pytest.mark.parametrize(
+    ("returned", "sentence"),
+    [
+        (lambda loss: loss, "losses() must return ['scripted'], but it returned Tensor"),
+        (lambda loss: {"other": loss}, "must return ['scripted'], but it returned ['other']"),
+        (lambda loss: {"scripted": loss.repeat(8)}, 'the loss "scripted" is not a scalar tensor'),
+        (lambda _: {"scripted": 1.0}, "is not a scalar tensor but float"),
+    ],
+)
+def test_losses_of_another_shape_fail_the_trial(
+    kit_for: KitFor, returned: Callable[[Tensor], Any], sentence: str
+) -> None:
+    """The sum of a loss of rows would train, too."""
+
+    class Method(Scripted):
+        script = ((1.0, 1.0),)
+
+        def losses(self, batch: Mapping[str, TextBatch], stage: Stage) -> Any:
+            return returned(super().losses(batch, stage)["scripted"])
+
+    kit = kit_for(Plugin("scripted", Method, "0"), max_steps=1)
+    with pytest.raises(TrialFailure) as failure:
+        train(kit)
+    assert sentence in str(failure.value)
+
+
 def test_stage_that_trains_nothing_is_refused(kit_for: KitFor) -> None:
     plugin = scripted(GRADIENTS)
     stages = classmethod(

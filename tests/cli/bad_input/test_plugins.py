@@ -126,6 +126,7 @@ STAGES = [
     ("batches=True", "batches = True"),
     ("optimisation=Optimisation('sgd')", "optimisation.optimiser = 'sgd'"),
     ("selection=Selection('first')", "selection.keep = 'first'"),
+    ("selection=Selection(evaluation_interval=0)", "selection.evaluation_interval = 0"),
 ]
 
 
