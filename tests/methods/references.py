@@ -141,11 +141,11 @@ class Templates:
         start = self.first if first is None else first
         numbers = None if places is None else torch.tensor([[*places]]) + start
         ids = torch.tensor([pieces])
-        found = self.model(ids, attention_mask=torch.ones_like(ids), position_ids=numbers)
+        output = self.model(ids, attention_mask=torch.ones_like(ids), position_ids=numbers)
         mask = max(
             at for at, each in enumerate(pieces) if each == self.method.tokenizer.mask_token_id
         )
-        state: Tensor = found.last_hidden_state[0, mask]
+        state: Tensor = output.last_hidden_state[0, mask]
         return state
 
     def wrapped(self, batch: TextBatch, template: Template) -> Tensor:
@@ -158,12 +158,12 @@ class Templates:
     ) -> Tensor:
         """The states of the template alone at each row's length, (rows, H)."""
         begin, end = [*template.begin], [*template.end]
-        found = []
+        states = []
         for sentence in self.sentences(batch):
             behind = len(begin) + (len(sentence) if shift else 0)
             places = [*range(len(begin)), *range(behind, behind + len(end))]
-            found.append(self.state([*begin, *end], places, first))
-        return torch.stack(found)
+            states.append(self.state([*begin, *end], places, first))
+        return torch.stack(states)
 
     def tanh_head(self, vectors: Tensor) -> Tensor:
         """What the tanh head of the method makes of vectors, with gradients."""
@@ -179,12 +179,12 @@ def has_slopes(
     **tolerances: float,
 ) -> None:
     """Check a gradient at some places against differences of a loss that is a plain loop."""
-    for place in places:
+    for index in places:
         step = at.new_zeros(at.shape)
-        step[place] = 1e-6
+        step[index] = 1e-6
         slope = (loss(at + step) - loss(at - step)) / 2e-6
         expected = pytest.approx(slope, **{"rel": 1e-4, "abs": 1e-8, **tolerances})
-        assert float(gradient[place]) == expected, place
+        assert float(gradient[index]) == expected, index
 
 
 def batches_of(kit: Kit, method: Any, stage: int = 0) -> tuple[Stage, Iterator[StepBatches]]:

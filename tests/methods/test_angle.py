@@ -79,11 +79,11 @@ def test_losses_are_their_formulas(seed: int) -> None:
         pairs = zip(changed.tolist(), v, strict=True)
         return ordering([quotients(*pair) for pair in pairs], scores.tolist(), 1.5)
 
-    given = first.clone().requires_grad_()
-    loss = functions["angle"](given, second, scores, scale=1.5)
+    leaf = first.clone().requires_grad_()
+    loss = functions["angle"](leaf, second, scores, scale=1.5)
     assert loss.item() == pytest.approx(looped(first), rel=1e-5)
     loss.backward()
-    has_slopes(given.grad, looped, first, ((0, 0), (2, 5), (4, 3)), rel=1e-3, abs=1e-5)
+    has_slopes(leaf.grad, looped, first, ((0, 0), (2, 5), (4, 3)), rel=1e-3, abs=1e-5)
 
 
 def texts_of(kit: Kit, method: Any, count: int) -> list[Any]:
@@ -98,7 +98,7 @@ def test_losses_of_scored_pairs(kit_for: KitFor, pairs: Path) -> None:
     method = kit.build().eval()
     for batch in texts_of(kit, method, 3):
         texts = batch["pairs"]
-        found = method.losses(batch, kit.declared.stages[0])
+        losses = method.losses(batch, kit.declared.stages[0])
         vectors = method.embed(texts).detach().double().tolist()
         u, v, scores = vectors[0::2], vectors[1::2], texts.labels.tolist()
         together = [*zip(u, v, strict=True)]
@@ -108,7 +108,7 @@ def test_losses_of_scored_pairs(kit_for: KitFor, pairs: Path) -> None:
             "angle": ordering([quotients(*pair) for pair in together], scores, 2.0),
         }
         for name, value in expected.items():
-            assert found[name].item() == pytest.approx(value, rel=1e-4), name
+            assert losses[name].item() == pytest.approx(value, rel=1e-4), name
 
 
 @FAMILIES
@@ -117,7 +117,7 @@ def test_losses_of_triplets(kit_for: KitFor) -> None:
     kit = kit_for("angle", batch_size=6)
     method = kit.build().eval()
     for batch in texts_of(kit, method, 3):
-        found = method.losses(batch, kit.declared.stages[0])
+        losses = method.losses(batch, kit.declared.stages[0])
         vectors = method.embed(batch["pairs"]).detach().double().tolist()
         anchors, near, far = vectors[0::3], vectors[1::3], vectors[2::3]
         together = [*zip([*anchors, *anchors], [*near, *far], strict=True)]
@@ -129,4 +129,4 @@ def test_losses_of_triplets(kit_for: KitFor) -> None:
             "angle": ordering([quotients(*pair) for pair in together], scores, 1.0),
         }
         for name, value in expected.items():
-            assert found[name].item() == pytest.approx(value, rel=1e-4), name
+            assert losses[name].item() == pytest.approx(value, rel=1e-4), name

@@ -53,11 +53,11 @@ def test_the_contrast_and_its_gradient(seed: int, degrees: float) -> None:
     def looped(given: Tensor) -> float:
         return contrast(given.tolist(), second.tolist(), degrees, 0.3)
 
-    given = first.clone().requires_grad_()
-    loss = angular_contrast(given, second, margin=degrees, temperature=0.3)
+    leaf = first.clone().requires_grad_()
+    loss = angular_contrast(leaf, second, margin=degrees, temperature=0.3)
     assert loss.item() == pytest.approx(looped(first), rel=1e-9)
     loss.backward()
-    has_slopes(given.grad, looped, first)
+    has_slopes(leaf.grad, looped, first)
 
 
 def test_equal_views_have_a_finite_gradient() -> None:
@@ -148,13 +148,13 @@ def test_losses_of_several_batches(kit_for: KitFor) -> None:
         batch = next(batches)
         view = [vector(pieces) for pieces in pieces_of(batch["contrastive"])]
         copies = [vector(pieces) for pieces in pieces_of(batch["copies"])]
-        found = method.losses(batch, stage)
+        losses = method.losses(batch, stage)
         # The angle of equal views is 0, where the square of a sine counts as 1e-6.
-        assert found["contrastive"].item() == pytest.approx(
+        assert losses["contrastive"].item() == pytest.approx(
             contrast(view, view, 10.0, 0.3), rel=2e-3
         )
         expected = order(copies[::3], copies[1::3], copies[2::3], 0.01)
-        assert found["triplet"].item() == pytest.approx(expected, rel=1e-3, abs=1e-6)
+        assert losses["triplet"].item() == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
 
 def test_the_triplets_have_no_dropout_and_the_views_have(kit_for: KitFor) -> None:

@@ -67,10 +67,10 @@ def test_trap_2_the_head_is_dropped(kit: Kit) -> None:
     method = build(kit).eval()
     batch = first_texts(kit, method, kit.config.pairs)
     (head,) = watched(method, "head")
-    found = method.embed(batch)
+    vectors = method.embed(batch)
     assert not head.given
-    assert found.shape == (len(batch.input_ids), 768)
-    assert found.equal(method.mlp(method.base(batch)))
+    assert vectors.shape == (len(batch.input_ids), 768)
+    assert vectors.equal(method.mlp(method.base(batch)))
     method.losses(items(0, 1), method.stages(kit.config)[0])
     assert len(head.given) == 1
 

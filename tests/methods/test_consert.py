@@ -79,13 +79,13 @@ def test_both_directions_are_summed(small: KitFor, views: tuple[str, str]) -> No
     kit = small(first_view=views[0], second_view=views[1])
     method = build(kit)
     (encoder,) = watched(method, "encoder")
-    found = first_losses(kit, method)
+    losses = first_losses(kit, method)
     mask = encoder.given[0][0][0].attention_mask
     assert (mask == 0).any(), "padding must be there to be left out"
     first, second = (pooled(states, mask) for states in encoder.results)
     assert not np.allclose(first, second, atol=1e-3)
-    assert set(found) == {"contrastive"}
-    assert found["contrastive"].item() == pytest.approx(contrastive(first, second), rel=1e-4)
+    assert set(losses) == {"contrastive"}
+    assert losses["contrastive"].item() == pytest.approx(contrastive(first, second), rel=1e-4)
 
 
 def joint_loss(method: Any, texts: TextBatch, second_view: str) -> Tensor:
@@ -205,16 +205,16 @@ def test_diffaug_joint_is_sentences_and_binary_triplets(
     method = build(kit)
     assert method.corpora(kit.config) == {"contrastive": str(sentences), "labelled": str(triplets)}
     (encoder,) = watched(method, "encoder")
-    given = first_batches(kit, method)
+    batches = first_batches(kit, method)
     (stage,) = method.stages(kit.config)
-    found = method.losses(given, stage)
+    losses = method.losses(batches, stage)
     classified, first, second = encoder.results
-    vectors = pooled(classified, given["labelled"].attention_mask)
+    vectors = pooled(classified, batches["labelled"].attention_mask)
     expected = nli_loss(method.classifier, labelled(vectors))
-    assert found["classification"].item() == pytest.approx(expected, rel=1e-4)
-    mask = given["contrastive"].attention_mask
+    assert losses["classification"].item() == pytest.approx(expected, rel=1e-4)
+    mask = batches["contrastive"].attention_mask
     expected = contrastive(pooled(first, mask), pooled(second, mask))
-    assert found["contrastive"].item() == pytest.approx(expected, rel=1e-4)
+    assert losses["contrastive"].item() == pytest.approx(expected, rel=1e-4)
     assert dict(stage.losses) == {"contrastive": 0.15, "classification": 0.01}
     assert list(stage.streams.items()) == [("contrastive", 8), ("labelled", 5)]
     assert method.classifier.linear.weight.shape == (2, 4 * 32)

@@ -119,11 +119,11 @@ def test_cut_tokens_stay_in_the_attention_and_in_the_mean(tiny_encoder: Path) ->
     """
     encoder = Encoder(str(tiny_encoder)).eval()
     batch = text([6])
-    found = mean(
+    vectors = mean(
         encoder(batch, **augmented("token-cutoff", batch.attention_mask, 1.0)), batch.attention_mask
     )
     states = encoder.model.encoder(torch.zeros(1, 6, WIDTH)).last_hidden_state
-    assert torch.allclose(found, states.mean(dim=1), atol=1e-6)
+    assert torch.allclose(vectors, states.mean(dim=1), atol=1e-6)
 
 
 def test_shuffling_moves_positions_and_not_words(tiny_roberta: Path, watch: Any) -> None:

@@ -50,8 +50,8 @@ def test_the_loss_and_its_gradient(seed: int, contrasts_second: bool) -> None:
     torch.manual_seed(seed)
     views = [torch.randn(5, 4, dtype=torch.float64) for _ in range(3)]
     for number, view in enumerate(views):
-        given = [each.clone().requires_grad_(each is view) for each in views]
-        loss = extended_info_nce(*given, temperature=0.3, contrasts_second=contrasts_second)
+        leaves = [each.clone().requires_grad_(each is view) for each in views]
+        loss = extended_info_nce(*leaves, temperature=0.3, contrasts_second=contrasts_second)
 
         def value(changed: Tensor, number: int = number) -> float:
             moved = [*views[:number], changed, *views[number + 1 :]]
@@ -59,7 +59,7 @@ def test_the_loss_and_its_gradient(seed: int, contrasts_second: bool) -> None:
 
         assert loss.item() == pytest.approx(value(view), rel=1e-9)
         loss.backward()
-        has_slopes(given[number].grad, value, view, ((0, 0), (3, 2)))
+        has_slopes(leaves[number].grad, value, view, ((0, 0), (3, 2)))
 
 
 def vector(reference: Templates, sentence: list[int], template: Template, denoising: str) -> Tensor:

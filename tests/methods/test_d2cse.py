@@ -57,11 +57,11 @@ def test_what_each_loss_reaches(kit_for: KitFor, discriminator: str) -> None:
         gradients = {name: method.get_parameter(name).grad for name in parameters}
         return {name for name, each in gradients.items() if each is not None and each.any()}
 
-    found = first_losses(kit, method)
+    losses = first_losses(kit, method)
     head = {"head.0.weight", "head.3.weight"}
     through_h = set() if discriminator == "unconditional" else head
-    assert reached(found["replaced_tokens"]) == {"prompts.table", "detector.weight", *through_h}
-    assert reached(found["contrastive"]) == {"prompts.table", *head}
+    assert reached(losses["replaced_tokens"]) == {"prompts.table", "detector.weight", *through_h}
+    assert reached(losses["contrastive"]) == {"prompts.table", *head}
 
 
 # The two passes

@@ -76,11 +76,11 @@ def test_the_loss_and_its_gradient(seed: int) -> None:
     def looped(given: torch.Tensor) -> float:
         return contrast(given.tolist(), second.tolist(), noise.tolist(), alike.tolist(), 0.3)
 
-    given = first.clone().requires_grad_()
-    loss = debiased_contrast(given, second, noise, alike, temperature=0.3)
+    leaf = first.clone().requires_grad_()
+    loss = debiased_contrast(leaf, second, noise, alike, temperature=0.3)
     assert loss.item() == pytest.approx(looped(first), rel=1e-9)
     loss.backward()
-    has_slopes(given.grad, looped, first)
+    has_slopes(leaf.grad, looped, first)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 4])
@@ -88,12 +88,12 @@ def test_noise_climbs(steps: int) -> None:
     torch.manual_seed(steps)
     first, second = torch.randn(2, 4, 3, dtype=torch.float64).unbind()
     noise = torch.randn(3, 3, dtype=torch.float64)
-    given = [each.clone().requires_grad_() for each in (first, second)]
-    found = hardened(noise, *given, steps=steps, rate=0.05, temperature=0.3)
+    leaves = [each.clone().requires_grad_() for each in (first, second)]
+    negatives = hardened(noise, *leaves, steps=steps, rate=0.05, temperature=0.3)
     expected = climbed(first.tolist(), second.tolist(), noise.tolist(), steps, 0.05, 0.3)
-    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), atol=1e-6)
-    assert not found.requires_grad
-    assert all(each.grad is None for each in given)
+    assert torch.allclose(negatives, torch.tensor(expected, dtype=torch.float64), atol=1e-6)
+    assert not negatives.requires_grad
+    assert all(each.grad is None for each in leaves)
 
 
 @pytest.mark.slow

@@ -93,7 +93,7 @@ def test_masked_language_loss(kit_for: KitFor, still: Callable[[str], str], fami
     )
     method = build(kit)
     (masker,), batch = watched(method, "masker"), first_batch(kit, method)
-    found = losses(kit, method, batch)["masked_language"].item()
+    loss = losses(kit, method, batch)["masked_language"].item()
     (masked,) = masker.results
     whole = plain_model(kit, AutoModelForMaskedLM)
     encoder, head = (
@@ -105,7 +105,7 @@ def test_masked_language_loss(kit_for: KitFor, still: Callable[[str], str], fami
         logits = array(head(torch.from_numpy(states)))
         for place in np.flatnonzero(masked.chosen[row]):
             terms.append(math.log(np.exp(logits[place]).sum()) - logits[place, original[place]])
-    assert found == pytest.approx(float(np.mean(terms)), rel=1e-4)
+    assert loss == pytest.approx(float(np.mean(terms)), rel=1e-4)
 
 
 @FAMILIES
@@ -140,13 +140,13 @@ def test_masked_language_loss_touches_no_sentence_vector(kit_for: KitFor) -> Non
     """
     kit = kit_for("dcpcse", prompt_length=LENGTH, mlm=True)
     method = build(kit)
-    found = first_losses(kit, method)
-    found["masked_language"].backward(retain_graph=True)
+    losses = first_losses(kit, method)
+    losses["masked_language"].backward(retain_graph=True)
     assert all(value.grad is None for value in method.head.parameters())
     assert all(value.grad.abs().max() > 0 for value in method.vocabulary.parameters())
     assert (method.prompts.table.grad != 0).all(), "every slot of every position"
     method.zero_grad()
-    found["contrastive"].backward()
+    losses["contrastive"].backward()
     assert all(value.grad is None for value in method.vocabulary.parameters())
     assert all(value.grad is None for value in method.encoder.parameters())
 

@@ -21,13 +21,13 @@ def table(method: str, columns: str, *rows: tuple[Any, ...], **common: Any) -> l
 
     common: what all rows have.
     """
-    given, expected = (part.split() for part in columns.split("->"))
+    inputs, expected = (part.split() for part in columns.split("->"))
     return [
         pytest.param(
             method,
-            dict(zip(given, row[: len(given)], strict=True)),
-            dict(zip(expected, row[len(given) :], strict=True)) | common,
-            id="-".join([method, *map(str, row[: len(given)])]),
+            dict(zip(inputs, row[: len(inputs)], strict=True)),
+            dict(zip(expected, row[len(inputs) :], strict=True)) | common,
+            id="-".join([method, *map(str, row[: len(inputs)])]),
         )
         for row in rows
     ]

@@ -226,15 +226,15 @@ def test_test_time_is_one_pass_and_the_raw_mask_state(
     method = build(kit).eval()
     encoder, head = watched(method, "encoder head")
     batch = first_batches(kit, method)["contrastive"]
-    found = method.embed(batch)
+    vectors = method.embed(batch)
     assert len(encoder.results) == 1
     assert head.results == []
     assert encoder.keyword(0, "position_offset") == expected
     whole = method.encoder.forward(batch, **method.augmentation.reach(6, None))
     masks = batch.input_ids == kit.tokenizer.mask_token_id
     assert (masks.sum(dim=1) == 1).all()
-    assert torch.allclose(found, whole[masks], atol=1e-5)
-    assert torch.equal(found, method.embed(batch)), "no dropout"
+    assert torch.allclose(vectors, whole[masks], atol=1e-5)
+    assert torch.equal(vectors, method.embed(batch)), "no dropout"
 
 
 # Losses in float64
@@ -278,7 +278,7 @@ def test_contrastive_loss_with_denoising(small: KitFor, setting: str, denoising:
     kit = small(setting=setting, denoising=denoising)
     method = build(kit).double().eval()
     batch = first_batches(kit, method)["contrastive"]
-    found = method.losses({"contrastive": batch}, None)["contrastive"].item()
+    loss = method.losses({"contrastive": batch}, None)["contrastive"].item()
     texts = batch if setting == "sup" else batch.repeated(2)
     views = [
         np.stack([
@@ -290,7 +290,7 @@ def test_contrastive_loss_with_denoising(small: KitFor, setting: str, denoising:
     first, *others = (headed(method, view) for view in views)
     candidates = np.concatenate(others)
     assert len(candidates) == 6 * (texts.views - 1), "trap 9: 2N columns with hard negatives"
-    assert found == pytest.approx(info_nce(first, candidates, 0.05), rel=1e-6)
+    assert loss == pytest.approx(info_nce(first, candidates, 0.05), rel=1e-6)
 
 
 @FAMILIES
@@ -299,7 +299,7 @@ def test_classification_loss_of_triplets(small: KitFor) -> None:
     kit = small()
     method = build(kit).double().eval()
     batch = first_batches(kit, method)["labelled"]
-    found = method.losses({"labelled": batch}, None)["classification"].item()
+    loss = method.losses({"labelled": batch}, None)["classification"].item()
     vectors = []
     for row, ids in enumerate(alone(batch)):
         reach = method.augmentation.reach(1, torch.tensor([min(row % 3, 1)]))
@@ -307,7 +307,7 @@ def test_classification_loss_of_triplets(small: KitFor) -> None:
         states = method.encoder.forward(text, **reach)[0]
         vectors.append(array(states[ids == kit.tokenizer.mask_token_id][0]))
     expected = nli_loss(method.classifier, labelled(headed(method, np.array(vectors))))
-    assert found == pytest.approx(expected, rel=1e-6)
+    assert loss == pytest.approx(expected, rel=1e-6)
     assert method.classifier.linear.weight.shape == (2, 3 * 32)
 
 
@@ -316,11 +316,11 @@ def test_classification_loss_of_triplets(small: KitFor) -> None:
 
 def curves(trainer: Trainer) -> dict[str, dict[int, float]]:
     """Metric -> step -> value, of stage 1."""
-    found: dict[str, dict[int, float]] = {}
+    series: dict[str, dict[int, float]] = {}
     for point in trainer.outcome.history:
         if point["stage"] == "augmentation":
-            found.setdefault(point["metric"], {})[point["step"]] = point["value"]
-    return found
+            series.setdefault(point["metric"], {})[point["step"]] = point["value"]
+    return series
 
 
 @torch.no_grad()
@@ -375,9 +375,9 @@ def test_analysis_follows_both_metrics_along_stage_1(small: KitFor) -> None:
         return 1.0
 
     trainer = train(kit, method, evaluate)
-    found = curves(trainer)
-    assert list(found["loss"]) == list(found["dev"]) == [2, 4]
-    watched = {metric: values for metric, values in found.items() if metric not in ("loss", "dev")}
+    series = curves(trainer)
+    assert list(series["loss"]) == list(series["dev"]) == [2, 4]
+    watched = {metric: values for metric, values in series.items() if metric not in ("loss", "dev")}
     for number, step in enumerate((0, 2, 4)):
         expected = by_hand(kit, method, weights[number])
         assert watched.keys() == expected.keys()
@@ -386,7 +386,7 @@ def test_analysis_follows_both_metrics_along_stage_1(small: KitFor) -> None:
                 value, rel=0.1 if "dropout" in metric else 1e-4
             ), metric
     assert len(set(watched["divergence"].values())) == 3
-    assert found["divergence-dropout"][0] > 0.01
+    assert series["divergence-dropout"][0] > 0.01
     second = {
         point["metric"] for point in trainer.outcome.history if point["stage"] == "contrastive"
     }

@@ -46,13 +46,13 @@ def merged(folder: Path, modules: LowRankModules, weights: tuple[float, float]) 
     """The same encoder with the LoRA changes added to its weights."""
     encoder = plain(folder)
     attentions = [layer.attention.self for layer in encoder.model.encoder.layer]
-    places = [linear for attention in attentions for linear in (attention.query, attention.value)]
+    linears = [linear for attention in attentions for linear in (attention.query, attention.value)]
     with torch.no_grad():
-        for place, down, up in zip(places, modules.down, modules.up, strict=True):
+        for linear, down, up in zip(linears, modules.down, modules.up, strict=True):
             change = sum(
                 weight * (down[number] @ up[number]) for number, weight in enumerate(weights)
             )
-            place.weight += modules.scale * torch.as_tensor(change).T
+            linear.weight += modules.scale * torch.as_tensor(change).T
     return encoder
 
 
@@ -71,13 +71,13 @@ class Bottleneck(nn.Module):
 
 def wrapped(folder: Path, modules: LowRankModules, number: int) -> Encoder:
     """The same encoder with one adapter set built into its layers."""
-    encoder, place = plain(folder), 0
+    encoder, position = plain(folder), 0
     for layer in encoder.model.encoder.layer:
         for parent in (layer.attention.output, layer.output):
             parent.dense = Bottleneck(
-                parent.dense, modules.down[place][number], modules.up[place][number]
+                parent.dense, modules.down[position][number], modules.up[position][number]
             )
-            place += 1
+            position += 1
     return encoder
 
 
@@ -89,11 +89,11 @@ def assert_equal(one: Tensor, two: Tensor, batch: TextBatch) -> None:
 def test_each_row_meets_its_own_lora_set(folder: Path, batch: TextBatch) -> None:
     encoder = plain(folder)
     modules = modules_of(encoder, "lora", scale=2.0)
-    found = encoder(batch, **modules.reach(3, torch.tensor([0, 1, 0])))
+    states = encoder(batch, **modules.reach(3, torch.tensor([0, 1, 0])))
     first, second = (
         merged(folder, modules, weights)(batch) for weights in ((1.0, 0.0), (0.0, 1.0))
     )
-    assert_equal(found, torch.stack([first[0], second[1], first[2]]), batch)
+    assert_equal(states, torch.stack([first[0], second[1], first[2]]), batch)
     assert (first - second).abs().max() > 1e-2
 
 

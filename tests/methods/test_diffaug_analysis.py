@@ -51,13 +51,13 @@ def modules(rows: int, number: int) -> torch.Tensor:
 
 def row_by_row(method: Any, batch: TextBatch, number: int) -> list[torch.Tensor]:
     """Sentence vectors, one sentence at a time and without padding."""
-    found = []
+    rows = []
     for ids, mask in zip(batch.input_ids, batch.attention_mask, strict=True):
         one = TextBatch(ids[None, : mask.sum()], mask[None, : mask.sum()], torch.zeros(1))
         where = (one.input_ids == method.tokenizer.mask_token_id).nonzero()[0, 1]
         states = method.encoder(one, **method.augmentation.reach(1, modules(1, number)))
-        found.append(states[0, where].double())
-    return found
+        rows.append(states[0, where].double())
+    return rows
 
 
 @FAMILIES
@@ -71,10 +71,10 @@ def test_divergence_of_a_sentence_with_itself(parts: tuple[Kit, Any]) -> None:
         ):
             raw.append(float((one - two).norm()))
             unit.append(float((one / one.norm() - two / two.norm()).norm()))
-    found = representation_divergence(method.states, batches(kit, method, "contrastive"))
-    assert found.raw == pytest.approx(sum(raw) / len(raw), rel=1e-5)
-    assert found.unit == pytest.approx(sum(unit) / len(unit), rel=1e-5)
-    assert found.raw > 0.1
+    divergence = representation_divergence(method.states, batches(kit, method, "contrastive"))
+    assert divergence.raw == pytest.approx(sum(raw) / len(raw), rel=1e-5)
+    assert divergence.unit == pytest.approx(sum(unit) / len(unit), rel=1e-5)
+    assert divergence.raw > 0.1
 
 
 @FAMILIES
@@ -127,10 +127,10 @@ def test_convergence_is_a_difference_of_mean_row_norms(parts: tuple[Kit, Any]) -
                         for position in range(int(mask.sum())):
                             row = linear.weight @ state[position] + linear.bias
                             text.setdefault((name, layer), []).append(float(row.norm()))
-    found = weight_convergence(
+    convergence = weight_convergence(
         method.states, encoder, method.augmentation, batches(kit, method, "labelled")
     )
-    for name, values in (("key", found.keys), ("value", found.values)):
+    for name, values in (("key", convergence.keys), ("value", convergence.values)):
         assert len(values) == layers
         for layer, value in enumerate(values):
             slot = 2 * layer + (name == "value")
@@ -144,6 +144,8 @@ def test_convergence_is_a_difference_of_mean_row_norms(parts: tuple[Kit, Any]) -
             norms = text[name, layer]
             expected = sum(norms) / len(norms) - sum(prefix) / len(prefix)
             assert value == pytest.approx(expected, abs=1e-5), (name, layer)
-    assert found.mean == pytest.approx(sum(found.keys + found.values) / (2 * layers))
+    assert convergence.mean == pytest.approx(
+        sum(convergence.keys + convergence.values) / (2 * layers)
+    )
     parts = encoder.model.encoder.layer[0].attention.self.children()
     assert not any(part._forward_hooks for part in parts), "its hooks are gone"

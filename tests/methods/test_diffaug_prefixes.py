@@ -84,11 +84,11 @@ def test_layout_of_keys_and_values(encoder: Encoder) -> None:
     inner = np.tanh(rows @ network[0].weight.detach().numpy().T + network[0].bias.detach().numpy())
     made = inner @ network[2].weight.detach().numpy().T + network[2].bias.detach().numpy()
     for layer in range(LAYERS):
-        for slot, found in ((2 * layer, prefix.keys[layer]), (2 * layer + 1, prefix.values[layer])):
+        for slot, part in ((2 * layer, prefix.keys[layer]), (2 * layer + 1, prefix.values[layer])):
             expected = made[:, slot * WIDTH : (slot + 1) * WIDTH].reshape(
                 2 * LENGTH, HEADS, WIDTH // HEADS
             )
-            assert np.abs(found[0].detach().numpy() - expected.transpose(1, 0, 2)).max() < 1e-12
+            assert np.abs(part[0].detach().numpy() - expected.transpose(1, 0, 2)).max() < 1e-12
 
 
 @pytest.mark.parametrize("share", [True, False])
@@ -101,16 +101,16 @@ def test_a_row_sees_its_module_as_if_the_other_were_masked(
         batch = TextBatch(batch.input_ids, torch.ones_like(batch.input_ids), batch.items)
     modules = modules_of(encoder, share_network=share)
     chosen = torch.tensor([0, 1, 1])
-    found = encoder(batch, **modules.reach(3, chosen))
+    states = encoder(batch, **modules.reach(3, chosen))
     both = modules.reach(3, None)["prefix"]
     assert both is not None
     flags = torch.tensor([[1] * LENGTH + [0] * LENGTH, [0] * LENGTH + [1] * LENGTH])[chosen].bool()
     masked = KeyValues(both.keys, both.values, visible=flags)
     expected = encoder(batch, prefix=masked, position_offset=2 * LENGTH)
     real = batch.attention_mask.bool()
-    assert (found[real] - expected[real]).abs().max() < 1e-10
+    assert (states[real] - expected[real]).abs().max() < 1e-10
     elsewhere = encoder(batch, prefix=masked, position_offset=LENGTH)
-    assert (found[real] - elsewhere[real]).abs().max() > 1e-3, "the offset matters"
+    assert (states[real] - elsewhere[real]).abs().max() > 1e-3, "the offset matters"
 
 
 def test_without_the_shift_the_text_keeps_its_positions(encoder: Encoder, batch: TextBatch) -> None:
@@ -118,10 +118,10 @@ def test_without_the_shift_the_text_keeps_its_positions(encoder: Encoder, batch:
     chosen = torch.tensor([0, 1, 1])
     reach = shifted.reach(3, chosen)
     assert plain.reach(3, chosen).get("position_offset") == 0
-    found = encoder(batch, **plain.reach(3, chosen))
+    states = encoder(batch, **plain.reach(3, chosen))
     expected = encoder(batch, prefix=reach["prefix"])
-    assert torch.equal(found, expected)
-    assert not torch.allclose(found, encoder(batch, **reach))
+    assert torch.equal(states, expected)
+    assert not torch.allclose(states, encoder(batch, **reach))
 
 
 def test_a_hidden_module_gets_no_gradient(encoder: Encoder, batch: TextBatch) -> None:

@@ -69,14 +69,14 @@ def test_losses_against_formulas(
         method, "head editor.generator detector editor.masker"
     )
     batch = first_batch(kit, method)
-    found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+    losses = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
 
     assert len(head.results) == 1, "BatchNorm's statistics are of all rows together"
     vectors = array(head.results[0])
     assert len(vectors) == 6 * views
     parts = [vectors[view::views] for view in range(views)]
     expected = info_nce(parts[0], np.concatenate(parts[1:]), 0.05)
-    assert found["contrastive"].item() == pytest.approx(expected, rel=1e-4)
+    assert losses["contrastive"].item() == pytest.approx(expected, rel=1e-4)
 
     original, real = (
         part.numpy().repeat(2 if setting == "unsup" else 1, axis=0)
@@ -90,7 +90,7 @@ def test_losses_against_formulas(
         "mean_nonpad": terms[real == 1].mean(),
         "sum": terms[real == 1].sum(),
     }[reduction]
-    assert found["replaced_tokens"].item() == pytest.approx(expected, rel=1e-5)
+    assert losses["replaced_tokens"].item() == pytest.approx(expected, rel=1e-5)
 
     chosen, words = masker.results[0].chosen.numpy(), original > 4
     assert not chosen[~words].any(), "special pieces are never masked"
@@ -108,7 +108,7 @@ def test_grouped_batches_are_padded_as_the_shuffled_ones_were(
     method = build(kit)
     editor, detector = watched(method, "editor detector")
     batch = grouped(kit, method)
-    found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+    losses = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
     mask = batch.repeated(2).attention_mask.numpy()
     width = batch.shuffled_length if reduction == "mean_all" else mask.shape[1]
     labels = np.zeros((len(mask), width), int)
@@ -118,7 +118,7 @@ def test_grouped_batches_are_padded_as_the_shuffled_ones_were(
     terms = cross_entropies(logits, labels)
     if reduction != "mean_all":
         terms = terms[mask == 1]
-    assert found["replaced_tokens"].item() == pytest.approx(terms.mean(), rel=1e-5)
+    assert losses["replaced_tokens"].item() == pytest.approx(terms.mean(), rel=1e-5)
 
 
 @FAMILIES
@@ -232,7 +232,7 @@ def test_which_sentence_is_edited(
     writer = watched(method, "editor.generator") if detects else []
     batch = first_batch(kit, method)
     assert batch.views == 2
-    found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+    losses = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
     texts = [
         [part[column::2].repeat_interleave(2, dim=0) for column in (0, 1)]
         for part in (batch.input_ids, batch.attention_mask)
@@ -240,7 +240,7 @@ def test_which_sentence_is_edited(
     assert torch.equal(encoder.given[0][0][0].input_ids, texts[0][0])
     vectors = array(head.results[0])
     expected = info_nce(vectors[0::2], vectors[1::2], 0.05)
-    assert found["contrastive"].item() == pytest.approx(expected, rel=1e-4)
+    assert losses["contrastive"].item() == pytest.approx(expected, rel=1e-4)
     assert len(masker.given) == len(reader.given) == len(columns)
     terms = []
     for call, column in enumerate(columns):
@@ -252,7 +252,7 @@ def test_which_sentence_is_edited(
             labels = replaced(ids.numpy(), real.numpy(), generator.results[call].numpy())
             terms.append(cross_entropies(array(detector.results[call]), labels).mean())
     if detects:
-        assert found["replaced_tokens"].item() == pytest.approx(np.mean(terms), rel=1e-5)
+        assert losses["replaced_tokens"].item() == pytest.approx(np.mean(terms), rel=1e-5)
 
 
 @FAMILIES
@@ -262,7 +262,7 @@ def test_conditional_masked_language_modelling(kit_for: KitFor) -> None:
     method = build(kit)
     assert method.models(kit.config) == [kit.config.encoder]
     masker, reader, detector = watched(method, "masker discriminator detector")
-    found = first_losses(kit, method)["replaced_tokens"]
+    loss = first_losses(kit, method)["replaced_tokens"]
     masked, (text,) = masker.results[0], reader.given[0][0]
     assert torch.equal(text.input_ids, masked.input_ids)
     assert masked.chosen.any()
@@ -270,8 +270,8 @@ def test_conditional_masked_language_modelling(kit_for: KitFor) -> None:
     assert torch.equal(read, reader.results[0][masked.chosen]), "at the chosen positions only"
     originals = masker.given[0][0][0][masked.chosen].numpy()
     expected = cross_entropies(array(detector.results[0]), originals).mean()
-    assert found.item() == pytest.approx(expected, rel=1e-5)
-    found.backward()
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    loss.backward()
     assert method.head[0].weight.grad.abs().max() > 0
 
 
@@ -281,14 +281,14 @@ def test_corrective_language_modelling(kit_for: KitFor) -> None:
     method = build(kit)
     reader, detector = watched(method, "discriminator detector")
     batch = first_batch(kit, method).repeated(2)
-    found = first_losses(kit, method)["replaced_tokens"].item()
+    loss = first_losses(kit, method)["replaced_tokens"].item()
     real = batch.attention_mask.bool()
     states, read, wanted = detector.given[0][0]
     assert torch.equal(states, reader.results[0][real])
     assert torch.equal(read, reader.given[0][0][0].input_ids[real])
     assert torch.equal(wanted, batch.input_ids[real])
     assert (read != wanted).any()
-    assert found == pytest.approx(-array(detector.results[0]).mean(), rel=1e-5)
+    assert loss == pytest.approx(-array(detector.results[0]).mean(), rel=1e-5)
 
 
 @FAMILIES
@@ -298,7 +298,7 @@ def test_other_edits_are_detected(kit_for: KitFor, edit: str) -> None:
     kit = kit_for("diffcse", edit=edit, masking_ratio=0.3)
     method = build(kit)
     editor, reader, detector = watched(method, "editor discriminator detector")
-    found = first_losses(kit, method)["replaced_tokens"].item()
+    loss = first_losses(kit, method)["replaced_tokens"].item()
     edited, logits = editor.results[0], array(detector.results[0])
     assert torch.equal(reader.given[0][0][0].input_ids, edited.batch.input_ids)
     kinds = edited.kinds.tolist() if edit == "all" else [0] * len(logits)
@@ -307,7 +307,7 @@ def test_other_edits_are_detected(kit_for: KitFor, edit: str) -> None:
         cross_entropies(row[:, 2 * kind : 2 * kind + 2], labels)
         for row, kind, labels in zip(logits, kinds, edited.labels.numpy(), strict=True)
     ]
-    assert found == pytest.approx(np.mean(terms), rel=1e-5)
+    assert loss == pytest.approx(np.mean(terms), rel=1e-5)
     others = [kit.config.generator] if edit != "delete" else []
     assert method.models(kit.config) == [kit.config.encoder, *others]
 
@@ -321,8 +321,8 @@ def test_edits_as_augmentation(kit_for: KitFor, objective: str, edit: str) -> No
     method = build(kit)
     encoder, editor, head = watched(method, "encoder editor head")
     batch = first_batch(kit, method)
-    found = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
-    assert set(found) == {"contrastive"}
+    losses = method.losses({"contrastive": batch}, method.stages(kit.config)[0])
+    assert set(losses) == {"contrastive"}
     assert not hasattr(method, "discriminator")
     read = editor.given[0][0][0].input_ids
     assert torch.equal(read, batch.input_ids), "one edit of every sentence"
@@ -334,7 +334,7 @@ def test_edits_as_augmentation(kit_for: KitFor, objective: str, edit: str) -> No
         expected = (info_nce(anchors, views, 0.05) + info_nce(anchors, edits, 0.05)) / 2
     else:
         expected = info_nce(anchors, [*views, *edits], 0.05)
-    assert found["contrastive"].item() == pytest.approx(expected, rel=1e-4)
+    assert losses["contrastive"].item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_missing_file_of_running_text_is_named(kit_for: KitFor, tmp_path: Path) -> None:
@@ -375,10 +375,10 @@ def test_loss_mixes_copying_and_the_vocabulary() -> None:
         )
     batch = TextBatch(torch.tensor(read), torch.tensor(real).long(), torch.arange(3))
     edited = Edited(batch, torch.zeros(3, 5), torch.zeros(3))
-    found = corrective_loss(
+    loss = corrective_loss(
         corrective, torch.tensor(states).float(), torch.tensor(originals), edited
     )
-    assert found.item() == pytest.approx(total / real.sum(), rel=1e-5)
+    assert loss.item() == pytest.approx(total / real.sum(), rel=1e-5)
 
 
 def test_a_sure_copy_costs_nothing_and_a_sure_gate_is_finite() -> None:

@@ -81,11 +81,13 @@ def test_pieces_are_those_of_a_running_text(byte_roberta: Path) -> None:
     tokenizer = load_tokenizer(str(byte_roberta))
     echoed = PLUGIN.method.embed.__globals__["echoed"]
     for template in ('say: "{s}" again: "{s}', "say: {s} , again: {s}"):
-        found = PLUGIN.method.training_template(resolve(PLUGIN, {"template": template}), tokenizer)
-        space = " " if found.leading_space else ""
+        tokenised = PLUGIN.method.training_template(
+            resolve(PLUGIN, {"template": template}), tokenizer
+        )
+        space = " " if tokenised.leading_space else ""
         rows = [torch.tensor(row).numpy() for row in piece_ids(tokenizer, [f"{space}old farmer"])]
-        ids, mask = pad(rows, found, tokenizer.pad_token_id)
-        texts, second = echoed(TextBatch(ids, mask, torch.arange(1)), found, 0)
+        ids, mask = pad(rows, tokenised, tokenizer.pad_token_id)
+        texts, second = echoed(TextBatch(ids, mask, torch.arange(1)), tokenised, 0)
         whole = piece_ids(tokenizer, [template.replace("{s}", "old farmer")])[0]
         assert texts.input_ids[0].tolist() == [tokenizer.cls_token_id, *whole]
         assert second[0].nonzero()[:, 0].tolist() == list(range(len(whole) + 1))[-len(rows[0]) :]

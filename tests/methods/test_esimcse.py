@@ -50,11 +50,11 @@ def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(kit_for:
     appended: list[np.ndarray] = []
     for number, texts in enumerate(batches(kit, method, 3)):
         head.results.clear()
-        found = loss_of(method, texts).item()
+        loss = loss_of(method, texts).item()
         trained, slow = (array(result) for result in head.results)
         queue = np.concatenate([np.zeros((0, 32)), *appended])
         assert len(queue) == 6 * number
-        assert found == pytest.approx(
+        assert loss == pytest.approx(
             info_nce(trained[0::2], [*trained[1::2], *queue], 0.05), rel=1e-4
         )
         appended.append(slow)
@@ -148,10 +148,10 @@ def test_view_2_repeats_pieces_the_same_way_in_every_epoch(kit_for: KitFor) -> N
     for row, item in enumerate(texts.items.tolist()):
         pieces = texts.input_ids[row][texts.attention_mask[row].bool()][1:-1].numpy()
         expected = repeated_pieces(pieces, item, 2, 0.6, "code").tolist()
-        found = first.input_ids[2 * row + 1][first.attention_mask[2 * row + 1].bool()][
+        tokens = first.input_ids[2 * row + 1][first.attention_mask[2 * row + 1].bool()][
             1:-1
         ].tolist()
-        assert found == expected
+        assert tokens == expected
 
 
 @FAMILIES

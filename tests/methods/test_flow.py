@@ -61,8 +61,8 @@ def test_the_loss_is_the_sum_of_the_sides(looked_up: Kit) -> None:
     """frozen_maps.md, section 1.3: for each column, the mean over the items, in float64."""
     method = build(looked_up).eval()
     columns = corpus_vectors(looked_up, looked_up.config.corpus, "first-last", 64)[[4, 2]]
-    found = method.losses(items(4, 2), method.stages(looked_up.config)[0])
-    assert found.keys() == {"bits_per_dimension"}
+    losses = method.losses(items(4, 2), method.stages(looked_up.config)[0])
+    assert losses.keys() == {"bits_per_dimension"}
     flow = method.flow.double()
     width = columns.shape[2]
     total = 0.0
@@ -70,7 +70,7 @@ def test_the_loss_is_the_sum_of_the_sides(looked_up: Kit) -> None:
         latent, log_determinant = flow(column)
         log_normal = -0.5 * (latent**2 + math.log(2 * math.pi)).sum(1)
         total -= ((log_normal + log_determinant) / (width * math.log(2))).mean().item()
-    assert found["bits_per_dimension"].item() == pytest.approx(total, rel=1e-5)
+    assert losses["bits_per_dimension"].item() == pytest.approx(total, rel=1e-5)
 
 
 @pytest.mark.parametrize("permutation", ["reverse", "invertible"])

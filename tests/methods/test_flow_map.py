@@ -61,12 +61,12 @@ def test_it_can_be_undone(width: int, permutation: str) -> None:
     vectors = torch.randn(7, width, dtype=torch.float64)
     widths = [width, width // 2, width // 4]
     left = flow(vectors)[0].split([widths[2], widths[0] - widths[1], widths[1] - widths[2]], dim=1)
-    found = left[0]
+    recovered = left[0]
     for level, leaving in ((2, None), (1, left[2]), (0, left[1])):
-        found = found if leaving is None else torch.cat([found, leaving], dim=1)
+        recovered = recovered if leaving is None else torch.cat([recovered, leaving], dim=1)
         for number in (2 * level + 1, 2 * level):
-            found = undone(flow.steps[number], found)
-    assert (found - vectors).abs().max() < 1e-9
+            recovered = undone(flow.steps[number], recovered)
+    assert (recovered - vectors).abs().max() < 1e-9
     assert (flow(vectors)[0] - vectors).abs().max() > 0.1
 
 

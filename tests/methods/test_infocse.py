@@ -57,10 +57,10 @@ def bert_layer(layer: Any, states: np.ndarray) -> np.ndarray:
     attended = np.zeros_like(states)
     for head in range(heads):
         part = slice(head * size, (head + 1) * size)
-        for place in range(len(states)):
-            scores = [query[place, part] @ other / math.sqrt(size) for other in key[:, part]]
+        for position in range(len(states)):
+            scores = [query[position, part] @ other / math.sqrt(size) for other in key[:, part]]
             terms = np.exp(np.array(scores) - max(scores))
-            attended[place, part] = terms / terms.sum() @ value[:, part]
+            attended[position, part] = terms / terms.sum() @ value[:, part]
     middle = norm(affine(layer.attention.output.dense, attended) + states)
     inner = affine(layer.intermediate.dense, middle)
     inner *= 0.5 * (1 + np.vectorize(math.erf)(inner / math.sqrt(2)))
@@ -78,7 +78,7 @@ def test_the_reconstruction_of_a_batch(kit_for: KitFor) -> None:
         rows = next(batches)["contrastive"]
         torch.manual_seed(step)
         with torch.no_grad():
-            found = method.float().losses({"contrastive": rows}, stage)["reconstruction"].item()
+            loss = method.float().losses({"contrastive": rows}, stage)["reconstruction"].item()
             torch.manual_seed(step)
             rows = rows.repeated(2)
             masked = method.masker(rows.input_ids)
@@ -97,7 +97,7 @@ def test_the_reconstruction_of_a_batch(kit_for: KitFor) -> None:
                 )
                 count += len(answers)
         assert count
-        assert found == pytest.approx(total / count, rel=1e-4)
+        assert loss == pytest.approx(total / count, rel=1e-4)
 
 
 def test_the_reconstruction_trains_the_encoder_through_the_sentence_vector(kit_for: KitFor) -> None:

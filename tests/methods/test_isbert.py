@@ -16,7 +16,7 @@ from tests.methods.references import KitFor, first_texts
 
 def local_vectors(method: Any, texts: TextBatch) -> list[np.ndarray]:
     """The vectors of the tokens of each row alone, window by window, in float64."""
-    found = []
+    vectors = []
     for ids, length in zip(texts.input_ids, texts.attention_mask.sum(1).tolist(), strict=True):
         states = method.encoder.model(input_ids=ids[None, :length]).last_hidden_state[0]
         padded = np.pad(states.detach().double().numpy(), ((2, 2), (0, 0)))
@@ -29,8 +29,8 @@ def local_vectors(method: Any, texts: TextBatch) -> list[np.ndarray]:
                 np.einsum("wh,fhw->f", padded[at + start : at + start + window], weight) + bias
                 for at in range(length)
             ])  # fmt: skip
-        found.append(np.concatenate([np.maximum(part, 0) for part in columns], axis=1))
-    return found
+        vectors.append(np.concatenate([np.maximum(part, 0) for part in columns], axis=1))
+    return vectors
 
 
 @FAMILIES

@@ -117,12 +117,12 @@ def test_dropout_of_attention_is_of_the_second_stage(kit_for: KitFor, tmp_path: 
     for number, draws in ((1, True), (0, False), (1, True)):
         stage, batches = batches_of(kit, method, number)
         batch = next(batches)
-        found = []
+        outputs = []
         for _ in range(2):
             method.losses(batch, stage)
             texts = batch[stage.name]
-            found.append(method.encoder(texts))
-        assert torch.equal(*found) != draws
+            outputs.append(method.encoder(texts))
+        assert torch.equal(*outputs) != draws
 
 
 def test_the_piece_that_masks(kit_for: KitFor, decoder: Path, tiny_encoder: Path) -> None:

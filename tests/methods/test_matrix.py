@@ -13,24 +13,24 @@ FIRST, LAST = "| method | setting | ", "## One paragraph for each method"
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cells]:
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cells]:
     return found_in(tmp_path_factory.mktemp("matrix"))
 
 
 # More than 20 s: every method in every setting trains on every architecture.
-def test_the_page_has_the_matrix(found: dict[str, Cells]) -> None:
+def test_the_page_has_the_matrix(matrix: dict[str, Cells]) -> None:
     text = PAGE.read_text(encoding="utf-8")
     part = text[text.index("## Methods and architectures") : text.index(LAST)]
-    assert part[part.index(FIRST) :].strip() == page_part(found).strip()
+    assert part[part.index(FIRST) :].strip() == page_part(matrix).strip()
 
 
 def test_every_architecture_has_methods_and_every_refusal_is_a_sentence(
-    found: dict[str, Cells],
+    matrix: dict[str, Cells],
 ) -> None:
-    assert list(found) == list(ARCHITECTURES)
-    for name, cells in found.items():
+    assert list(matrix) == list(ARCHITECTURES)
+    for name, cells in matrix.items():
         works = {row for row, cell in cells.items() if cell in ("yes", "dropout")}
         assert {"simcse unsup", "simcse sup", "sbert sup", "pooling unsup"} <= works, name
         for refusal in set(cells.values()) - {"yes", "dropout"}:
             assert re.fullmatch(r"[^:]+: choose [^:]+", refusal), refusal
-    assert "dropout" not in found["BERT"].values()
+    assert "dropout" not in matrix["BERT"].values()

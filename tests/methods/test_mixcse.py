@@ -50,11 +50,11 @@ def test_the_loss_and_its_gradient(seed: int, count: int) -> None:
     def value(changed: Tensor) -> float:
         return looped(changed.tolist(), second.tolist(), mixed, 0.3)
 
-    given = first.clone().requires_grad_()
-    loss = mixing_contrast(given, second, share=0.2, temperature=0.3)
+    leaf = first.clone().requires_grad_()
+    loss = mixing_contrast(leaf, second, share=0.2, temperature=0.3)
     assert loss.item() == pytest.approx(value(first), rel=1e-5)
     loss.backward()
-    has_slopes(given.grad, value, first, ((0, 0), (1, 3), (count - 1, 5)), rel=1e-3, abs=1e-5)
+    has_slopes(leaf.grad, value, first, ((0, 0), (1, 3), (count - 1, 5)), rel=1e-3, abs=1e-5)
 
 
 @FAMILIES

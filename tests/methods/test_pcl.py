@@ -87,7 +87,7 @@ def test_the_losses_of_a_batch(kit_for: KitFor) -> None:
         for _ in range(3):
             batch = next(batches)
             rows = batch["views"]
-            found = method.losses(batch, stage)
+            losses = method.losses(batch, stage)
             own = method.head(method.embed(rows)).double().view(5, 10, -1).tolist()
             peers = method.head(method.peer_pooler(method.peer.cls(rows)))
             peers = peers.double().view(5, 10, -1).tolist()
@@ -97,7 +97,7 @@ def test_the_losses_of_a_batch(kit_for: KitFor) -> None:
                 "peer-network": peer_network(own, peers, 0.3),
             }
             for name, value in expected.items():
-                assert found[name].item() == pytest.approx(value, rel=1e-3), name
+                assert losses[name].item() == pytest.approx(value, rel=1e-3), name
 
 
 def test_the_gradient_goes_to_the_target_as_well() -> None:
@@ -105,13 +105,13 @@ def test_the_gradient_goes_to_the_target_as_well() -> None:
     loss = PLUGIN.method.losses.__globals__["peer_network"]
     torch.manual_seed(0)
     own, peers = torch.randn(2, 3, 4, 6, dtype=torch.float64)
-    given = peers.clone().requires_grad_()
-    loss(own, given, temperature=0.5).backward()
-    for place in ((0, 0, 0), (1, 3, 2), (2, 1, 5)):
+    leaf = peers.clone().requires_grad_()
+    loss(own, leaf, temperature=0.5).backward()
+    for index in ((0, 0, 0), (1, 3, 2), (2, 1, 5)):
         step = torch.zeros_like(peers)
-        step[place] = 1e-5
+        step[index] = 1e-5
         ends = [peer_network(own.tolist(), (peers + each).tolist(), 0.5) for each in (step, -step)]
-        assert float(given.grad[place]) == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-4)
+        assert float(leaf.grad[index]) == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-4)
 
 
 def test_the_views_of_a_sentence(kit_for: KitFor) -> None:

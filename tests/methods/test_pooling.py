@@ -67,16 +67,16 @@ def states(
     """The pieces and the last states of each text by transformers, in float64, one at a time."""
     tokenizer: Any = AutoTokenizer.from_pretrained(checkpoint)
     model = AutoModel.from_pretrained(checkpoint, attn_implementation="eager").double().eval()
-    found = []
+    rows = []
     for text in texts:
         ids = tokenizer(text, return_tensors="pt").input_ids
         with torch.no_grad():
             if prompts is None:
-                found.append((ids[0], model(ids).last_hidden_state[0]))
+                rows.append((ids[0], model(ids).last_hidden_state[0]))
             else:
                 pairs = prompts.double().view(LENGTH, LAYERS, 2, HEADS, WIDTH // HEADS)
-                found.append((ids[0], behind_prompts(model, pairs, ids[0])))
-    return found
+                rows.append((ids[0], behind_prompts(model, pairs, ids[0])))
+    return rows
 
 
 def headed(vector: Tensor, parts: dict[str, Tensor]) -> np.ndarray:

@@ -68,10 +68,10 @@ def trained(kit: Kit, method: Any) -> list[tuple[TextBatch, float]]:
     steps, losses = [], method.losses
 
     def recorded(batch: Any, stage: Any) -> Any:
-        found = losses(batch, stage)
-        total = sum(stage.losses[name] * loss.item() for name, loss in found.items())
+        values = losses(batch, stage)
+        total = sum(stage.losses[name] * loss.item() for name, loss in values.items())
         steps.append((batch["contrastive"], total))
-        return found
+        return values
 
     method.losses = recorded
     Trainer(method, kit, 0, evaluate=lambda: 1.0, report=lambda _: None).run()
@@ -182,12 +182,12 @@ def terms(
     anchors: np.ndarray, positives: np.ndarray, negatives: np.ndarray, margin: float
 ) -> list[float]:
     """What each anchor adds up to, before the mean (dcpcse.md, section 2)."""
-    found = []
+    hinges = []
     for row, anchor in enumerate(anchors):
         others = [cosine(anchor, each) for place, each in enumerate(positives) if place != row]
         others += [cosine(anchor, each) for each in negatives]
-        found.append(max(0.0, margin - cosine(anchor, positives[row]) + max(others)))
-    return found
+        hinges.append(max(0.0, margin - cosine(anchor, positives[row]) + max(others)))
+    return hinges
 
 
 @pytest.mark.parametrize("margin", [0.1, 0.2, 1.5])
@@ -196,13 +196,13 @@ def test_loss_and_gradient(margin: float) -> None:
     anchors, negatives = vectors(0, rows=9, width=3), vectors(2, rows=9, width=3)
     positives = 0.4 * vectors(1, rows=9, width=3) + anchors
     arrays = [anchors, positives, negatives]
-    each = terms(anchors, positives, negatives, margin)
-    assert min(each) == 0.0 or margin > 1
-    assert max(each) > 0
+    hinges = terms(anchors, positives, negatives, margin)
+    assert min(hinges) == 0.0 or margin > 1
+    assert max(hinges) > 0
     tensors = [torch.tensor(array, requires_grad=True) for array in arrays]
     loss = energy_hinge(*tensors, margin=margin)
     loss.backward()
-    assert loss.item() == pytest.approx(np.mean(each), rel=1e-12)
+    assert loss.item() == pytest.approx(np.mean(hinges), rel=1e-12)
     for which, tensor in enumerate(tensors):
 
         def looped(changed: Tensor, which: int = which) -> float:

@@ -126,10 +126,10 @@ def test_classification_loss(prompted: KitFor, still: Callable[[str], str], fami
     nn.init.normal_(method.classifier.linear.weight, std=0.5)
     batch, reference = first_batch(kit, method, "labelled"), Templates(kit, method)
     vectors = headed(method, array(reference.wrapped(batch, method.template)))
-    found = losses(kit, method, {"contrastive": first_batch(kit, method), "labelled": batch})
-    assert set(found) == {"contrastive", "classification"}
+    values = losses(kit, method, {"contrastive": first_batch(kit, method), "labelled": batch})
+    assert set(values) == {"contrastive", "classification"}
     expected = nli_loss(method.classifier, labelled(vectors))
-    assert found["classification"].item() == pytest.approx(expected, rel=1e-4)
+    assert values["classification"].item() == pytest.approx(expected, rel=1e-4)
 
 
 @FAMILIES

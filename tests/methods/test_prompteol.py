@@ -62,17 +62,17 @@ def test_the_vector_is_the_mean_over_prompts(kit_for: KitFor, decoder: Path) -> 
     kit = kit_for("prompteol", template="\n".join(lines), **common)
     method = kit.build().eval()
     alone = [kit_for("prompteol", template=line, **common).build().eval() for line in lines]
-    for each in alone:
-        each.load_state_dict(method.state_dict())
-    found = Embedder(method, kit)(texts)
+    for single in alone:
+        single.load_state_dict(method.state_dict())
+    vectors = Embedder(method, kit)(texts)
     limit = method.longest - len(method.template)
     rows = [pieces[:limit] for pieces in piece_ids(method.tokenizer, texts)]
-    for row, vector in zip(rows, found, strict=True):
+    for row, vector in zip(rows, vectors, strict=True):
         total = torch.zeros(method.encoder.hidden_size, dtype=torch.float64)
-        for each in alone:
-            ids = torch.tensor([[*each.template.begin, *row, *each.template.end]])
+        for single in alone:
+            ids = torch.tensor([[*single.template.begin, *row, *single.template.end]])
             batch = TextBatch(ids, torch.ones_like(ids), torch.arange(1))
-            total += each.embed(batch)[0].detach().double() / len(alone)
+            total += single.embed(batch)[0].detach().double() / len(alone)
         assert torch.allclose(torch.as_tensor(vector).double(), total, atol=1e-5)
 
 
@@ -86,13 +86,13 @@ def test_pieces_are_those_of_a_running_text(byte_roberta: Path) -> None:
     """Of bytes, where a space in front of a sentence belongs to its first piece."""
     tokenizer = load_tokenizer(str(byte_roberta))
     for template in ('This sentence : "{s}" means in one word:"', "say: {s} : in one word"):
-        found = prompt(tokenizer, template=template)
-        space = " " if found.leading_space else ""
+        tokenised = prompt(tokenizer, template=template)
+        space = " " if tokenised.leading_space else ""
         pieces = piece_ids(tokenizer, [f"{space}old farmer"])[0]
         whole = piece_ids(tokenizer, [template.replace("{s}", "old farmer")])[0]
-        assert [*found.begin[1:], *pieces, *found.end] == whole
-        assert found.begin[0] == tokenizer.cls_token_id
-        assert found.leading_space is template.startswith("say")
+        assert [*tokenised.begin[1:], *pieces, *tokenised.end] == whole
+        assert tokenised.begin[0] == tokenizer.cls_token_id
+        assert tokenised.leading_space is template.startswith("say")
 
 
 def test_no_space_stands_in_front_of_what_follows() -> None:
@@ -104,10 +104,10 @@ def test_no_space_stands_in_front_of_what_follows() -> None:
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     backend.decoder = decoders.Metaspace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, cls_token="<s>")
-    found = prompt(tokenizer)
+    tokenised = prompt(tokenizer)
     whole = piece_ids(tokenizer, ['This sentence : "a" means in one word:"'])[0]
-    assert [*found.begin[1:], letters.index("a"), *found.end] == whole
-    assert not found.leading_space
+    assert [*tokenised.begin[1:], letters.index("a"), *tokenised.end] == whole
+    assert not tokenised.leading_space
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def test_losses_of_a_batch(
     method = kit.build().eval()
     stage, batches = batches_of(kit, method)
     batch = next(batches)
-    found = method.losses(batch, stage)
+    losses = method.losses(batch, stage)
     texts = batch["contrastive"]
     vectors = unit(method.head(method.encoder.cls(texts)).detach())
     lines = sentences.read_text().splitlines()
@@ -139,7 +139,7 @@ def test_losses_of_a_batch(
         "distillation": 0.1 if distillation == "list-net" else 1.0,
     }
     for name, value in expected.items():
-        assert found[name].item() == pytest.approx(value, rel=1e-4, abs=1e-6), name
+        assert losses[name].item() == pytest.approx(value, rel=1e-4, abs=1e-6), name
 
 
 def test_without_a_teacher_there_is_none(kit_for: KitFor) -> None:

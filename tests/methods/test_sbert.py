@@ -71,13 +71,13 @@ def test_labels_are_those_of_nli_pairs(kit: Kit, pairs: Path) -> None:
 
 def test_embedded_pairs_are_entailed_neutral_and_contradicted() -> None:
     pairs, triplets = (source(name) for name in ("graded-pairs", "graded-triplets"))
-    read, given = pairs.read(pairs.paths()), triplets.read(triplets.paths())
-    count = len(given)
+    read, expected = pairs.read(pairs.paths()), triplets.read(triplets.paths())
+    count = len(expected)
     assert len(read) == 3 * count
     assert read.labels is not None
-    for label, hypotheses in ((0, given.columns[1]), (2, given.columns[2])):
+    for label, hypotheses in ((0, expected.columns[1]), (2, expected.columns[2])):
         chosen = np.flatnonzero(read.labels == label)
-        assert [read.columns[0][item] for item in chosen] == given.columns[0]
+        assert [read.columns[0][item] for item in chosen] == expected.columns[0]
         assert [read.columns[1][item] for item in chosen] == hypotheses
     neutral = np.flatnonzero(read.labels == 1)
     assert all(read.columns[0][item] != read.columns[1][item] for item in neutral)

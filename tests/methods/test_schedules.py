@@ -148,10 +148,10 @@ def test_streams_of_every_update(
     losses = method.losses
 
     def remember(batch: Any, stage: Stage) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = losses(batch, stage)
-        assert set(found) == set(stage.losses)
+        values: dict[str, Tensor] = losses(batch, stage)
+        assert set(values) == set(stage.losses)
         seen.append((stage.name, {name: len(texts.items) for name, texts in batch.items()}))
-        return found
+        return values
 
     method.losses = remember
     outcome = Trainer(method, kit, 0, lambda: 1.0, lambda _: None).run()

@@ -156,11 +156,11 @@ def test_roberta_is_cut_where_its_positions_end(
 ) -> None:
     """The library would read 42 tokens, as many as there are position embeddings, and fail."""
     folder = saved(tiny_roberta, Pooling(32))
-    found = embedder(kit_for, folder)
-    assert found.method.longest == 40
+    embed = embedder(kit_for, folder)
+    assert embed.method.longest == 40
     cut = SentenceTransformer(str(folder), device="cpu")
     cut.max_seq_length = 40
-    assert np.abs(found(TEXTS) - cut.encode(TEXTS)).max() < 1e-5
+    assert np.abs(embed(TEXTS) - cut.encode(TEXTS)).max() < 1e-5
 
 
 def test_vectors_are_as_short_as_the_folder_says(saved: Saved, kit_for: KitFor) -> None:

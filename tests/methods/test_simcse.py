@@ -119,10 +119,10 @@ def test_masks_are_on_a_copy_and_the_contrastive_pass_sees_whole_sentences(
     kit = kit_for("simcse", setting=setting, masked_language_weight=0.1, masking_ratio=0.5)
     method = build(kit)
     (encoder,) = watched(method, "encoder")
-    given = first_batches(kit, method)
-    method.losses(given, method.stages(kit.config)[0])
+    batches = first_batches(kit, method)
+    method.losses(batches, method.stages(kit.config)[0])
     whole, masked = (call[0][0] for call in encoder.given[:2])
-    expected = given["contrastive"].input_ids.repeat_interleave(copies, dim=0)
+    expected = batches["contrastive"].input_ids.repeat_interleave(copies, dim=0)
     assert torch.equal(whole.input_ids, expected), "unmasked, also after the masks were drawn"
     assert torch.equal(masked.attention_mask, whole.attention_mask)
     assert masked.input_ids.shape == whole.input_ids.shape, "2N (3N) rows"
@@ -138,14 +138,14 @@ def test_masked_language_loss_against_the_formula(kit_for: KitFor) -> None:
     kit = kit_for("simcse", masked_language_weight=0.1, masking_ratio=0.5)
     method = build(kit)
     encoder, masker = watched(method, "encoder masker")
-    found = first_losses(kit, method)
+    losses = first_losses(kit, method)
     chosen, originals = masker.results[0].chosen, encoder.given[0][0][0].input_ids
     head, total = method.vocabulary.double(), 0.0
     for row, position in chosen.nonzero().tolist():
         logits = head(encoder.results[1][row, position].double()).detach().numpy()
         total += math.log(np.exp(logits).sum()) - float(logits[originals[row, position]])
     assert chosen.any()
-    assert found["masked_language"].item() == pytest.approx(total / int(chosen.sum()), rel=1e-6)
+    assert losses["masked_language"].item() == pytest.approx(total / int(chosen.sum()), rel=1e-6)
 
 
 @FAMILIES
@@ -191,13 +191,13 @@ def test_one_word_of_view_2_is_a_synonym_and_the_same_in_every_epoch(
     kit = kit_for("simcse", setting=setting, synonyms=str(thesaurus))
     method = build(kit)
     (encoder,) = watched(method, "encoder")
-    given = first_batches(kit, method)
+    batches = first_batches(kit, method)
     for epoch in range(2):
-        contrastive_batch = replace(given["contrastive"], epoch=epoch)
-        method.losses({**given, "contrastive": contrastive_batch}, method.stages(kit.config)[0])
+        contrastive_batch = replace(batches["contrastive"], epoch=epoch)
+        method.losses({**batches, "contrastive": contrastive_batch}, method.stages(kit.config)[0])
     first, second = (encoder.given[index][0][0] for index in (0, len(encoder.given) // 2))
     assert torch.equal(first.input_ids, second.input_ids)
-    assert torch.equal(first.input_ids[0::2], given["contrastive"].input_ids)
+    assert torch.equal(first.input_ids[0::2], batches["contrastive"].input_ids)
     differ = first.input_ids[0::2] != first.input_ids[1::2]
     assert (differ.sum(dim=1) == 1).all()
     one, other = first.input_ids[0::2][differ], first.input_ids[1::2][differ]
@@ -223,14 +223,14 @@ def test_the_thesaurus_counts_among_what_a_result_depends_on(thesaurus: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("values", "message"),
     [({"synonyms": "/none.txt"}, "does not point to a file"), ({"setting": "sup"}, "sup setting")],
 )
 def test_synonyms_that_cannot_be_used_are_refused(
-    thesaurus: Path, given: dict[str, Any], message: str
+    thesaurus: Path, values: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        resolve(registry.load("simcse"), {"synonyms": str(thesaurus), **given})
+        resolve(registry.load("simcse"), {"synonyms": str(thesaurus), **values})
 
 
 @pytest.mark.slow

@@ -37,11 +37,11 @@ def test_the_margin_and_its_gradient(seed: int) -> None:
     def looped(first: Tensor) -> float:
         return margin(first.tolist(), views[1].tolist(), views[2].tolist(), 0.1, 0.3)
 
-    given = views[0].clone().requires_grad_()
-    loss = bidirectional_margin(given, *views[1:], smallest=0.1, largest=0.3)
+    leaf = views[0].clone().requires_grad_()
+    loss = bidirectional_margin(leaf, *views[1:], smallest=0.1, largest=0.3)
     assert loss.item() == pytest.approx(looped(views[0]), rel=1e-5)
     loss.backward()
-    has_slopes(given.grad, looped, views[0], rel=1e-3, abs=1e-6)
+    has_slopes(leaf.grad, looped, views[0], rel=1e-3, abs=1e-6)
 
 
 @FAMILIES
@@ -66,14 +66,16 @@ def test_losses_of_a_batch(kit_for: KitFor, sentences: Path, tmp_path: Path) -> 
 
     for _ in range(3):
         batch = next(batches)
-        found = method.losses(batch, stage)
+        losses = method.losses(batch, stage)
         read = [lines[item] for item in batch["contrastive"].items.tolist()]
         first = [vector(text, method.template) for text in read]
         second = [vector(text, method.second_template) for text in read]
         negated = [vector(own.get(text, f"Not {text}"), method.second_template) for text in read]
-        assert found["contrastive"].item() == pytest.approx(info_nce(first, second, 0.05), rel=1e-3)
+        assert losses["contrastive"].item() == pytest.approx(
+            info_nce(first, second, 0.05), rel=1e-3
+        )
         expected = margin(first, second, negated, 0.1, 0.3)
-        assert found["margin"].item() == pytest.approx(expected, rel=1e-3, abs=1e-6)
+        assert losses["margin"].item() == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
 
 def test_embedding_is_the_state_at_the_mask(kit_for: KitFor) -> None:

@@ -129,10 +129,10 @@ def test_the_skeleton_passes(complaints: list[tuple[Place, str]]) -> None:
 def test_no_plugin_reads_a_hyperparameter_that_is_not_typed(
     complaints: list[tuple[Place, str]], misspelt: set[tuple[Place, str]]
 ) -> None:
-    found = {
+    errors = {
         (place, unknown[1])
         for place, text in complaints
         if (unknown := re.match(r'"\w+" has no attribute "(\w+)"', text))
     }
     assert len(misspelt) > 150
-    assert misspelt - found == set()
+    assert misspelt - errors == set()

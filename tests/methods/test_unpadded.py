@@ -65,7 +65,7 @@ def built(kit: Kit, *, unpads: bool) -> Any:
 def run(kit: Kit, *, unpads: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """What a method computes, and the gradients of what its stages train."""
     method = built(kit, unpads=unpads).train()
-    found: dict[str, Tensor] = {}
+    results: dict[str, Tensor] = {}
     gradients: dict[str, Tensor] = {}
     for stage in kit.declared.stages:
         streams = stage_streams(method, kit, stage, seed=0)
@@ -76,7 +76,7 @@ def run(kit: Kit, *, unpads: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]
             losses = method.losses(batch, stage)
             method.zero_grad()
             torch.stack(list(losses.values())).sum().backward()
-            found |= {f"{stage.name} {step} {name}": loss for name, loss in losses.items()}
+            results |= {f"{stage.name} {step} {name}": loss for name, loss in losses.items()}
             gradients |= {
                 f"{stage.name} {step} {name}": parameter.grad.clone()
                 for name, parameter in method.named_parameters()
@@ -86,8 +86,8 @@ def run(kit: Kit, *, unpads: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]
     texts = mixed(kit, method)
     embeds = [method.base] if isinstance(method, FrozenMethod) else [method.embed, method.embed_dev]
     with torch.no_grad():
-        found |= {f"vectors of {embed.__name__}": embed(texts) for embed in embeds}
-    return found, gradients
+        results |= {f"vectors of {embed.__name__}": embed(texts) for embed in embeds}
+    return results, gradients
 
 
 def assert_same(

@@ -78,12 +78,12 @@ def neighbourhood(
 
 def slope(value: Callable[[Tensor], float], at: Tensor) -> Tensor:
     """The gradient by differences."""
-    found = torch.zeros_like(at)
-    for place in torch.cartesian_prod(*(torch.arange(size) for size in at.shape)).tolist():
+    gradient = torch.zeros_like(at)
+    for index in torch.cartesian_prod(*(torch.arange(size) for size in at.shape)).tolist():
         step = torch.zeros_like(at)
-        step[tuple(place)] = 1e-6
-        found[tuple(place)] = (value(at + step) - value(at - step)) / 2e-6
-    return found
+        step[tuple(index)] = 1e-6
+        gradient[tuple(index)] = (value(at + step) - value(at - step)) / 2e-6
+    return gradient
 
 
 @FAMILIES

@@ -34,10 +34,10 @@ def test_whitening(seed: int, rows: int, size: int) -> None:
     torch.manual_seed(seed)
     vectors, order = torch.randn(rows, 14, dtype=torch.float64), torch.randperm(14)
     expected = whitened(vectors.numpy(), order.tolist(), size)
-    found = group_whitened(vectors, order, size=size)
-    assert found.numpy() == pytest.approx(expected, abs=1e-7)
-    found = group_whitened(vectors.float(), order, size=size)
-    assert found.numpy() == pytest.approx(expected, abs=1e-4)
+    result = group_whitened(vectors, order, size=size)
+    assert result.numpy() == pytest.approx(expected, abs=1e-7)
+    result = group_whitened(vectors.float(), order, size=size)
+    assert result.numpy() == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_whitening_matrix_is_a_constant() -> None:

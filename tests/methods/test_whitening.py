@@ -60,10 +60,10 @@ def test_closed_form(kit_for: KitFor, sentences: Path, dimensions: int | None) -
     batch = first_texts(kit, method, kit.config.corpus)
     expected = (method.base(batch).double().numpy() - mean) @ matrix
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    found = method.embed(batch)
-    assert found.dtype == torch.float32
-    assert same_up_to_signs(found.numpy(), expected, 1e-5)
-    assert (found.norm(dim=1) - 1).abs().max() < 1e-6
+    vectors = method.embed(batch)
+    assert vectors.dtype == torch.float32
+    assert same_up_to_signs(vectors.numpy(), expected, 1e-5)
+    assert (vectors.norm(dim=1) - 1).abs().max() < 1e-6
 
 
 @FAMILIES
