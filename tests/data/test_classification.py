@@ -62,13 +62,13 @@ def senteval_rows(members: Mapping[str, bytes], task: str, split: str) -> list[t
 def test_rows_are_those_of_senteval(members: dict[str, bytes], task: str, split: str) -> None:
     splits = DATASETS[task]()
     assert {(task, name) for name in splits} == {key for key in CLASS_SIZES if key[0] == task}
-    found = splits[split]
-    assert tuple(np.bincount(found.labels)) == CLASS_SIZES[task, split]
+    examples = splits[split]
+    assert tuple(np.bincount(examples.labels)) == CLASS_SIZES[task, split]
     expected = senteval_rows(members, task, split)
-    assert found.labels.tolist() == [label for _, label in expected]
-    assert found.texts == [" ".join(words[0]) for words, _ in expected]
+    assert examples.labels.tolist() == [label for _, label in expected]
+    assert examples.texts == [" ".join(words[0]) for words, _ in expected]
     second = [" ".join(words[1]) for words, _ in expected] if task == "mrpc" else None
-    assert found.second == second
+    assert examples.second == second
 
 
 @pytest.mark.slow

@@ -47,12 +47,12 @@ def test_a_corpus_that_is_not_here_has_its_published_size(
 )  # fmt: skip
 @pytest.mark.usefixtures("hub")
 def test_the_real_corpora_have_their_published_sizes(name: str, columns: int, items: int) -> None:
-    found, corpus = source(name), read(name)
+    entry, corpus = source(name), read(name)
     assert [len(column) for column in corpus.columns] == [items] * columns
     # An empty text has become a space.
     assert all(text for column in corpus.columns for text in column)
     # Of these two, the mirror has only a part.
-    assert items == found.items or name in ("nli-triplets", "wiki1m")
+    assert items == entry.items or name in ("nli-triplets", "wiki1m")
     if name in ("snli-dev", "snli-test", "snli-heldout"):
         assert corpus.labels is not None
         assert set(corpus.labels.tolist()) == {0, 1, 2}

@@ -174,14 +174,14 @@ def test_a_revision_that_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) 
         address = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
         close_session()
-        for what, find in (
+        for kind, find in (
             ("model", lambda: model_folder("some/model@v9")),
             ("data set", lambda: source("some/model@v9").paths()),
         ):
             with pytest.raises(UserError) as refusal:
                 find()
             assert str(refusal.value) == (
-                f'the {what} "some/model" of the Hub has no revision "v9": name a branch, a tag or '
+                f'the {kind} "some/model" of the Hub has no revision "v9": name a branch, a tag or '
                 f"a whole commit of it"
             )
         server.shutdown()

@@ -237,12 +237,12 @@ def test_a_row_that_is_no_plain_object_is_named(tmp_path: Path, text: str) -> No
 
 
 def test_a_quotation_counts_its_lines_and_has_an_end(tmp_path: Path) -> None:
-    for text, said in (
+    for text, message in (
         ('sentence\none\n"two\nthree\nfour\n', "line 5: a quotation never ends"),
         ('sent0,sent1,hard_neg\n"a\nb",c,d\ne,f\n', "line 4: 3 fields were expected, 2 found"),
     ):
         (tmp_path / "a.csv").write_text(text)
-        with pytest.raises(UserError, match=rf"a\.csv, {said}"):
+        with pytest.raises(UserError, match=rf"a\.csv, {message}"):
             read(tmp_path / "a.csv")
 
 

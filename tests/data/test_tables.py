@@ -94,10 +94,10 @@ def test_a_damaged_file_is_a_users_mistake(tmp_path: Path, name: str, content: b
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("name", ["stanfordnlp/snli:test", "stanfordnlp/snli/default:test"])
 def test_a_data_set_of_the_mirror_by_its_name_on_the_hub(name: str) -> None:
-    by_hand, found = read("snli-test"), read(name)
-    assert found.columns == by_hand.columns
+    by_hand, by_name = read("snli-test"), read(name)
+    assert by_name.columns == by_hand.columns
     assert by_hand.labels is not None
-    assert np.array_equal(found.labels, by_hand.labels)
+    assert np.array_equal(by_name.labels, by_hand.labels)
     assert source(name).shape == "labelled pairs"
 
 

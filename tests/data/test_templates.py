@@ -89,15 +89,15 @@ def test_the_family_of_the_encoder_chooses_the_published_templates(
 
 @pytest.mark.parametrize("text", ["means [MASK]", "{s} means", "{s} {s} [MASK]", ""])
 def test_a_template_without_its_two_places_is_refused(bert: Any, text: str) -> None:
-    said = r"one \{s\} and at least one \[MASK\]"
-    with pytest.raises(ValueError, match=said):
+    message = r"one \{s\} and at least one \[MASK\]"
+    with pytest.raises(ValueError, match=message):
         hard_prompt(bert, text)
     for method, field in (
         ("promptbert", "template"),
         ("promptbert", "second_template"),
         ("dcpcse", "template"),
     ):
-        with pytest.raises(UserError, match=f"{field} = .*{said}"):
+        with pytest.raises(UserError, match=f"{field} = .*{message}"):
             resolve(registry.load(method), {field: text})
 
 

@@ -114,9 +114,9 @@ def test_masking_without_a_mask_token_is_refused(
 def test_texts_beyond_the_positions_are_refused(kit_for: KitFor, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text(f"{'dog ' * 100}\nshort\n")
     positions = int(model_shape("tiny-bert")["max_position_embeddings"])
-    given = {"encoder": "tiny-bert", "sentences": str(tmp_path / "long.txt")}
-    kit = kit_for("simcse", **given, max_length=positions + 10)
+    values = {"encoder": "tiny-bert", "sentences": str(tmp_path / "long.txt")}
+    kit = kit_for("simcse", **values, max_length=positions + 10)
     with pytest.raises(UserError, match=f"{positions + 10} tokens .* room for {positions}"):
         check_trains(kit.build(), kit)
-    fits = kit_for("simcse", **given, max_length=positions)
+    fits = kit_for("simcse", **values, max_length=positions)
     check_trains(fits.build(), fits)
