@@ -99,12 +99,12 @@ def test_a_decoder_that_sees_all_tokens_and_averages(
     name: str, weighted: bool, saved: Saved, batch: TextBatch
 ) -> None:
     decoding = Decoding("weighted-mean" if weighted else "mean", "bidirectional")
-    found = Encoder(str(saved(name)), decoding=decoding).double().eval().cls(batch)
+    vectors = Encoder(str(saved(name)), decoding=decoding).double().eval().cls(batch)
     states = expected(saved(name), batch, causal=False)
     for row, length in enumerate(LENGTHS):
         weights = torch.arange(1, length + 1) if weighted else torch.ones(length)
         mean = (states[row, :length] * weights[:, None]).sum(dim=0) / weights.sum()
-        assert (found[row] - mean).abs().max() < 1e-5
+        assert (vectors[row] - mean).abs().max() < 1e-5
 
 
 @pytest.mark.slow
@@ -211,12 +211,12 @@ def stored_in_bf16(folder: Path, target: Path) -> Path:
             (target / path.name).write_bytes(path.read_bytes())
     stored = load_file(folder / "model.safetensors")
     weights = {name: value.bfloat16() for name, value in stored.items()}
-    names, place = sorted(weights), dict[str, str]()
+    names, weight_map = sorted(weights), dict[str, str]()
     for number, part in enumerate((names[::2], names[1::2]), start=1):
         file = f"model-0000{number}-of-00002.safetensors"
         save_file({name: weights[name] for name in part}, target / file, metadata={"format": "pt"})
-        place.update(dict.fromkeys(part, file))
-    index = {"metadata": {}, "weight_map": place}
+        weight_map.update(dict.fromkeys(part, file))
+    index = {"metadata": {}, "weight_map": weight_map}
     (target / "model.safetensors.index.json").write_text(json.dumps(index))
     return target
 

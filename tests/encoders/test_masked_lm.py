@@ -64,13 +64,13 @@ def test_it_never_trains_and_drops_while_the_method_trains_unless_told_not() -> 
 def test_rate_and_scale(rate: float, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     states = torch.full((400, 501), 2.0, dtype=dtype)
-    found = dropped(states, rate, training=True)
-    assert found.dtype == dtype
-    assert found.shape == states.shape
-    lost = found == 0
+    output = dropped(states, rate, training=True)
+    assert output.dtype == dtype
+    assert output.shape == states.shape
+    lost = output == 0
     scaled = torch.tensor(2 / (1 - rate), dtype=torch.float64)
     torch.testing.assert_close(
-        found[~lost].double(), scaled.expand(int((~lost).sum())),
+        output[~lost].double(), scaled.expand(int((~lost).sum())),
         rtol=1e-2 if dtype == torch.bfloat16 else 1e-6, atol=0,
     )  # fmt: skip
     # Four standard deviations of the binomial distribution, over all numbers and in every column.
@@ -101,10 +101,10 @@ def test_masks_follow_the_state_of_torch() -> None:
 
 def test_the_gradient_has_the_same_mask() -> None:
     states = torch.randn(50, 7, requires_grad=True)
-    found = dropped(states, 0.25, training=True)
-    found.sum().backward()
+    output = dropped(states, 0.25, training=True)
+    output.sum().backward()
     assert states.grad is not None
-    torch.testing.assert_close(states.grad * states.detach(), found.detach())
+    torch.testing.assert_close(states.grad * states.detach(), output.detach())
 
 
 @pytest.mark.parametrize(("rate", "training"), [(0.0, True), (0.5, False), (1.0, True)])

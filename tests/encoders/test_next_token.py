@@ -26,13 +26,13 @@ def check_loss(folder: Path, **options: Any) -> None:
     loss = next_token_loss(head.double(), states, IDS, MASK.bool())
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
     labels = IDS.masked_fill(MASK == 0, -100)
-    found = model(input_ids=IDS, attention_mask=MASK, labels=labels)
+    output = model(input_ids=IDS, attention_mask=MASK, labels=labels)
     # The loss is float32 in both, and so are the norms of Gemma.
-    assert loss.item() == pytest.approx(found.loss.item(), rel=1e-6)
+    assert loss.item() == pytest.approx(output.loss.item(), rel=1e-6)
     head_gradient = torch.autograd.grad(loss, head.weight)[0]
     assert head_gradient.abs().sum() > 0
     with torch.no_grad():
-        assert torch.allclose(head(states), found.logits, rtol=0, atol=1e-5)
+        assert torch.allclose(head(states), output.logits, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -21,10 +21,10 @@ def gradients(encoder: Encoder, compute: Compute, *leaves: Tensor) -> tuple[Tens
     result = compute()
     weights = torch.linspace(-1, 1, result.numel(), dtype=result.dtype).view_as(result)
     parameters = [each for each in (*encoder.parameters(), *leaves) if each.requires_grad]
-    found = torch.autograd.grad((result * weights).sum(), parameters, allow_unused=True)
+    derivatives = torch.autograd.grad((result * weights).sum(), parameters, allow_unused=True)
     return result.detach(), [
         torch.zeros_like(each) if one is None else one
-        for one, each in zip(found, parameters, strict=True)
+        for one, each in zip(derivatives, parameters, strict=True)
     ]
 
 
@@ -115,15 +115,15 @@ def test_low_rank_changes(tiny_encoder: Path) -> None:
 
 def test_dropout_falls_on_the_same_probabilities(tiny_encoder: Path) -> None:
     """With keys and values made or not, the same seed gives the same result."""
-    encoder, found = Encoder(str(tiny_encoder), dropout=0.4).double().train(), []
+    encoder, states = Encoder(str(tiny_encoder), dropout=0.4).double().train(), []
     batch, key = text(), encoder.model.encoder.layer[-1].attention.self.key
     prefix, _ = prefix_of(visible=False)
     keys, values = (tuple(each.double() for each in part) for part in prefix[:2])
     for _ in range(2):
         torch.manual_seed(0)
-        found.append(encoder.at(batch, ends(batch), prefix=KeyValues(keys, values)))
+        states.append(encoder.at(batch, ends(batch), prefix=KeyValues(keys, values)))
         key.register_forward_hook(lambda _m, _i, output: output)
-    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(*states, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("unpads", [True, False])
@@ -131,9 +131,9 @@ def test_autocast_does_not_round_a_state_that_is_taken(tiny_encoder: Path, unpad
     encoder, batch = Encoder(str(tiny_encoder)).eval(), text()
     encoder.unpads = unpads
     with torch.autocast("cpu", torch.bfloat16):
-        found = encoder.at(batch, ends(batch))
+        vectors = encoder.at(batch, ends(batch))
         states = torch.randn(2, 3, 4)
         taken = select(states, torch.tensor([2, 0]))
-    assert found.dtype == torch.float32
-    assert not found.equal(found.bfloat16().float())
+    assert vectors.dtype == torch.float32
+    assert not vectors.equal(vectors.bfloat16().float())
     assert taken[:, 0].equal(states[[0, 1], [2, 0]])

@@ -37,10 +37,10 @@ def test_equals_sdpa(masked: bool, groups: int) -> None:
     ).transpose(1, 2)
     torch.testing.assert_close(ours, theirs)
     weights = torch.randn_like(ours)
-    found, wanted = (
+    gradients, wanted = (
         torch.autograd.grad((each * weights).sum(), (query, key, value)) for each in (ours, theirs)
     )
-    for mine, other in zip(found, wanted, strict=True):
+    for mine, other in zip(gradients, wanted, strict=True):
         torch.testing.assert_close(mine, other)
 
 

@@ -135,19 +135,19 @@ def reference(
 
 
 def assert_rows_match(
-    found: torch.Tensor,
+    states: torch.Tensor,
     folder: Path,
     batch: TextBatch,
     offset: int = 0,
     per_row: list[dict[str, Any]] | None = None,
 ) -> None:
-    """Every row of `found` equals the reference on that row alone, at its real tokens."""
+    """Every row of `states` equals the reference on that row alone, at its real tokens."""
     weights = read_weights(folder)
     for row, length in enumerate(batch.attention_mask.sum(dim=1).tolist()):
         positions = np.arange(length) + first_position(folder) + offset
         options = per_row[row] if per_row else {}
         expected = reference(weights, batch.input_ids[row, :length].numpy(), positions, **options)
-        assert np.abs(found[row, :length].detach().numpy() - expected).max() <= 1e-10, row
+        assert np.abs(states[row, :length].detach().numpy() - expected).max() <= 1e-10, row
 
 
 def prompts_of(encoder: Encoder, length: int) -> DeepPrompts:
@@ -237,10 +237,10 @@ def test_invisible_prompts_are_as_left_out(
         batch = TextBatch(batch.input_ids, torch.ones_like(batch.input_ids), batch.items)
     visible = torch.tensor([[1, 1, 1, 1], [0, 1, 0, 1], [0, 0, 0, 0]]).bool()
     drawn = prompts(3)
-    found = encoder(batch, prefix=KeyValues(drawn.keys, drawn.values, visible), position_offset=4)
+    states = encoder(batch, prefix=KeyValues(drawn.keys, drawn.values, visible), position_offset=4)
     table = as_array(prompts)
     per_row = [{"prompts": table, "visible": visible[row].numpy()} for row in range(3)]
-    assert_rows_match(found, folder, batch, offset=4, per_row=per_row)
+    assert_rows_match(states, folder, batch, offset=4, per_row=per_row)
 
 
 def test_prompt_dropout_differs_per_row_and_only_in_training(encoder: Encoder) -> None:

@@ -79,15 +79,15 @@ def both(
     encoder: Encoder, compute: Callable[[], Tensor], *leaves: Tensor
 ) -> list[tuple[Tensor, list[Tensor]]]:
     """The result, and the gradients of encoder and leaves: unpadded, then padded."""
-    found = []
+    results = []
     for unpads in (True, False):
         encoder.unpads = unpads
         parameters = [*encoder.parameters(), *leaves]
         result = compute()
         weights = torch.linspace(-1, 1, result.numel()).view_as(result)
         gradients = torch.autograd.grad((result * weights).sum(), parameters, allow_unused=True)
-        found.append((result.detach(), [each for each in gradients if each is not None]))
-    return found
+        results.append((result.detach(), [each for each in gradients if each is not None]))
+    return results
 
 
 def assert_equal(found: list[tuple[Tensor, list[Tensor]]]) -> None:
@@ -236,12 +236,12 @@ def test_a_row_without_tokens_is_read_padded(tiny_encoder: Path) -> None:
 
 
 def test_the_same_seed_draws_the_same_dropout(tiny_encoder: Path) -> None:
-    encoder, found = Encoder(str(tiny_encoder)).train(), []
+    encoder, vectors = Encoder(str(tiny_encoder)).train(), []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
-        found.append(encoder.cls(text()))
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
+        vectors.append(encoder.cls(text()))
+    assert torch.equal(vectors[0], vectors[1])
+    assert not torch.equal(vectors[0], vectors[2])
     twice = encoder.cls(text().repeated(2))
     assert (twice[::2] - twice[1::2]).abs().amax(dim=1).min() > 1e-3, "each row has its own"
 

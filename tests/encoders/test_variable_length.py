@@ -29,8 +29,8 @@ def test_equals_loops_in_float64(prompts: int, monkeypatch: pytest.MonkeyPatch) 
     states = torch.randn(3, 1, HEADS, TOKENS, SIZE, dtype=torch.float64)
     front = torch.randn(2, ROWS, HEADS, prompts, SIZE, dtype=torch.float64)
     pair = front if prompts else (None, None)
-    found = variable_length.attended(layout, *states, *pair, rate=0.0, scaling=0.3)
-    assert found.shape == (1, TOKENS, HEADS, SIZE)
+    outputs = variable_length.attended(layout, *states, *pair, rate=0.0, scaling=0.3)
+    assert outputs.shape == (1, TOKENS, HEADS, SIZE)
     query, key, value = states[:, 0].numpy()
     first = 0
     for row in ORDER:
@@ -38,13 +38,13 @@ def test_equals_loops_in_float64(prompts: int, monkeypatch: pytest.MonkeyPatch) 
             own = slice(first, first + LENGTHS[row])
             keys = np.concatenate([front[0, row, head].numpy(), key[head, own]])
             values = np.concatenate([front[1, row, head].numpy(), value[head, own]])
-            for place in range(own.start, own.stop):
-                weights = np.exp(0.3 * keys @ query[head, place])
+            for token in range(own.start, own.stop):
+                weights = np.exp(0.3 * keys @ query[head, token])
                 expected = weights @ values / weights.sum()
-                assert np.abs(found[0, place, head].numpy() - expected).max() < 1e-12
+                assert np.abs(outputs[0, token, head].numpy() - expected).max() < 1e-12
         first += LENGTHS[row]
     assert first == sum(LENGTHS) < TOKENS, "the batch has a tail"
-    assert found.isfinite().all()
+    assert outputs.isfinite().all()
 
 
 @pytest.mark.parametrize("prompts", [0, PROMPTS])
@@ -58,10 +58,10 @@ def test_torch_has_the_kernel_and_its_backward_pass(prompts: int) -> None:
     pair: Any = (None, None)
     if prompts:
         pair = [torch.empty(ROWS, HEADS, prompts, SIZE, **{**made, "dtype": None}) for _ in "kv"]
-    found = variable_length.attended(layout, *states, *pair, rate=0.1, scaling=0.3)
-    assert found.shape == (1, TOKENS, HEADS, SIZE)
-    assert found.grad_fn is not None
-    found.sum().backward()
+    outputs = variable_length.attended(layout, *states, *pair, rate=0.1, scaling=0.3)
+    assert outputs.shape == (1, TOKENS, HEADS, SIZE)
+    assert outputs.grad_fn is not None
+    outputs.sum().backward()
     leaves = [*states, *(pair if prompts else ())]
     assert [leaf.grad.shape for leaf in leaves] == [leaf.shape for leaf in leaves]
 
