@@ -21,13 +21,13 @@ def scored(count: int, seed: int = 0, noise: float = 1.0) -> tuple[np.ndarray, n
 def test_every_replicate_is_scipys_correlation_of_the_resample() -> None:
     one, gold = scored(90)
     two = scored(90, seed=3)[0] + gold
-    found = replicates([one, two], gold, seed=7, resamples=25)
+    correlations = replicates([one, two], gold, seed=7, resamples=25)
     order = np.lexsort((one + two, gold))
     drawn = order[np.random.default_rng(7).integers(0, 90, (25, 90))]
     for number, rows in enumerate(drawn):
         for system, cosines in enumerate((one, two)):
             expected = 100 * spearmanr(cosines[rows], gold[rows]).statistic
-            assert found[system, number] == pytest.approx(expected, abs=1e-9)
+            assert correlations[system, number] == pytest.approx(expected, abs=1e-9)
     for cosines in (one, two):
         expected = 100 * spearmanr(cosines, gold).statistic
         assert on_all_pairs(cosines, gold) == pytest.approx(expected, abs=1e-9)
@@ -36,15 +36,15 @@ def test_every_replicate_is_scipys_correlation_of_the_resample() -> None:
 @pytest.mark.slow
 def test_interval_and_standard_error_are_those_of_scipys_bootstrap() -> None:
     cosines, gold = scored(400)
-    found = uncertainty(cosines, gold, resamples=4000)
+    spread = uncertainty(cosines, gold, resamples=4000)
     theirs = scipy.stats.bootstrap(
         (cosines, gold), lambda one, two: 100 * spearmanr(one, two).statistic, n_resamples=1000,
         paired=True, vectorized=False, method="percentile", rng=np.random.default_rng(0),
     )  # fmt: skip
     error, interval = theirs.standard_error, theirs.confidence_interval
-    assert found.standard_error == pytest.approx(error, rel=0.1)
-    assert found.low == pytest.approx(interval.low, abs=error / 4)
-    assert found.high == pytest.approx(interval.high, abs=error / 4)
+    assert spread.standard_error == pytest.approx(error, rel=0.1)
+    assert spread.low == pytest.approx(interval.low, abs=error / 4)
+    assert spread.high == pytest.approx(interval.high, abs=error / 4)
 
 
 def test_the_standard_error_of_independent_values_is_that_of_theory() -> None:
@@ -84,8 +84,8 @@ def test_few_pairs_have_a_score_and_no_interval(count: int) -> None:
 def test_the_mean_of_independent_scores() -> None:
     """The standard error of a mean of two is half the root of the sum of squares."""
     parts = [uncertainty(*scored(200, seed)) for seed in (0, 1)]
-    found = of_mean(50.0, parts)
+    spread = of_mean(50.0, parts)
     expected = np.sqrt(parts[0].standard_error ** 2 + parts[1].standard_error ** 2) / 2
-    assert found.standard_error == pytest.approx(expected)
+    assert spread.standard_error == pytest.approx(expected)
     ends = (50 - 1.96 * expected, 50 + 1.96 * expected)
-    assert (found.low, found.high) == pytest.approx(ends, abs=1e-3)
+    assert (spread.low, spread.high) == pytest.approx(ends, abs=1e-3)

@@ -41,10 +41,10 @@ def leaking(tmp_path: Path) -> Callable[[int], Path]:
 
 
 def test_pairs_count_where_both_texts_are_in_one_item(leaking: Callable[[int], Path]) -> None:
-    found = contamination([str(leaking(COPIED))], suite("graded"))
+    report = contamination([str(leaking(COPIED))], suite("graded"))
     test = graded()
     firsts, texts = set(test.first[:COPIED]), {*test.first[:COPIED], *test.second[:COPIED]}
-    assert found == {
+    assert report == {
         "graded/sentences": len(set(test.texts)), "graded/exact": len(firsts),
         "graded/normalised": len(texts), "graded/pairs": len(test), "graded/pairs_together": COPIED,
     }  # fmt: skip

@@ -38,7 +38,7 @@ def cosines(vectors: np.ndarray) -> np.ndarray:
 
 
 def test_aggregations_against_scipy(pairs: Pairs, vectors: np.ndarray) -> None:
-    found = sts_scores(*vectors, pairs)
+    scores = sts_scores(*vectors, pairs)
     similar, cuts = cosines(vectors), np.cumsum(PARTS)[:-1]
     for measure, scipys in (("pearson", pearsonr), ("spearman", spearmanr)):
         parts = [
@@ -52,9 +52,9 @@ def test_aggregations_against_scipy(pairs: Pairs, vectors: np.ndarray) -> None:
         }
         # The test means something only where these are three numbers.
         assert len({round(value, 1) for value in expected.values()}) == 3
-        aggregated = {name: getattr(found[name], measure) for name in expected}
+        aggregated = {name: getattr(scores[name], measure) for name in expected}
         assert aggregated == pytest.approx(expected, abs=1e-9)
-        subsets = [getattr(found[name], measure) for name in "abc"]
+        subsets = [getattr(scores[name], measure) for name in "abc"]
         assert subsets == pytest.approx(parts, abs=1e-9)
 
 

@@ -129,10 +129,10 @@ def test_packed_layers_equal_plain_ones(bias: bool, shape: tuple[int, ...]) -> N
     plain = nn.Sequential(nn.Linear(24, 40, bias=bias), nn.ReLU(), nn.Linear(40, 3))
     packed, states = copy.deepcopy(plain), torch.randn(shape)
     with torch.inference_mode(), packed_linears(packed):
-        found = packed(states)
+        outputs = packed(states)
     expected = copy.deepcopy(plain).double()(states.double()).float()
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    assert found.shape == (*shape[:-1], 3)
+    torch.testing.assert_close(outputs, expected, rtol=1e-5, atol=1e-5)
+    assert outputs.shape == (*shape[:-1], 3)
 
 
 def test_bf16_works_on_every_processor() -> None:

@@ -68,8 +68,8 @@ def test_the_sets_of_sts_benchmark() -> None:
     """231 pairs are above 4, and 338 have at least 4 (diffcse.md, section 6)."""
     pairs = LOADERS["stsb"]()
     numbers = {text: number for number, text in enumerate(sorted(set(pairs.texts)))}
-    known = rows(len(numbers))
-    vectors = known[[numbers[text] for text in pairs.texts]]
+    table = rows(len(numbers))
+    vectors = table[[numbers[text] for text in pairs.texts]]
     squares = ((unit(vectors[:1379]) - unit(vectors[1379:])) ** 2).sum(axis=1)
     found = geometry.figures("x", pairs, vectors)
     every, details = found.metrics, found.details
@@ -77,8 +77,8 @@ def test_the_sets_of_sts_benchmark() -> None:
     expected = squares[pairs.gold >= 4].sum() / 338
     assert details["x/gold>=4/alignment"] == pytest.approx(expected, abs=1e-9)
     assert every["uniformity"] == pytest.approx(uniformity(vectors), abs=1e-6)
-    assert details["x/distinct/uniformity"] == pytest.approx(uniformity(known), abs=1e-6)
-    assert details["x/distinct/mean-cosine"] == pytest.approx(mean_cosine(known), abs=1e-9)
+    assert details["x/distinct/uniformity"] == pytest.approx(uniformity(table), abs=1e-6)
+    assert details["x/distinct/mean-cosine"] == pytest.approx(mean_cosine(table), abs=1e-9)
     assert abs(details["x/distinct/uniformity"] - every["uniformity"]) > 1e-4
     assert sum(value for name, value in details.items() if name.endswith("/pairs")) == 1379
 

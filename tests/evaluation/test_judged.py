@@ -101,11 +101,11 @@ def test_figures_are_those_of_pytrec_eval(judged: Judged, monkeypatch: pytest.Mo
     wanted = {"ndcg_cut.10", "recip_rank", "recall.1,5,10,100"}
     theirs = pytrec_eval.RelevanceEvaluator(table, wanted).evaluate(run)
     measures = ["ndcg_cut_10", "recip_rank", *(f"recall_{k}" for k in (1, 5, 10, 100))]
-    found = suite(str(path))
-    ours = ranked(found.load("faq"), embed(found.texts("faq")))
+    own_suite = suite(str(path))
+    ours = ranked(own_suite.load("faq"), embed(own_suite.texts("faq")))
     wanted_values = np.array([[theirs[query][name] for name in measures] for query in table])
     assert ours == pytest.approx(wanted_values, abs=1e-12)
-    scores = found.score_test(embed).metrics
+    scores = own_suite.score_test(embed).metrics
     assert list(scores) == ["ndcg@10", "mrr", "recall@1", "recall@5", "recall@10", "recall@100"]
     assert list(scores.values()) == pytest.approx(list(100 * ours.mean(axis=0)))
     assert 0 < scores["recall@10"] < scores["recall@100"] < 100
@@ -152,23 +152,23 @@ def test_the_interval_is_a_bootstrap_over_queries(
 def test_the_figures_of_each_query_are_kept(judged: Judged, tmp_path: Path) -> None:
     """Whatever the order of the queries, in an order of their own, and the same from the file."""
     path, table = judged
-    found = suite(str(path))
-    kept = found.score_test(embed).pairs
-    values = ranked(found.load("faq"), embed(found.texts("faq")))
+    own_suite = suite(str(path))
+    kept = own_suite.score_test(embed).pairs
+    values = ranked(own_suite.load("faq"), embed(own_suite.texts("faq")))
     assert sorted(kept["ndcg@10"].figures.tolist()) == sorted(values[:, 0].tolist())
     numbers = kept["mrr"].numbers
     assert len(set(numbers.tolist())) == len(table)
     assert (np.diff(numbers) > 0).all()
     keep_pairs(kept, tmp_path / "kept.parquet")
-    for metric, each in kept_pairs(tmp_path / "kept.parquet").items():
-        assert score_of(each) == pytest.approx(found.score_test(embed).metrics[metric])
-        assert np.array_equal(each[0], kept[metric].figures)
-        assert np.array_equal(each[1], kept[metric].numbers)
+    for metric, pair in kept_pairs(tmp_path / "kept.parquet").items():
+        assert score_of(pair) == pytest.approx(own_suite.score_test(embed).metrics[metric])
+        assert np.array_equal(pair[0], kept[metric].figures)
+        assert np.array_equal(pair[1], kept[metric].numbers)
     lines = (path / "qrels/test.tsv").read_text().splitlines()
     (path / "qrels/test.tsv").write_text("\n".join([lines[0], *reversed(lines[1:])]))
     again = suite(str(path)).score_test(embed)
     assert np.array_equal(again.pairs["mrr"].figures, kept["mrr"].figures)
-    assert again.uncertainty["mrr"] == found.score_test(embed).uncertainty["mrr"]
+    assert again.uncertainty["mrr"] == own_suite.score_test(embed).uncertainty["mrr"]
     (path / "qrels/test.tsv").write_text("\n".join([lines[0], *lines[2:]]))
     other = suite(str(path)).score_test(embed).pairs["mrr"].numbers
     assert len(set(numbers.tolist()) - set(other.tolist())) == 1, "one query was judged otherwise"
@@ -227,21 +227,21 @@ def test_vectors_that_cannot_be_searched(value: float, message: str) -> None:
 
 
 def test_three_files_with_a_split_test_and_select(folder: Folder) -> None:
-    found = suite(str(folder()))
-    assert (found.name, found.dev, found.tests) == ("faq", "faq-dev", ("faq",))
-    assert found.load("faq").texts == ["one", "drei", "zwei", "eins"]
-    assert found.load("faq").gains == [{2: 2, 1: 1}]
-    assert found.load("faq-dev").gains == [{1: 1}]
-    assert (found.sentences_dev, found.sentences_test) == (4, 4)
-    assert found.card.protocol == (
+    own_suite = suite(str(folder()))
+    assert (own_suite.name, own_suite.dev, own_suite.tests) == ("faq", "faq-dev", ("faq",))
+    assert own_suite.load("faq").texts == ["one", "drei", "zwei", "eins"]
+    assert own_suite.load("faq").gains == [{2: 2, 1: 1}]
+    assert own_suite.load("faq-dev").gains == [{1: 1}]
+    assert (own_suite.sentences_dev, own_suite.sentences_test) == (4, 4)
+    assert own_suite.card.protocol == (
         "3 documents; queries of the test: 1; queries without a relevant document in test or dev, "
         "left out: 1."
     )
-    assert list(card("faq", found.card.dumped()).headings) == list(found.card.headings)
-    assert found.score_dev(embed) == found.measure("faq-dev", embed).metrics["faq-dev"]
+    assert list(card("faq", own_suite.card.dumped()).headings) == list(own_suite.card.headings)
+    assert own_suite.score_dev(embed) == own_suite.measure("faq-dev", embed).metrics["faq-dev"]
     for metric in ("faq", "ndcg@10", "mrr"):
         with pytest.raises(UserError, match="is a test score, and test scores never"):
-            choosing(found, metric)
+            choosing(own_suite, metric)
 
 
 def test_labels_of_the_test_do_not_touch_dev(folder: Folder) -> None:
@@ -253,18 +253,18 @@ def test_labels_of_the_test_do_not_touch_dev(folder: Folder) -> None:
 
 
 def test_without_dev_it_selects_nothing(folder: Folder) -> None:
-    found = suite(str(folder(relevant_csv="query,document\nq1,a\nq2,b\n")))
-    assert [list(gains.values()) for gains in found.load("faq").gains] == [[1], [1]]
+    own_suite = suite(str(folder(relevant_csv="query,document\nq1,a\nq2,b\n")))
+    assert [list(gains.values()) for gains in own_suite.load("faq").gains] == [[1], [1]]
     with pytest.raises(UserError, match='suite "faq" has no dev score'):
-        _ = found.dev
+        _ = own_suite.dev
 
 
 def test_without_ids_the_number_of_an_item_is_its_id(folder: Folder) -> None:
-    found = suite(str(folder(
+    own_suite = suite(str(folder(
         queries_csv=None, documents_csv=None, queries_txt="one\ntwo\n", documents_txt="x\n\nz\n",
         relevant_csv=None, relevant_tsv="query\tdocument\n2\t3\n1\t2\n",
     )))  # fmt: skip
-    judged = found.load("faq")
+    judged = own_suite.load("faq")
     assert (judged.queries, judged.documents) == (["two", "one"], ["z", " ", "x"])
     assert judged.gains == [{0: 1}, {1: 1}]
 

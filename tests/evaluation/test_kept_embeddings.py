@@ -54,15 +54,15 @@ def test_the_files_are_as_the_docstring_says(tmp_path: Path) -> None:
     arrays = sorted(tmp_path.glob("*.npy"))
     assert len(arrays) == 2
     assert len(list(tmp_path.iterdir())) == 6
-    found = {}
+    stored = {}
     for path in arrays:
         vectors = np.load(path, mmap_mode="r")
         assert isinstance(vectors, np.memmap)
         assert vectors.dtype == np.float32
         texts = pq.read_table(path.with_suffix(".parquet"))["text"].to_pylist()
-        found |= dict(zip(texts, vectors, strict=True))
-    assert set(found) == {*TEXTS, "more"}
-    for text, vector in found.items():
+        stored |= dict(zip(texts, vectors, strict=True))
+    assert set(stored) == {*TEXTS, "more"}
+    for text, vector in stored.items():
         assert np.array_equal(vector, expected([text])[0])
 
 

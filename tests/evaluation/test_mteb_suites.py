@@ -38,10 +38,11 @@ def expected(split: str) -> float:
 
 def test_own_tasks_are_measured_and_averaged(tmp_path: Path) -> None:
     path = write_tasks(tmp_path, PAIRS, TOPICS)
-    found = suite(f"mteb:{path}")
-    assert (found.name, found.tests, found.card.dev) == ("mine", ("Pairs", "Topics"), None)
-    assert [part.tests for part in found.parts] == [("Pairs",), ("Topics",)]
-    scores = found.score_test(embed)
+    own_suite = suite(f"mteb:{path}")
+    assert (own_suite.name, own_suite.tests) == ("mine", ("Pairs", "Topics"))
+    assert own_suite.card.dev is None
+    assert [part.tests for part in own_suite.parts] == [("Pairs",), ("Topics",)]
+    scores = own_suite.score_test(embed)
     assert scores.metrics["Pairs"] == pytest.approx(expected("test"), abs=1e-4)
     assert 0 <= scores.metrics["Topics"] <= 100
     mean = (scores.metrics["Pairs"] + scores.metrics["Topics"]) / 2
@@ -49,19 +50,21 @@ def test_own_tasks_are_measured_and_averaged(tmp_path: Path) -> None:
     details = scores.details
     assert 100 * details["Topics/test/default/accuracy"] == scores.metrics["Topics"]
     assert "Topics/test/default/scores_per_experiment/1/f1" in details
-    assert found.score_test(embed) == scores, "a task draws other numbers when it runs again"
-    alone = found.parts[0].score_test(embed)
+    assert own_suite.score_test(embed) == scores, "a task draws other numbers when it runs again"
+    alone = own_suite.parts[0].score_test(embed)
     assert alone.metrics == {"Pairs": scores.metrics["Pairs"]}, "a part has no average"
     with pytest.raises(UserError, match='suite "mine" has no dev score'):
-        _ = found.dev
+        _ = own_suite.dev
 
 
 def test_a_split_selects(tmp_path: Path) -> None:
     name = f"mteb:{write_tasks(tmp_path, PAIRS)}?dev=validation"
-    found = suite(name)
-    assert (found.dev, found.tests, found.parts) == ("Pairs-dev", ("Pairs",), ())
-    assert found.score_dev(embed) == pytest.approx(expected("validation"), abs=1e-4)
-    assert found.score_test(embed).metrics == {"Pairs": pytest.approx(expected("test"), abs=1e-4)}
+    own_suite = suite(name)
+    assert (own_suite.dev, own_suite.tests, own_suite.parts) == ("Pairs-dev", ("Pairs",), ())
+    assert own_suite.score_dev(embed) == pytest.approx(expected("validation"), abs=1e-4)
+    assert own_suite.score_test(embed).metrics == {
+        "Pairs": pytest.approx(expected("test"), abs=1e-4)
+    }
 
 
 def test_random_numbers_go_on_as_if_nothing_was_measured(tmp_path: Path) -> None:
@@ -95,10 +98,10 @@ def test_a_task_of_mteb_reads_its_data_from_the_mirror(
     rows = [{"sentence1": one, "sentence2": two, "score": gold} for one, two, gold in PAIRS["test"]]
     (folder / "test.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
-    found = suite("mteb:STSBenchmark")
-    assert found.files() == [folder / "test.jsonl"]
-    assert len(found.card.origins["STSBenchmark"].revision) == 40
-    scores = found.score_test(embed)
+    mteb_suite = suite("mteb:STSBenchmark")
+    assert mteb_suite.files() == [folder / "test.jsonl"]
+    assert len(mteb_suite.card.origins["STSBenchmark"].revision) == 40
+    scores = mteb_suite.score_test(embed)
     assert scores.metrics == {"STSBenchmark": pytest.approx(expected("test"), abs=1e-4)}
     with pytest.raises(UserError, match=r'has no split "validaton"'):
         suite("mteb:STSBenchmark?dev=validaton").load("STSBenchmark-dev")
@@ -106,10 +109,10 @@ def test_a_task_of_mteb_reads_its_data_from_the_mirror(
 
 def test_data_that_are_not_here_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARNESS_HUB", raising=False)
-    found = suite("mteb:Banking77Classification")
-    assert found.files() == []
+    mteb_suite = suite("mteb:Banking77Classification")
+    assert mteb_suite.files() == []
     with pytest.raises(NotHere, match=r"the data of task Banking77Classification \(mteb/banking77"):
-        found.load("Banking77Classification")
+        mteb_suite.load("Banking77Classification")
 
 
 @pytest.mark.parametrize("name", ["MTEB(eng, v2)", "MTEB-eng-v2", "mteb-eng"])
@@ -150,11 +153,11 @@ def test_real_vectors_have_the_scores_of_mteb_and_of_our_own_suite(
 ) -> None:
     pairs = LOADERS["stsb"]()
     rows = list(zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True))[::7]
-    found = suite(f"mteb:{write_tasks(tmp_path, {'test': rows, 'validation': rows[:9]})}")
+    own_suite = suite(f"mteb:{write_tasks(tmp_path, {'test': rows, 'validation': rows[:9]})}")
     name = "sentence-transformers/all-MiniLM-L6-v2"
     ours = Embedder(*built(Trial("sentence_transformer", {"encoder": name}, 0)))
-    score = found.score_test(ours).metrics["Pairs"]
-    [task] = found.load("Pairs")
+    score = own_suite.score_test(ours).metrics["Pairs"]
+    [task] = own_suite.load("Pairs")
     import mteb
 
     theirs = mteb.evaluate(

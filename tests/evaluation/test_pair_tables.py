@@ -47,10 +47,10 @@ def name(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_dev_selects_and_test_is_reported(name: str) -> None:
-    found = suite(name)
-    assert (found.name, found.dev, found.tests) == ("test", "test-dev", ("test",))
-    assert found.score_dev(embed) == pytest.approx(expected("dev"))
-    scores = found.score_test(embed)
+    own_suite = suite(name)
+    assert (own_suite.name, own_suite.dev, own_suite.tests) == ("test", "test-dev", ("test",))
+    assert own_suite.score_dev(embed) == pytest.approx(expected("dev"))
+    scores = own_suite.score_test(embed)
     assert scores.metrics == {"test": pytest.approx(expected("test"))}
     assert scores.uncertainty["test"].standard_error > 0
 
@@ -112,9 +112,9 @@ def test_a_score_with_few_pairs_is_there_without_an_interval(count: int, tmp_pat
     rows = [f"one {at},two {at},{at},test" for at in range(count)]
     path = tmp_path / "few.csv"
     path.write_text("\n".join(["sentence1,sentence2,score,split", *rows]), encoding="utf-8")
-    found = suite(str(path)).score_test(embed)
-    assert list(found.metrics) == ["few"]
-    assert -100 <= found.metrics["few"] <= 100
-    assert found.pairs["few"].shape == (2, count)
+    scores = suite(str(path)).score_test(embed)
+    assert list(scores.metrics) == ["few"]
+    assert -100 <= scores.metrics["few"] <= 100
+    assert scores.pairs["few"].shape == (2, count)
     if count < 6:
-        assert found.uncertainty == {}
+        assert scores.uncertainty == {}

@@ -35,12 +35,14 @@ def pairs() -> Pairs:
 
 def embedded(pairs: Pairs, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of the first and of the second sentences; paraphrases are near one another."""
-    generator, known = np.random.default_rng(seed), {}
+    generator, vectors = np.random.default_rng(seed), {}
     for text in sorted({*pairs.first, *pairs.second}):
-        known[text] = generator.normal(size=6).astype(np.float32)
+        vectors[text] = generator.normal(size=6).astype(np.float32)
     for one, two, gold in zip(pairs.first, pairs.second, pairs.gold, strict=True):
-        known[two] = known[one] + known[two] / 2 if gold == 5 else known[two]
-    return tuple(np.array([known[text] for text in texts]) for texts in (pairs.first, pairs.second))
+        vectors[two] = vectors[one] + vectors[two] / 2 if gold == 5 else vectors[two]
+    return tuple(
+        np.array([vectors[text] for text in texts]) for texts in (pairs.first, pairs.second)
+    )
 
 
 def searched(
@@ -84,10 +86,10 @@ def searched(
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
 def test_recall_against_a_plain_search(pairs: Pairs, protocol: RetrievalProtocol) -> None:
     vectors = embedded(pairs)
-    found = Retrieval(pairs, *vectors).recall(protocol)
-    assert list(found) == [1, 3, 5, 10]
-    assert list(found.values()) == pytest.approx(searched(pairs, *vectors, protocol), abs=1e-9)
-    assert 0 < found[3] < found[10]
+    recall = Retrieval(pairs, *vectors).recall(protocol)
+    assert list(recall) == [1, 3, 5, 10]
+    assert list(recall.values()) == pytest.approx(searched(pairs, *vectors, protocol), abs=1e-9)
+    assert 0 < recall[3] < recall[10]
 
 
 def test_scale_rotation_and_order_change_nothing(pairs: Pairs) -> None:
@@ -125,24 +127,26 @@ def test_ties_copies_and_no_paraphrase(pairs: Pairs) -> None:
 def test_the_nearest_sentences(pairs: Pairs, inside: bool) -> None:
     """The query is a sentence of the set, which is left out in any case, or another one."""
     first, second = embedded(pairs)
-    known = dict(zip(pairs.texts, np.concatenate([first, second]).astype(np.float64), strict=True))
+    vectors = dict(
+        zip(pairs.texts, np.concatenate([first, second]).astype(np.float64), strict=True)
+    )
     query = pairs.second[4].lower() if inside else "elsewhere"
     vector = 3 * second[4].astype(np.float64)
     cosines = {
         text: float(other @ vector / np.linalg.norm(other) / np.linalg.norm(vector))
-        for text, other in known.items()
+        for text, other in vectors.items()
     }
     expected = sorted(
-        (text for text in known if text.lower() != query), key=lambda text: -cosines[text]
+        (text for text in vectors if text.lower() != query), key=lambda text: -cosines[text]
     )
-    searched = list(known), np.array(list(known.values()))
-    found = nearest_texts(query, vector, *searched, 1000)
-    assert [text for text, _ in found] == expected
-    assert [cosine for _, cosine in found] == pytest.approx(
+    searched = list(vectors), np.array(list(vectors.values()))
+    nearest = nearest_texts(query, vector, *searched, 1000)
+    assert [text for text, _ in nearest] == expected
+    assert [cosine for _, cosine in nearest] == pytest.approx(
         [cosines[text] for text in expected], abs=2**-24
     )
-    assert len(found) == len(known) - inside
-    assert nearest_texts(query, vector, *searched, 3) == found[:3]
+    assert len(nearest) == len(vectors) - inside
+    assert nearest_texts(query, vector, *searched, 3) == nearest[:3]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0])

@@ -30,19 +30,19 @@ TESTS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 def test_scores_of_every_task_and_their_average() -> None:
     """One Spearman over all pairs of a year; the average is that of the seven rounded scores."""
     vectors = WordVectors()
-    found = suite("sts").score_test(vectors)
+    scores = suite("sts").score_test(vectors)
     expected = {}
     for task in (*TESTS, "stsb-dev"):
         pairs = LOADERS[task]()
         expected[task] = rank_correlation(vectors(pairs.first), vectors(pairs.second), pairs.gold)
     dev = expected.pop("stsb-dev")
-    assert set(found.metrics) == {*TESTS, "avg"}
+    assert set(scores.metrics) == {*TESTS, "avg"}
     for task, score in expected.items():
-        assert found.metrics[task] == pytest.approx(score, abs=1e-6), task
-        spread = found.uncertainty[task]
+        assert scores.metrics[task] == pytest.approx(score, abs=1e-6), task
+        spread = scores.uncertainty[task]
         assert spread.low < score < spread.high
     average = np.mean([round(score, 2) for score in expected.values()])
-    assert found.metrics["avg"] == pytest.approx(average, abs=1e-9)
+    assert scores.metrics["avg"] == pytest.approx(average, abs=1e-9)
     assert suite("sts").score_dev(vectors) == pytest.approx(dev, abs=1e-6)
     # Words in common are worth something, unless pairs and scores do not belong together.
     assert min(expected.values()) > 20

@@ -53,11 +53,11 @@ def pairs() -> Pairs:
 
 def scores(name: str, pairs: Pairs, embed: WordVectors) -> dict[str, float]:
     """Every figure of a suite's scoring function on these pairs."""
-    found = suite(name).score(name, pairs, embed(pairs.texts))
+    result = suite(name).score(name, pairs, embed(pairs.texts))
     spread = {
-        f"{metric}/error": value.standard_error for metric, value in found.uncertainty.items()
+        f"{metric}/error": value.standard_error for metric, value in result.uncertainty.items()
     }
-    return found.metrics | found.details | spread
+    return result.metrics | result.details | spread
 
 
 def rotated(vectors: np.ndarray) -> np.ndarray:
@@ -95,11 +95,11 @@ def test_what_changes_nothing(name: str, pairs: Pairs) -> None:
         (whole, shuffled, plain, "/position/"),
         (pairs, swapped, plain, "/position/"),
     ):
-        expected, found = scores(name, before, plain), scores(name, after, embed)
+        expected, computed = scores(name, before, plain), scores(name, after, embed)
         assert len(set(expected.values())) > 2
-        assert expected.keys() == found.keys()
+        assert expected.keys() == computed.keys()
         kept = [metric for metric in expected if without == "-" or without not in metric]
-        assert [found[metric] for metric in kept] == pytest.approx(
+        assert [computed[metric] for metric in kept] == pytest.approx(
             [expected[metric] for metric in kept], abs=1e-6
         )
 
@@ -150,9 +150,9 @@ def toy(**options: Any) -> tuple[Suite, list[str]]:
 
 
 def test_tests_are_embedded_in_one_pass_over_distinct_texts() -> None:
-    found, loaded = toy(average="mean")
+    toy_suite, loaded = toy(average="mean")
     embed = WordVectors()
-    scored = found.score_test(embed)
+    scored = toy_suite.score_test(embed)
     assert embed.calls == [(["old cat", "red dog", "green bird"], False)]
     assert set(scored.metrics) == {"one", "two", "mean"}
     assert scored.details == {"one/rows": 3, "two/rows": 2}
@@ -160,7 +160,7 @@ def test_tests_are_embedded_in_one_pass_over_distinct_texts() -> None:
         np.abs(embed(["old cat", "red dog", "old cat"])).sum()
     )
     assert sorted(loaded) == ["one", "two"]
-    found.score_test(embed)
+    toy_suite.score_test(embed)
     assert sorted(loaded) == ["one", "two"], "data are read once"
 
 
@@ -176,14 +176,14 @@ def test_dev_is_embedded_as_dev() -> None:
 
 
 def test_the_average_is_that_of_rounded_scores_and_needs_all() -> None:
-    found, _ = toy(average="mean")
+    toy_suite, _ = toy(average="mean")
     three = Scores(
         {"one": 1.006, "two": 2.0}, {}, {name: Uncertainty(2.0, 0, 1) for name in ("one", "two")}
     )
-    average = found.averaged(three)
+    average = toy_suite.averaged(three)
     assert average.metrics == {"mean": pytest.approx(1.505)}
     assert average.uncertainty["mean"].standard_error == pytest.approx(np.sqrt(8) / 2)
-    assert found.averaged(Scores({"one": 1.0})) == Scores({})
+    assert toy_suite.averaged(Scores({"one": 1.0})) == Scores({})
     assert toy()[0].averaged(three) == Scores({})
 
 

@@ -50,13 +50,13 @@ def test_a_task_is_scored_as_its_splits_say() -> None:
     for task, penalties in {"mr": 10, "sst2": 1, "trec": 1, "mrpc": 1}.items():
         embed = WordVectors(256)
         data = DATASETS[task]()
-        found = transfer(data, embed(data.texts))
+        result = transfer(data, embed(data.texts))
         expected = [text for rows in data.values() for text in (*rows.texts, *(rows.second or []))]
         assert data.texts == expected
-        assert len(found.penalties) == penalties
-        assert found.dev > 90
-        assert found.test > 90
-        assert (found.f1 is not None) == (task in ("sst2", "mrpc"))
+        assert len(result.penalties) == penalties
+        assert result.dev > 90
+        assert result.test > 90
+        assert (result.f1 is not None) == (task in ("sst2", "mrpc"))
 
 
 def test_features_of_a_pair_are_difference_and_product() -> None:

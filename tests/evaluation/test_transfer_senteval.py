@@ -148,18 +148,18 @@ def test_a_refit_holds_out_sentevals_five_per_cent(problem: Make) -> None:
 def test_neither_random_state_nor_autocast_pass_its_border(problem: Make) -> None:
     """The caller's random state does not change, and the autocast of a training does not reach."""
     features, labels = problem(150, 3, seed=7)
-    found = []
+    results = []
     for rounded in (False, True):
         torch.manual_seed(5)
         with torch.autocast("cpu", torch.bfloat16, enabled=rounded):
             rows = Rows(features, labels, CPU)
             [layers] = fit(rows, [split_fold(np.arange(150), 1e-3)], TEST_MODE)
-            found.append((layers.weights, rows.predicted(np.arange(150), layers.weights)))
+            results.append((layers.weights, rows.predicted(np.arange(150), layers.weights)))
         drawn = torch.rand(3)
         torch.manual_seed(5)
         assert torch.equal(torch.rand(3), drawn)
-    assert torch.equal(found[0][0], found[1][0])
-    assert np.array_equal(found[0][1], found[1][1])
+    assert torch.equal(results[0][0], results[1][0])
+    assert np.array_equal(results[0][1], results[1][1])
 
 
 # The protocol
@@ -171,7 +171,7 @@ def test_nested_cross_validation_is_sentevals(
 ) -> None:
     """As MR, CR, SUBJ and MPQA are scored."""
     features, labels = problem(90, 2, seed=4)
-    found = nested_cross_validation(features, labels, 2)
+    result = nested_cross_validation(features, labels, 2)
     folds = []
     for rows, others in stratified(labels, 2):
         penalty, dev = chosen(features[rows], labels[rows], 2)
@@ -179,8 +179,8 @@ def test_nested_cross_validation_is_sentevals(
         one.fit(features[rows], labels[rows])
         folds.append((penalty, dev, 100 * one.score(features[others], labels[others])))
     penalties, devs, tests = zip(*folds, strict=True)
-    assert found.penalties == penalties
-    assert (found.dev, found.test) == pytest.approx((np.mean(devs), np.mean(tests)), abs=0.1)
+    assert result.penalties == penalties
+    assert (result.dev, result.test) == pytest.approx((np.mean(devs), np.mean(tests)), abs=0.1)
 
 
 @pytest.mark.slow
@@ -190,7 +190,7 @@ def test_cross_validation_and_one_test_are_sentevals(
 ) -> None:
     """As MRPC and TREC are scored."""
     features, labels = problem(220, classes, seed=5)
-    found = single_test(
+    result = single_test(
         {"train": features[:120], "test": features[120:]},
         {"train": labels[:120], "test": labels[120:]},
         folds=2,
@@ -198,11 +198,11 @@ def test_cross_validation_and_one_test_are_sentevals(
     penalty, dev = chosen(features[:120], labels[:120], 2)
     one = Reference(12, classes, penalty)
     one.fit(features[:120], labels[:120])
-    assert found.penalties == (penalty,)
-    assert found.dev == pytest.approx(dev, abs=0.1)
+    assert result.penalties == (penalty,)
+    assert result.dev == pytest.approx(dev, abs=0.1)
     test = 100 * one.score(features[120:], labels[120:])
-    assert found.test == pytest.approx(test, abs=0.1)
-    assert (found.f1 is None) == (classes == 3)
+    assert result.test == pytest.approx(test, abs=0.1)
+    assert (result.f1 is None) == (classes == 3)
 
 
 @pytest.mark.slow
@@ -210,7 +210,7 @@ def test_a_given_dev_set_stops_and_chooses(problem: Make) -> None:
     """As SST-2 is scored."""
     features, labels = problem(300, 2, seed=6)
     parts = {"train": slice(160), "dev": slice(160, 220), "test": slice(220, 300)}
-    found = single_test(
+    result = single_test(
         *({name: values[part] for name, part in parts.items()} for values in (features, labels))
     )
     scores, tests = [], []
@@ -220,9 +220,9 @@ def test_a_given_dev_set_stops_and_chooses(problem: Make) -> None:
         scores.append(round(100 * one.fit(features[:160], labels[:160], *dev), 2))
         tests.append(100 * one.score(features[220:], labels[220:]))
     best = int(np.argmax(scores))
-    assert found.penalties == (PENALTIES[best],)
-    assert found.dev == pytest.approx(scores[best], abs=0.1)
-    assert found.test == pytest.approx(tests[best], abs=0.1)
+    assert result.penalties == (PENALTIES[best],)
+    assert result.dev == pytest.approx(scores[best], abs=0.1)
+    assert result.test == pytest.approx(tests[best], abs=0.1)
 
 
 @pytest.mark.slow
