@@ -101,15 +101,15 @@ class MadeStore(Store):
         number: int,
         *,
         methods: Sequence[str] = METHODS,
-        place: Path | str | None = None,
+        folder: Path | str | None = None,
         encoder: str | None = None,
         **options: Any,
     ) -> Table:
         """A published table with the numbers of this store.
 
-        `methods`: those that there are. `place`: the name of the store in commands.
+        `methods`: those that there are. `folder`: the name of the store in commands.
         """
-        commands = Commands(methods, place or self.folder, encoder)
+        commands = Commands(methods, folder or self.folder, encoder)
         (sheet,) = paper_tables(self.read(), load_paper(name), commands, str(number), **options)
         return sheet
 

@@ -20,12 +20,14 @@ def seeds(values: list[float], first: int = 0, subset: int = 0) -> Scored:
 @pytest.mark.parametrize(("left", "right"), [(2, 3), (3, 5), (10, 2)])
 def test_other_seeds_are_compared_by_welch(left: int, right: int) -> None:
     one, two = RANDOM.normal(75, 1, left), RANDOM.normal(76, 3, right)
-    found = over_seeds(seeds([*one]), seeds([*two], first=50))
+    difference = over_seeds(seeds([*one]), seeds([*two], first=50))
     expected = stats.ttest_ind(one, two, equal_var=False)
     interval = expected.confidence_interval()
-    assert (found.value, found.p_value) == pytest.approx((one.mean() - two.mean(), expected.pvalue))
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
-    assert found.basis == f"Welch's t-test, {left} and {right} seeds"
+    assert (difference.value, difference.p_value) == pytest.approx(
+        (one.mean() - two.mean(), expected.pvalue)
+    )
+    assert (difference.low, difference.high) == pytest.approx((interval.low, interval.high))
+    assert difference.basis == f"Welch's t-test, {left} and {right} seeds"
     freedom = np.array([1.0, 2.0, 2.7, 5.0, 30.0, 400.0])
     assert quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-8)
 
@@ -35,10 +37,10 @@ def test_common_seeds_are_paired_in_any_order() -> None:
     shuffled = Scored(tuple(two[::-1]), tuple((0, seed) for seed in range(5))[::-1], trained=True)
     expected = stats.ttest_rel(one, two)
     for other in (seeds([*two]), shuffled):
-        found = over_seeds(seeds([*one]), other)
-        assert found.p_value == pytest.approx(expected.pvalue)
-        assert found.low == pytest.approx(expected.confidence_interval().low)
-        assert found.basis == "paired t-test, 5 common seeds"
+        difference = over_seeds(seeds([*one]), other)
+        assert difference.p_value == pytest.approx(expected.pvalue)
+        assert difference.low == pytest.approx(expected.confidence_interval().low)
+        assert difference.basis == "paired t-test, 5 common seeds"
 
 
 def test_one_seed_borrows_the_spread_of_the_other_and_a_constant_has_none() -> None:
@@ -58,12 +60,12 @@ def test_over_pairs_the_interval_is_that_of_the_resampled_means() -> None:
     resampled = RANDOM.normal(75, 2, (3, 400)), RANDOM.normal(70, 1, (2, 400))
     one = Scored((75.0, 75.0, 75.0), ((0, 0), (0, 1), (0, 2)), True, resampled[0])
     two = Scored((70.0, 70.0), ((0, 8), (0, 9)), True, resampled[1])
-    found, back = over_pairs(one, two), over_pairs(two, one)
+    difference, back = over_pairs(one, two), over_pairs(two, one)
     drawn = [np.mean(resampled[0][:, at]) - np.mean(resampled[1][:, at]) for at in range(400)]
-    assert (found.low, found.high) == pytest.approx((*np.percentile(drawn, [2.5, 97.5]),))
+    assert (difference.low, difference.high) == pytest.approx((*np.percentile(drawn, [2.5, 97.5]),))
     as_far = sum(abs(each - 5.0) >= 5.0 for each in drawn)
-    assert found.p_value == (as_far + 1) / 401
-    assert (back.low, back.high) == pytest.approx((-found.high, -found.low))
+    assert difference.p_value == (as_far + 1) / 401
+    assert (back.low, back.high) == pytest.approx((-difference.high, -difference.low))
     assert over_pairs(one, CONSTANT) is None, "its pairs are not known"
 
 
@@ -78,7 +80,7 @@ def test_over_both_is_the_sum_of_both_against_a_reference_in_float64() -> None:
     shared = RANDOM.normal(0, 2.0, 4000)
     values = np.array([74.0, 75.0, 77.0])
     resampled = values[:, None] + shared
-    found = over_both(
+    difference = over_both(
         Scored(tuple(values), ((0, 0), (0, 1), (0, 2)), True, resampled),
         Scored((73.0,), ((0, 0),), False, np.full((1, 4000), 73.0)),
     )
@@ -89,7 +91,7 @@ def test_over_both_is_the_sum_of_both_against_a_reference_in_float64() -> None:
         cumulative += stats.t.cdf((grid - z * shared.std()) / error, 2) * stats.norm.pdf(z) * 0.1
     low, high = (grid[np.searchsorted(cumulative, level)] for level in (0.025, 0.975))
     assert step < 0.01
-    assert (found.low - found.value, found.high - found.value) == pytest.approx(
+    assert (difference.low - difference.value, difference.high - difference.value) == pytest.approx(
         (low, high), rel=0.04
     )
 

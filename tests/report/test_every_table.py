@@ -72,12 +72,12 @@ def test_a_table_renders_in_every_format(paper: str, name: str, store: MadeStore
 
 @every_table
 def test_what_is_said_of_a_column_names_a_column(paper: str, name: str) -> None:
-    said = load_systems().table_runs.get(f"{paper}.{name}")
+    runs = load_systems().table_runs.get(f"{paper}.{name}")
     table = load_paper(paper).tables[name]
-    columns = set(said.columns if said else ())
+    columns = set(runs.columns if runs else ())
     encoders = {each for row in table.rows for each in (row.encoder or ()) if len(each) > 1}
     assert columns <= {*map(str, table.columns), *encoders, *SHARED}
-    assert set(said.systems if said else ()) <= {row.system for row in table.rows}
+    assert set(runs.systems if runs else ()) <= {row.system for row in table.rows}
 
 
 SHARED = {"bert-large-uncased", "roberta-large"}
@@ -117,17 +117,17 @@ def test_a_trial_lands_in_the_cells_that_want_it(paper: str, name: str, store: M
             dev = dict.fromkeys(card.dev_tasks, value)
             store.evaluation(suite, dict.fromkeys(card.headings, value), of, **made | {"dev": dev})
     filled = Comparer(store.read(PAPER_COLUMNS).table).table(load_paper(paper), name)
-    for each in filled.cells:
-        wanted = None if each.published.measure in WITHOUT_TRIALS else each.wanted
+    for cell in filled.cells:
+        wanted = None if cell.published.measure in WITHOUT_TRIALS else cell.wanted
         if wanted is None or wanted.needs:
-            assert each.ours is None
-        elif each.published.measure in (Special.SENTENCE, Special.COSINE):
-            assert each.group
-            assert each.candidates == 1
+            assert cell.ours is None
+        elif cell.published.measure in (Special.SENTENCE, Special.COSINE):
+            assert cell.group
+            assert cell.candidates == 1
         else:
-            assert each.ours, (each.published.row.label, each.published.column)
-            assert each.ours.n == 1
+            assert cell.ours, (cell.published.row.label, cell.published.column)
+            assert cell.ours.n == 1
             # What a method adds follows from its configuration.
-            if each.published.measure is not QUANTITIES["added-parameters"]:
-                assert each.ours.mean == pytest.approx(values[wanted]), each.published.row.label
-            assert each.unmeasured == []
+            if cell.published.measure is not QUANTITIES["added-parameters"]:
+                assert cell.ours.mean == pytest.approx(values[wanted]), cell.published.row.label
+            assert cell.unmeasured == []

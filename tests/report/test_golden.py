@@ -55,10 +55,14 @@ def evaluate_a_checkpoint(store: MadeStore) -> None:
 
 
 def all_tables(store: MadeStore) -> Tables:
-    [known] = store_tables(store.read(), PLACE)
-    few = replace(known, make_records=lambda: known.records.slice(0, 2))
+    [table] = store_tables(store.read(), PLACE)
+    few = replace(table, make_records=lambda: table.records.slice(0, 2))
     evaluate_a_checkpoint(store)
-    return {"store": [known], "few": [few], "paper": [store.paper("diffaug", 1, place=Path(PLACE))]}
+    return {
+        "store": [table],
+        "few": [few],
+        "paper": [store.paper("diffaug", 1, folder=Path(PLACE))],
+    }
 
 
 def printed(name: str, tables: Tables) -> bytes:
@@ -68,13 +72,13 @@ def printed(name: str, tables: Tables) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
     return all_tables(known_store(tmp_path_factory.mktemp("known") / "store"))
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_table_is_printed_as_in_its_golden_file(name: str, known: Tables) -> None:
-    assert printed(name, known).decode() == (GOLDEN / name).read_text(encoding="utf-8")
+def test_a_table_is_printed_as_in_its_golden_file(name: str, tables: Tables) -> None:
+    assert printed(name, tables).decode() == (GOLDEN / name).read_text(encoding="utf-8")
 
 
 def test_every_golden_file_is_of_a_table() -> None:

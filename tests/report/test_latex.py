@@ -33,11 +33,11 @@ NASTY = 'a_b & 50% $x #1 {y} ~z ^w \\q <i> |p| "r" [s]* --set \\input{/etc/passw
 @pytest.fixture
 def pdflatex() -> str:
     """The program; the tests are skipped without it, but never in CI."""
-    found = shutil.which("pdflatex")
-    if found is None and not os.environ.get("CI"):
+    program = shutil.which("pdflatex")
+    if program is None and not os.environ.get("CI"):
         pytest.skip("there is no pdflatex here")
-    assert found, "CI needs pdflatex; .ci/run installs it"
-    return found
+    assert program, "CI needs pdflatex; .ci/run installs it"
+    return program
 
 
 def compiled(pdflatex: str, folder: Path, text: str) -> str:

@@ -77,8 +77,8 @@ def test_the_p_value_counts_the_resamples_as_far_as_the_difference(
     """Against a plain loop in which scipy ranks each resample; both are random."""
     first, second = "a" * 32, "b" * 32
     scores = (first, keep(first, 0.5)), (second, keep(second, 0.6))
-    found = paired_p_value(store.folder, "graded", scores, "graded")
-    assert paired_p_value(store.folder, "graded", scores[::-1], "graded") == pytest.approx(found)
+    p_value = paired_p_value(store.folder, "graded", scores, "graded")
+    assert paired_p_value(store.folder, "graded", scores[::-1], "graded") == pytest.approx(p_value)
     kept = [kept_pairs(pairs_file(store.weights(key), "graded"))["graded"] for key, _ in scores]
     random, differences = np.random.default_rng(1), []
     for _ in range(200):
@@ -87,7 +87,7 @@ def test_the_p_value_counts_the_resamples_as_far_as_the_difference(
         differences.append(one - two)
     observed = scores[0][1] - scores[1][1]
     expected = np.mean(np.abs(np.asarray(differences) - observed) >= abs(observed))
-    assert found == pytest.approx(float(expected), abs=0.08)
+    assert p_value == pytest.approx(float(expected), abs=0.08)
 
 
 def test_what_cannot_be_compared_has_no_p_value(store: MadeStore, keep: Keep) -> None:

@@ -46,13 +46,13 @@ def check_drawn(figure: Figure, *words: str) -> None:
 def test_the_values_are_those_of_the_search_space(name: str) -> None:
     """What a figure asks for is what the command that it prints runs."""
     space = shipped("search_spaces") / "ablations" / f"{name}.yaml"
-    given = yaml.safe_load(space.read_text(encoding="utf-8"))
+    fields = yaml.safe_load(space.read_text(encoding="utf-8"))
     drawn = load_systems().figures[name.replace("-", ".")]
     [(hyperparameter, values)], [row] = drawn.axis.items(), drawn.rows
-    method = given["methods"][row.system]
+    method = fields["methods"][row.system]
     assert [each[hyperparameter] for each in method["variants"].values()] == values
-    assert given["setting"] == row.setting
-    assert given["encoders"] == [row.encoder]
+    assert fields["setting"] == row.setting
+    assert fields["encoders"] == [row.encoder]
     run = load_systems().systems[row.system]
     assert method.get("set", {}).items() <= run.variants[row.variant].items()
 

@@ -20,7 +20,7 @@ TRANSFER_TUNED = ABLATION | {
 
 
 def paper(store: MadeStore, name: str, number: int, **options: Any) -> Table:
-    return store.paper(name, number, methods=registry.names(), place="results/trials", **options)
+    return store.paper(name, number, methods=registry.names(), folder="results/trials", **options)
 
 
 # Dev scores

@@ -140,7 +140,7 @@ def test_dev_decides_though_another_group_was_measured(store: MadeStore) -> None
 
 
 @pytest.mark.parametrize(
-    ("values", "found"),
+    ("values", "in_table"),
     [
         ({}, True),
         ({"learning_rate": 3e-5}, True),
@@ -151,10 +151,10 @@ def test_dev_decides_though_another_group_was_measured(store: MadeStore) -> None
     ],
 )
 def test_given_values_are_read_as_the_method_reads_them(
-    store: MadeStore, values: dict[str, Any], found: bool
+    store: MadeStore, values: dict[str, Any], in_table: bool
 ) -> None:
     config = resolve(registry.load("simcse"), {"learning_rate": 3e-5})
     store.trial(config.deciding())
     cells = store.compared("diffaug", 1, values=values).cells
     rows = {cell.published.row.label for cell in cells if cell.published and cell.group}
-    assert ("SimCSE" in rows) == found
+    assert ("SimCSE" in rows) == in_table

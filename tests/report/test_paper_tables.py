@@ -27,7 +27,7 @@ def sheet_of(store: MadeStore, paper: str, number: int = 1, **options: Any) -> T
 
 
 @pytest.mark.parametrize(
-    ("of_the_trial", "asked", "found"),
+    ("of_the_trial", "asked", "matches"),
     [
         ("bert-base-uncased@v1", None, True),
         (f"bert-base-uncased@{'a' * 40}", None, True),
@@ -38,12 +38,12 @@ def sheet_of(store: MadeStore, paper: str, number: int = 1, **options: Any) -> T
     ],
 )
 def test_a_revision_of_the_encoder_is_the_encoder(
-    of_the_trial: str, asked: str | None, found: bool, store: MadeStore
+    of_the_trial: str, asked: str | None, matches: bool, store: MadeStore
 ) -> None:
     """Who asks for a revision gets this one alone."""
     store.trial(score=70.0, encoder=of_the_trial)
     lines = [line[1] for line in lines_of(sheet_of(store, "diffaug", encoder=asked), "SimCSE")]
-    assert lines == (["published", "ours", "Δ"] if found else ["published"])
+    assert lines == (["published", "ours", "Δ"] if matches else ["published"])
 
 
 def test_the_best_dev_group_is_chosen_though_its_test_is_worse(store: MadeStore) -> None:
@@ -95,7 +95,7 @@ def test_dev_scores_of_an_ablation_are_ranked(store: MadeStore) -> None:
 
 
 def test_one_line_says_how_a_table_is_filled(store: MadeStore) -> None:
-    sheet = sheet_of(store, "diffaug", place="results/trials")
+    sheet = sheet_of(store, "diffaug", folder="results/trials")
     commands = [note for note in sheet.notes if "harness sweep" in note]
     assert commands == ["To fill: harness sweep --paper diffaug --table 1"]
     assert "Not run by the command: there is no method promptbert: PromptBERT" in sheet.notes
@@ -133,16 +133,16 @@ def joint(**values: Any) -> dict[str, Any]:
 
 
 def test_an_empty_store_lacks_every_run_once(store: MadeStore) -> None:
-    found = missing(store, "diffaug", 6)
-    assert len(found) == len(set(found)) == 9
-    assert found[3] == "simcse semisup bert-base-uncased schedule=joint"
-    found = missing(store, "diffaug", 2)
-    assert "simcse unsup bert-base-uncased" in found, "its column without labels"
-    assert "diffaug unsup bert-base-uncased" not in found
+    runs = missing(store, "diffaug", 6)
+    assert len(runs) == len(set(runs)) == 9
+    assert runs[3] == "simcse semisup bert-base-uncased schedule=joint"
+    runs = missing(store, "diffaug", 2)
+    assert "simcse unsup bert-base-uncased" in runs, "its column without labels"
+    assert "diffaug unsup bert-base-uncased" not in runs
     # DiffCSE's Table 1 has SimCSE twice, and systems that no method here makes.
-    found = missing(store, "diffcse", 1)
-    assert found.count("simcse unsup bert-base-uncased") == 1
-    assert not any("cmlm" in each for each in found)
+    runs = missing(store, "diffcse", 1)
+    assert runs.count("simcse unsup bert-base-uncased") == 1
+    assert not any("cmlm" in each for each in runs)
 
 
 def test_a_cell_with_enough_seeds_is_filled(store: MadeStore) -> None:

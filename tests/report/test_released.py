@@ -35,7 +35,7 @@ def evaluate(store: MadeStore) -> Evaluate:
 
 
 def sheet_of(store: MadeStore, paper: str, number: int, **options: Any) -> Table:
-    return store.paper(paper, number, place="results/trials", **options)
+    return store.paper(paper, number, folder="results/trials", **options)
 
 
 def released(sheet: Table) -> dict[str, Row]:

@@ -120,14 +120,14 @@ def test_the_verb_writes_a_file(filled: MadeStore, tmp_path: Path) -> None:
 def test_html_has_captions_and_scopes(filled: MadeStore) -> None:
     (sheet,) = filled.sheets()
     page = html_table(sheet)
-    found = Tags(page)
-    assert [tag for tag, _ in found.tags].count("caption") == 1
-    scopes = [attributes.get("scope") for tag, attributes in found.tags if tag == "th"]
+    parser = Tags(page)
+    assert [tag for tag, _ in parser.tags].count("caption") == 1
+    scopes = [attributes.get("scope") for tag, attributes in parser.tags if tag == "th"]
     assert (scopes.count("col"), scopes.count("row")) == (14, 2)
-    cells = [attributes["data-cell"] for _, attributes in found.tags if "data-cell" in attributes]
+    cells = [attributes["data-cell"] for _, attributes in parser.tags if "data-cell" in attributes]
     assert cells[-1] == "2.avg"
     assert len(cells) == 2 * 10
-    assert "75.40±1.37" in found.text
+    assert "75.40±1.37" in parser.text
     assert "http" not in page
 
 

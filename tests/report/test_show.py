@@ -23,10 +23,10 @@ Shown = Callable[..., list[str]]
 
 @pytest.fixture
 def shown(store: MadeStore, capsys: pytest.CaptureFixture[str]) -> Shown:
-    """shown(what, encoder): the lines that `harness show` prints."""
+    """shown(name, encoder): the lines that `harness show` prints."""
 
-    def lines(what: str, *encoder: str) -> list[str]:
-        show(what, str(store.folder), *encoder)
+    def lines(name: str, *encoder: str) -> list[str]:
+        show(name, str(store.folder), *encoder)
         return capsys.readouterr().out.splitlines()
 
     return lines
@@ -178,7 +178,7 @@ def test_every_column_of_a_paper_has_an_address(store: MadeStore, paper: str) ->
 
 
 @pytest.mark.parametrize(
-    ("what", "sentence"),
+    ("name", "sentence"),
     [
         ("2.avg", "there is no row 2: the rows of `harness table` are 1 to 1"),
         ("1.avgg", 'row 1 has no score "avgg"; did you mean "avg"?'),
@@ -191,10 +191,10 @@ def test_every_column_of_a_paper_has_an_address(store: MadeStore, paper: str) ->
         ("simcs", 'did you mean "simcse"?'),
     ],
 )
-def test_what_names_nothing_is_one_sentence(store: MadeStore, what: str, sentence: str) -> None:
+def test_what_names_nothing_is_one_sentence(store: MadeStore, name: str, sentence: str) -> None:
     store.trial()
     with pytest.raises(UserError) as raised:
-        show(what, str(store.folder))
+        show(name, str(store.folder))
     assert sentence in str(raised.value)
     assert "\n" not in str(raised.value)
 

@@ -129,15 +129,15 @@ def predicted(values: Sequence[float]) -> Prediction:
 )
 def test_the_prediction_of_one_more_run_is_that_of_scipy(values: Sequence[float]) -> None:
     """Student's test of two samples whose second has one value has the same t and freedom."""
-    found, n = predicted(values), len(values)
+    prediction, n = predicted(values), len(values)
     scale = np.std(values, ddof=1) * np.sqrt(1 + 1 / n)
     low, high = stats.t.interval(0.95, n - 1, loc=np.mean(values), scale=scale)
-    assert found.interval == pytest.approx((low, high))
+    assert prediction.interval == pytest.approx((low, high))
     for published in (low - 0.01, low + 0.01, high - 0.01, high + 0.01, 0.0, 75.6, 90.0):
         t = (np.mean(values) - published) / scale
-        assert found.p_value(published) == pytest.approx(2 * stats.t.sf(abs(t), n - 1))
-        assert found.agrees(published) == (low <= published <= high)
-        assert found.agrees(published) == (found.p_value(published) >= 0.05)
+        assert prediction.p_value(published) == pytest.approx(2 * stats.t.sf(abs(t), n - 1))
+        assert prediction.agrees(published) == (low <= published <= high)
+        assert prediction.agrees(published) == (prediction.p_value(published) >= 0.05)
 
 
 @pytest.mark.slow

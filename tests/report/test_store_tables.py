@@ -46,18 +46,20 @@ def test_each_suite_has_its_columns_in_the_papers_order_and_says_what_is_measure
     store.evaluation("retrieval", RETRIEVAL, of=key)
     store.evaluation("geometry", GEOMETRY, of=key)
     store.evaluation("mine", {"f1": 0.5}, of=key)
-    found = sheets(store)
-    assert {title: " ".join(sheet.columns[4:]) for title, sheet in found.items()} == {
+    by_title = sheets(store)
+    assert {title: " ".join(sheet.columns[4:]) for title, sheet in by_title.items()} == {
         "": "dev before dev STS12 STS13 STS14 STS15 STS16 STS-B SICK-R Avg.",
         f"suite {SUITE}": "dev MR CR SUBJ MPQA SST TREC MRPC Avg.",
         "suite retrieval": "dev R@1 R@3 R@5 R@10",
         "suite geometry": "dev Alignment Uniformity mean cosine first component",
         "suite mine": "dev f1",
     }
-    retrieval, geometry = (lines(found[f"suite {name}"])[0] for name in ("retrieval", "geometry"))
+    retrieval, geometry = (
+        lines(by_title[f"suite {name}"])[0] for name in ("retrieval", "geometry")
+    )
     assert retrieval[4:] == ["80.00", "80.00", "85.00", "88.00", "90.00"]
     assert geometry[4:] == ["80.00", "0.0838", "-1.4593", "0.5000", "0.0610"]
-    assert found.pop("").caption.startswith("Spearman x100")
+    assert by_title.pop("").caption.startswith("Spearman x100")
     for suite, words in {
         SUITE: ["Accuracy x100", "SentEval's own classifier", "10-fold"],
         "retrieval": [
@@ -69,7 +71,7 @@ def test_each_suite_has_its_columns_in_the_papers_order_and_says_what_is_measure
         "geometry": ["not x100", "gold score above 4", "lower is better"],
         "mine": ['suite "mine"', "own units"],
     }.items():
-        caption = found[f"suite {suite}"].caption
+        caption = by_title[f"suite {suite}"].caption
         assert "Spearman" not in caption
         assert "selected on dev (STS-B dev), test never selects" in caption
         assert [word for word in words if word not in caption] == []
@@ -80,12 +82,12 @@ def test_each_suite_has_its_own_n(store: MadeStore) -> None:
     store.evaluation(SUITE, dict.fromkeys(TRANSFER, 80.0), of=keys[2], dev={TRANSFER_DEV: 83.0})
     for key, recall in zip(keys[:2], (80.0, 82.0), strict=True):
         store.evaluation("retrieval", RETRIEVAL | {"recall@1": recall}, of=key)
-    found = sheets(store)
-    assert [lines(sheet)[0][3] for sheet in found.values()] == ["3", "1", "2"]
-    assert lines(found[""])[0][-1] == "75.00±1.00"
-    assert found[f"suite {SUITE}"].columns[4:6] == ["dev", "transfer dev"]
-    assert lines(found[f"suite {SUITE}"])[0][4:7] == ["80.00", "83.00", "80.00"]
-    assert lines(found["suite retrieval"])[0][5] == "81.00±1.41"
+    by_title = sheets(store)
+    assert [lines(sheet)[0][3] for sheet in by_title.values()] == ["3", "1", "2"]
+    assert lines(by_title[""])[0][-1] == "75.00±1.00"
+    assert by_title[f"suite {SUITE}"].columns[4:6] == ["dev", "transfer dev"]
+    assert lines(by_title[f"suite {SUITE}"])[0][4:7] == ["80.00", "83.00", "80.00"]
+    assert lines(by_title["suite retrieval"])[0][5] == "81.00±1.41"
 
 
 def test_a_partial_evaluation_is_shown_and_named(store: MadeStore) -> None:
@@ -129,13 +131,13 @@ def test_trials_that_other_dev_scores_selected_stay_apart(store: MadeStore) -> N
     key = store.trial(by_graded, dev={"graded-dev": 60.0}, test={"graded": 55.0}, suite="graded")
     store.evaluation("retrieval", RETRIEVAL, of=key, configuration=by_graded)
     store.evaluation("sts", {"stsb": 70.0}, of=key, configuration=by_graded, dev={"stsb-dev": 66.0})
-    found = store.sheets()
-    assert [(sheet.title, "graded-dev" in sheet.caption) for sheet in found] == [
+    tables = store.sheets()
+    assert [(sheet.title, "graded-dev" in sheet.caption) for sheet in tables] == [
         ("suite sts", True), ("", True), ("suite retrieval", True), ("", False),
         ("suite retrieval", False),
     ]  # fmt: skip
-    assert found[0].columns[4:6] == ["dev", "STS-B dev"]
-    assert lines(found[0])[0][4:6] == ["60.00", "66.00"]
+    assert tables[0].columns[4:6] == ["dev", "STS-B dev"]
+    assert lines(tables[0])[0][4:6] == ["60.00", "66.00"]
 
 
 def test_records_have_the_uncertainty_of_one_model(store: MadeStore) -> None:
@@ -148,12 +150,12 @@ def test_records_have_the_uncertainty_of_one_model(store: MadeStore) -> None:
         store.evaluation("retrieval", {"recall@1": 80.0}, of=key, **spread)
     tables = [*sheets(store).values()]
     rows = [row for sheet in tables for row in sheet.records.to_pylist()]
-    known = [row for row in rows if row["standard_error"] is not None]
-    assert sorted((row["suite"], row["split"], row["metric"], row["n"]) for row in known) == [
+    measured = [row for row in rows if row["standard_error"] is not None]
+    assert sorted((row["suite"], row["split"], row["metric"], row["n"]) for row in measured) == [
         (SUITE, "dev", TRANSFER_DEV, 1),
         (SUITE, "test", "mr", 1),
     ]
-    assert {(row["standard_error"], row["low"], row["high"]) for row in known} == {
+    assert {(row["standard_error"], row["low"], row["high"]) for row in measured} == {
         (0.5, 79.0, 81.0)
     }
     assert {row["n"] for row in rows if row["metric"] == "recall@1"} == {2}

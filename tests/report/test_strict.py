@@ -95,10 +95,10 @@ def test_a_difference_fails_and_one_seed_has_no_spread_to_judge_by(
 
 def test_a_missing_row_fails(strict: Strict, reproduce: Callable[..., None]) -> None:
     reproduce([0.0], leave_out=1)
-    said = strict(tolerance=1.0)
-    assert "--strict: 8 failures: diffaug.1." in said
-    assert ".sts12 is missing;" in said
-    assert said.endswith("; and 3 more\n")
+    message = strict(tolerance=1.0)
+    assert "--strict: 8 failures: diffaug.1." in message
+    assert ".sts12 is missing;" in message
+    assert message.endswith("; and 3 more\n")
 
 
 def test_another_protocol_fails(store: MadeStore, strict: Strict) -> None:
@@ -146,10 +146,10 @@ def test_a_row_that_needs_input_counts_when_it_is_filled(store: MadeStore) -> No
     for _ in range(2):
         store.trial({**values, **TUNED}, method="diffcse", dev={"stsb-dev": 20.0})
     commands = Commands(["simcse", "diffcse"], store.folder)
-    found = failures(
+    sentences = failures(
         paper_tables(store.read(), load_paper("diffcse"), commands, "3"), tolerance=None
     )
-    assert [each for each in found if "differs by -" in each]
+    assert [each for each in sentences if "differs by -" in each]
 
 
 def test_a_tolerance_needs_published_numbers_on_their_encoder(store: MadeStore) -> None:
@@ -208,14 +208,14 @@ def test_a_number_far_away_differs_and_one_run_has_no_interval(
     store: MadeStore, add_joint: AddTrial
 ) -> None:
     add_joint(70.0)
-    found = row(verdict(store), "SimCSE joint")
-    assert (found["ours"], found["95 % of runs"], found["p"]) == ("70.00", "", "")
-    assert found["verdict"] == "one run"
+    cells = row(verdict(store), "SimCSE joint")
+    assert (cells["ours"], cells["95 % of runs"], cells["p"]) == ("70.00", "", "")
+    assert cells["verdict"] == "one run"
     for seed, score in enumerate([70.5, 71.0], 1):
         add_joint(score, seed=seed)
-    found = row(verdict(store), "SimCSE joint")
-    assert found["verdict"] == "differs"
-    assert float(found["p"]) < 0.05
+    cells = row(verdict(store), "SimCSE joint")
+    assert cells["verdict"] == "differs"
+    assert float(cells["p"]) < 0.05
 
 
 def test_rows_that_cannot_be_compared(store: MadeStore, add_joint: AddTrial) -> None:
