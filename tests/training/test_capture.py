@@ -84,16 +84,16 @@ class Tapes:
 
     def record(self, compute: Callable[[], Done]) -> Callable[[], Done]:
         Tapes.captured += 1
-        tape, found = Tape(), []  # type: tuple[Tape, list[Done]]
+        tape, results = Tape(), []  # type: tuple[Tape, list[Done]]
 
         def launch() -> Done:
             Tapes.launches += 1
-            if found:
+            if results:
                 tape.again()
             else:  # capturing computes nothing, and here the first launch does both
                 with tape, no_numbers_of_the_cpu(tape):
-                    found.append(compute())
-            return found[0]
+                    results.append(compute())
+            return results[0]
 
         return launch
 
@@ -106,14 +106,14 @@ def no_numbers_of_the_cpu(tape: Tape) -> Iterator[None]:
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("numbers pass between the CPU and the device")
 
-    def known(tensor: torch.Tensor) -> Any:
+    def all_ones(tensor: torch.Tensor) -> Any:
         """A mask of ones, made on the CPU, is the same in every step."""
         return numpy(tensor) if tensor.data_ptr() in tape.ones else refuse()
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("tolist", "item", "cpu"):
             patch.setattr(torch.Tensor, name, refuse)
-        patch.setattr(torch.Tensor, "numpy", known)
+        patch.setattr(torch.Tensor, "numpy", all_ones)
         patch.setattr(torch, "from_numpy", refuse)
         yield
 
@@ -184,7 +184,7 @@ def kit_of(
     plugin = registry.load(method) if isinstance(method, str) else method
     fields = plugin.config_type.model_fields
     steps = 2 * STEPS if setting == "sup" else STEPS
-    given = {
+    options = {
         "learning_rate": RATE, "stage1_learning_rate": RATE, "classification_learning_rate": RATE,
         "max_steps": steps, "stage1_steps": steps, "classification_max_steps": steps,
         "stage1_decay_steps": steps, "epochs": 8, "classification_epochs": 8, "batch_size": 4,
@@ -192,8 +192,8 @@ def kit_of(
         "warmup_ratio": 0.0, "stage1_clip": "clean", "accumulation": 1, "mlm": False,
         "prompt_length": 2, "cuda_graphs": True, **files, **values,
     }  # fmt: skip
-    known = {key: value for key, value in given.items() if key in fields}
-    return kit_for(plugin, setting=setting, **known)
+    accepted = {key: value for key, value in options.items() if key in fields}
+    return kit_for(plugin, setting=setting, **accepted)
 
 
 @pytest.fixture
@@ -222,11 +222,11 @@ def test_every_method_trains_the_same(
     kit_for: KitFor, one_by_one: Callable[[Kit], Trained], name: str, setting: str, files: Any
 ) -> None:
     kit = kit_of(kit_for, name, setting, files)
-    found = trained(kit)
+    result = trained(kit)
     # Its prompt makes all rows long, so they are padded alike.
     assert Tapes.captured >= (1 if name == "prompteol" else 2)
     assert Tapes.launches > Tapes.captured
-    assert_equal(found, one_by_one(kit))
+    assert_equal(result, one_by_one(kit))
 
 
 OPTIONS: list[tuple[str, str, dict[str, Any]]] = [
@@ -282,14 +282,14 @@ def test_rooms_and_wider_rows_change_last_digits_alone(kit_for: KitFor, name: st
     """Captured steps beside those of a training without them, where nothing is dropped."""
     values = {"encoder_dropout": 0.0, "learning_rate": 2.0**-12}
     kit = kit_of(kit_for, name, "sup", {}, **values)
-    found = trained(kit)
+    result = trained(kit)
     assert Tapes.launches > Tapes.captured > 1
     captured, plain = Tapes.captured, kit_of(kit_for, name, "sup", {"cuda_graphs": False}, **values)
     other = trained(plain)
     assert Tapes.captured == captured
-    pairs = zip(found[1].curves, other[1].curves, strict=True)
+    pairs = zip(result[1].curves, other[1].curves, strict=True)
     assert all(one["value"] == pytest.approx(two["value"], rel=1e-4) for one, two in pairs)
-    for key, value in found[0].items():
+    for key, value in result[0].items():
         if not key.endswith("key.bias"):  # its gradient is 0, of which AdamW enlarges the rounding
             torch.testing.assert_close(value, other[0][key], rtol=1e-4, atol=1e-4)
 

@@ -65,15 +65,15 @@ def test_what_was_not_measured_has_its_command() -> None:
 def test_fused_trials_equal_those_alone(method: str, values: list[str]) -> None:
     """Those of a frozen encoder, which it computes in one pass."""
     options = [argument for value in (*values, "precision=fp32") for argument in ("--set", value)]
-    given = ["--encoder", "tiny-bert", "--trials", "3", "--steps", "2", "--batch", "8"]
+    common = ["--encoder", "tiny-bert", "--trials", "3", "--steps", "2", "--batch", "8"]
     # The benchmark imports what lies beside it.
     done = run_module(
-        "fused", "--method", method, *given, *options, environment=os.environ, folder=FOLDER
+        "fused", "--method", method, *common, *options, environment=os.environ, folder=FOLDER
     )
     assert done.code == 0, done.err
-    found = {name: float(value) for name, value in re.findall(r"^  (.+): (\S+)$", done.out, re.M)}
-    assert found["losses and norms of gradients, first step"] < 1e-6
+    apart = {name: float(value) for name, value in re.findall(r"^  (.+): (\S+)$", done.out, re.M)}
+    assert apart["losses and norms of gradients, first step"] < 1e-6
     # A share of the norm of each tensor: the rows of other trials change the order of sums.
-    assert found["gradients, first step"] < 5e-6
-    assert found["losses and norms of gradients, all steps"] < 1e-3  # Adam enlarges last digits
-    assert found["dev scores"] < 1e-3  # two pairs with nearly one cosine may change places
+    assert apart["gradients, first step"] < 5e-6
+    assert apart["losses and norms of gradients, all steps"] < 1e-3  # Adam enlarges last digits
+    assert apart["dev scores"] < 1e-3  # two pairs with nearly one cosine may change places

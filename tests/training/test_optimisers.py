@@ -31,13 +31,13 @@ def stepped(
     """Updates with the rates above and random gradients; the gradients."""
     generator, gradients = np.random.default_rng(seed), []
     for rate in RATES:
-        given = {name: generator.standard_normal(shape) for name, shape in SHAPES.items()}
+        drawn = {name: generator.standard_normal(shape) for name, shape in SHAPES.items()}
         for name, parameter in parameters.items():
-            parameter.grad = torch.tensor(given[name])
+            parameter.grad = torch.tensor(drawn[name])
         for group in method.param_groups:
             group["lr"] = rate
         method.step()
-        gradients.append(given)
+        gradients.append(drawn)
     return gradients
 
 

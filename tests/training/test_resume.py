@@ -116,11 +116,11 @@ def trial_of(tmp_path_factory: pytest.TempPathFactory, narrow: str) -> TrialOf:
     few = {"suite": str(suite), "sentences": str(sentences), "corpus": str(sentences)}
 
     def make(name: str, **values: Any) -> Trial:
-        given = registry.load(name).config_type.model_fields
+        declared = registry.load(name).config_type.model_fields
         small = {
             key: value
             for key, value in {**SMALL, **few, "encoder": narrow}.items()
-            if key in given and len(get_args(given[key].annotation)) != 1
+            if key in declared and len(get_args(declared[key].annotation)) != 1
         }
         plugin = folder / f"{name}.py"
         plugin.write_text(WATCHED.format(name=name), encoding="utf-8")
@@ -186,15 +186,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def run(trial: Trial, place: Path) -> Record:
-    """Run a trial with weights and a running folder of that place's own.
+def run(trial: Trial, folder: Path) -> Record:
+    """Run a trial with its weights and its running folder in this folder.
 
-    Places do not share the states of shared stages either.
+    What begins in a new folder does not share the states of shared stages either.
     """
-    if not place.exists():
+    if not folder.exists():
         shutil.rmtree(cache_folder() / "stages", ignore_errors=True)
-        place.mkdir()
-    return attempt(trial, lambda _: None, place / "weights.safetensors", place / "running")
+        folder.mkdir()
+    return attempt(trial, lambda _: None, folder / "weights.safetensors", folder / "running")
 
 
 @dataclass(frozen=True)
@@ -202,14 +202,14 @@ class Undisturbed:
     """A trial that nobody has stopped, and what came of it."""
 
     trial: Trial
-    place: Path
+    folder: Path
     record: Record
 
-    def is_run(self, place: Path, **other: Any) -> None:
+    def is_run(self, folder: Path, **other: Any) -> None:
         """Run the trial there; its record, but for these fields, and its weights are the same."""
-        assert same(run(self.trial, place)) == same(self.record) | other
+        assert same(run(self.trial, folder)) == same(self.record) | other
         if not other:
-            one, two = (load_file(each / "weights.safetensors") for each in (self.place, place))
+            one, two = (load_file(each / "weights.safetensors") for each in (self.folder, folder))
             assert one.keys() == two.keys()
             assert [name for name in one if not one[name].equal(two[name])] == []
 
@@ -227,8 +227,8 @@ def same(record: Record) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def simcse(trial_of: TrialOf, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     """The trial of most tests."""
-    trial, place = trial_of("simcse"), tmp_path_factory.mktemp("simcse")
-    return Undisturbed(trial, place, run(trial, place))
+    trial, folder = trial_of("simcse"), tmp_path_factory.mktemp("simcse")
+    return Undisturbed(trial, folder, run(trial, folder))
 
 
 @pytest.mark.parametrize(("name", "values"), list(settings()))
@@ -366,10 +366,10 @@ def test_a_short_trial_writes_no_checkpoint(
 ) -> None:
     """None is there even in the last batch."""
     monkeypatch.delenv("HARNESS_CHECKPOINT_MINUTES")
-    running, found = tmp_path / "other" / "running", []
-    with heard(simcse.trial, lambda: found.append((running / CHECKPOINT).exists())):
+    running, checkpoints = tmp_path / "other" / "running", []
+    with heard(simcse.trial, lambda: checkpoints.append((running / CHECKPOINT).exists())):
         run(simcse.trial, tmp_path / "other")
-    assert found == [False] * 7
+    assert checkpoints == [False] * 7
 
 
 def flipped(path: Path) -> None:
@@ -382,11 +382,11 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1000])
 
 
-def begins_anew(simcse: Undisturbed, place: Path, caplog: pytest.LogCaptureFixture) -> str:
+def begins_anew(simcse: Undisturbed, folder: Path, caplog: pytest.LogCaptureFixture) -> str:
     """The line that says why a trial does not go on from its checkpoint."""
     caplog.clear()
     with counted(simcse.trial) as batches, caplog.at_level(logging.WARNING):
-        simcse.is_run(place)
+        simcse.is_run(folder)
     assert len(batches) == 7
     (line,) = caplog.messages
     assert line.startswith("the trial begins at step 0: its checkpoint ")

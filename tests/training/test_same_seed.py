@@ -39,7 +39,7 @@ def gradients(kit: Any) -> dict[str, torch.Tensor]:
     """Of the first step of each stage, by stage and parameter."""
     seed_everything(7)
     method = kit.build().to(kit.device)
-    found = {}
+    grads = {}
     for stage in kit.declared.stages:
         trainable(method, stage)
         prepared = next(made(method, stage, stage_streams(method, kit, stage, 0), 0))
@@ -50,5 +50,5 @@ def gradients(kit: Any) -> dict[str, torch.Tensor]:
         torch.stack([losses[key].float() for key in stage.losses]).sum().backward()
         for name, parameter in method.named_parameters():
             if parameter.grad is not None:
-                found[f"{stage.name}: {name}"] = parameter.grad.clone()
-    return found
+                grads[f"{stage.name}: {name}"] = parameter.grad.clone()
+    return grads

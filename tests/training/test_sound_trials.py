@@ -171,12 +171,12 @@ def test_a_training_in_fp16_is_near_that_in_float32(kit_for: KitFor, name: str) 
     assert losses["fp16"] != losses["fp32"]
 
 
-@pytest.mark.parametrize(("bf16", "found"), [(True, "bf16"), (False, "fp16")])
+@pytest.mark.parametrize(("bf16", "precision"), [(True, "bf16"), (False, "fp16")])
 def test_a_gpu_without_bf16_computes_in_fp16(
-    monkeypatch: pytest.MonkeyPatch, bf16: bool, found: str
+    monkeypatch: pytest.MonkeyPatch, bf16: bool, precision: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: bf16)
-    assert resolve_precision("auto", torch.device("cuda")) == found
+    assert resolve_precision("auto", torch.device("cuda")) == precision
     plugin = registry.load("simcse")
     assert resolve(plugin, {"precision": "fp16"}).model_dump()["precision"] == "fp16"
 

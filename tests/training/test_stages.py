@@ -77,14 +77,14 @@ class Staged(plugin.Method):
 
 
 def stage(**values: Any) -> Stage:
-    given = {
+    spec = {
         "name": "only", "trains": {"weight": "learning_rate"}, "streams": {"text": 5},
         "losses": {"pull": 1.0},
     } | values  # fmt: skip
     for kind in (Batches, Optimisation, Selection):
-        named = {field.name: given.pop(field.name) for field in fields(kind) if field.name in given}
-        given[kind.__name__.lower()] = kind(**named)
-    return Stage(**given)
+        named = {field.name: spec.pop(field.name) for field in fields(kind) if field.name in spec}
+        spec[kind.__name__.lower()] = kind(**named)
+    return Stage(**spec)
 
 
 @pytest.fixture
@@ -322,13 +322,13 @@ def shared(
             stage(**SHARED, max_steps=steps),
             stage(name="second", trains={"*": "learning_rate"}, max_steps=3),
         ]
-        found: tuple[Any, Trainer] = run(
+        result: tuple[Any, Trainer] = run(
             stages,
             lambda built: -abs(built.weight.item() - 1.5),
             evaluation_interval=interval,
             **values,
         )
-        return found
+        return result
 
     return go
 
@@ -364,10 +364,10 @@ def test_a_shared_stage_is_run_once_and_changes_nothing(
     assert first_stage(alone) == steps
     for other in before:
         shared(other)
-    found = shared(steps)
-    assert first_stage(found) == computed
-    assert state(found) == state(alone), "to the last bit"
-    history = found[1].outcome.history
+    result = shared(steps)
+    assert first_stage(result) == computed
+    assert state(result) == state(alone), "to the last bit"
+    history = result[1].outcome.history
     watched = [point["step"] for point in history if point["metric"] == "noise"]
     assert watched == list(range(0, steps + 1, 3)), (
         "before the first update and at every evaluation, run or not"

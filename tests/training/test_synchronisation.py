@@ -82,10 +82,10 @@ def kit_on_device(
     """The kit of a method on small corpora, on the GPU where one is."""
     fields = registry.load(name).config_type.model_fields
     corpora = {"pairs": triplets if name == "clsr" else pairs, "corpus": triplets}
-    given = {key: str(path) for key, path in corpora.items() if key in fields}
+    options = {key: str(path) for key, path in corpora.items() if key in fields}
     if name == "diffaug":
-        given["batch_size"] = 4  # it accumulates batches of a small corpus
-    kit = kit_for(name, setting=setting, **given, **values)
+        options["batch_size"] = 4  # it accumulates batches of a small corpus
+    kit = kit_for(name, setting=setting, **options, **values)
     kit.device = device()
     return kit
 
