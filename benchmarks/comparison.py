@@ -97,11 +97,11 @@ def _seeds_drawn_with_replacement(first: Scored, second: Scored) -> Difference:
     """The plain hierarchical bootstrap, which the harness does not use."""
     random = np.random.default_rng(0)
     means = []
-    for each in (first, second):
-        assert each.resampled is not None
-        n, resamples = each.resampled.shape
+    for side in (first, second):
+        assert side.resampled is not None
+        n, resamples = side.resampled.shape
         rows = random.integers(0, n, (n, resamples))
-        means.append(np.take_along_axis(each.resampled, rows, axis=0).mean(axis=0))
+        means.append(np.take_along_axis(side.resampled, rows, axis=0).mean(axis=0))
     low, high = np.percentile(means[0] - means[1], [2.5, 97.5])
     return Difference(first.mean - second.mean, low, high, 1.0, "")
 

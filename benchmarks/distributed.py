@@ -69,14 +69,14 @@ def main() -> None:
         ("single", 1),
         *((name, count) for name in options.engines for count in options.workers),
     ]
-    found: dict[tuple[str, int], list[float]] = defaultdict(list)
+    rates: dict[tuple[str, int], list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         encoder = random_encoder(options.shape, Path(folder), tokenizer="tiny-bert")
         for _ in range(options.rounds):
             for kind in kinds:
-                found[kind].append(speed(encoder, *kind, options))
-    alone = found["single", 1]
-    for (engine, workers), speeds in found.items():
+                rates[kind].append(speed(encoder, *kind, options))
+    alone = rates["single", 1]
+    for (engine, workers), speeds in rates.items():
         ratios = [one / other for one, other in zip(speeds, alone, strict=True)]
         print(
             f"{engine} with {workers} workers: {median(speeds):.0f} sentences/s, "

@@ -40,12 +40,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("encoder")
     parser.add_argument("--items", type=int, default=1_000_000)
-    given = parser.parse_args()
+    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HARNESS_CACHE"] = f"{folder}/cache"
         corpus = Path(folder) / "corpus.jsonl.gz"
-        write(corpus, given.items)
-        tokenizer = load_tokenizer(given.encoder, ends=False)
+        write(corpus, asked.items)
+        tokenizer = load_tokenizer(asked.encoder, ends=False)
         before, began, done = own_memory(), time.process_time(), threading.Event()
         peaks = [before]
 
@@ -60,7 +60,7 @@ def main() -> None:
         watcher.join()
         whole = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
-            f"{given.items:,} items: own memory {before:.0f} MiB before, peak {peaks[0]:.0f} MiB; "
+            f"{asked.items:,} items: own memory {before:.0f} MiB before, peak {peaks[0]:.0f} MiB; "
             f"with mapped files {whole:.0f} MiB; {time.process_time() - began:.0f} s of processor"
         )
 

@@ -82,12 +82,12 @@ def peak(shape: Shape, tokens: int, kind: torch.dtype) -> float:
     operations = seconds = 0.0
     for out, into in dict.fromkeys(shape.weights):
         count = shape.weights.count((out, into))
-        given, weight = torch.randn(tokens, into, dtype=kind), torch.randn(out, into, dtype=kind)
+        states, weight = torch.randn(tokens, into, dtype=kind), torch.randn(out, into, dtype=kind)
         back = torch.randn(tokens, out, dtype=kind)
         for product in (
-            lambda x=given, w=weight: x @ w.T,
+            lambda x=states, w=weight: x @ w.T,
             lambda y=back, w=weight: y @ w,
-            lambda y=back, x=given: y.T @ x,
+            lambda y=back, x=states: y.T @ x,
         ):
             seconds += count * min(timed(product) for _ in range(ROUNDS))
             operations += count * 2 * tokens * out * into
@@ -101,10 +101,10 @@ def timed(call: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def kinds(found: profile) -> Counter[str]:
+def kinds(trace: profile) -> Counter[str]:
     """Kind of operation -> microseconds in it alone."""
     spent: Counter[str] = Counter()
-    for event in found.key_averages():
+    for event in trace.key_averages():
         name = event.key.removeprefix("aten::")
         fits = (kind for kind, parts in KINDS.items() if any(part in name for part in parts))
         spent[next(fits, "the rest, with Python")] += event.self_cpu_time_total
@@ -126,7 +126,7 @@ def compare(name: str, precision: str, steps: int, size: int) -> None:
         training.step(batches[0], precision)  # the first one is slower than the others
         seconds = [timed(partial(training.step, batch, precision)) for batch in batches[1:]]
         reached = [3 * shape.forward(each) / s for each, s in zip(views[1:], seconds, strict=True)]
-        with profile(activities=[ProfilerActivity.CPU]) as found:
+        with profile(activities=[ProfilerActivity.CPU]) as trace:
             training.step(batches[-1], precision)
         tokens = int(median(float(each.sum()) for each in views))
         kind = torch.bfloat16 if precision == "bf16" else torch.float32
@@ -136,7 +136,7 @@ def compare(name: str, precision: str, steps: int, size: int) -> None:
             f"tokens reaches {median(reached) / limit:.0%} of it "
             f"({min(reached) / limit:.0%} to {max(reached) / limit:.0%} in {steps} steps)"
         )
-        spent = kinds(found)
+        spent = kinds(trace)
         whole = sum(spent.values())
         print("  " + ", ".join(f"{what} {us / whole:.0%}" for what, us in spent.most_common()))
         if precision == "fp32":  # the precision of the scores that are stored

@@ -149,14 +149,14 @@ def main() -> None:
         "generator": options.encoder,
     }
     names = dict.fromkeys(["simcse", *(options.methods or METHODS[options.setting])])
-    found: dict[str, list[Measured]] = {name: [] for name in names}
+    measurements: dict[str, list[Measured]] = {name: [] for name in names}
     settings = (options.steps, options.threads)
     for _ in range(options.rounds):
-        for name, measured in found.items():
+        for name, measured in measurements.items():
             measured.append(in_own_process(name, values, *settings))
     print("method      sentences/s  time/simcse  memory/simcse  reported time, memory")
-    for name, measured in found.items():
-        print(line(name, measured, found["simcse"], options.setting == "sup"))
+    for name, measured in measurements.items():
+        print(line(name, measured, measurements["simcse"], options.setting == "sup"))
 
 
 if __name__ == "__main__":

@@ -33,13 +33,13 @@ RATE = 0.1
 """Rate of dropout"""
 
 
-def compare(what: str, theirs: Callable[[], Any], ours: Callable[[], Any], rounds: int) -> None:
+def compare(label: str, theirs: Callable[[], Any], ours: Callable[[], Any], rounds: int) -> None:
     """Print both times, and how many times as long theirs takes."""
     seconds = np.array([[timed(theirs), timed(ours)] for _ in range(rounds + 1)][1:])
     low, middle, high = np.quantile(seconds[:, 0] / seconds[:, 1], [0.1, 0.5, 0.9])
     other, own = np.median(seconds, axis=0) * 1e3
     print(
-        f"{what}: {other:.2f} ms, ours {own:.2f} ms, ratio {middle:.2f} ({low:.2f} to {high:.2f})",
+        f"{label}: {other:.2f} ms, ours {own:.2f} ms, ratio {middle:.2f} ({low:.2f} to {high:.2f})",
         flush=True,
     )
 

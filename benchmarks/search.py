@@ -176,11 +176,11 @@ def main() -> None:
     near = sum(max(curve) >= best - NEAR for curve in curves.values())
     print(f"{len(curves)} configurations; best dev {best:.2f}; {near} within {NEAR} of it")
     for name in searches(0):
-        found = [share(searches(seed)[name], curves, seed) for seed in range(options.repetitions)]
-        missed = sum(value == 1.0 for value in found)
+        shares = [share(searches(seed)[name], curves, seed) for seed in range(options.repetitions)]
+        missed = sum(value == 1.0 for value in shares)
         print(
-            f"{name}: mean {fmean(found):.2f}, median {median(found):.2f}, "
-            f"{min(found):.2f} to {max(found):.2f}; the whole grid in {missed} of {len(found)}"
+            f"{name}: mean {fmean(shares):.2f}, median {median(shares):.2f}, "
+            f"{min(shares):.2f} to {max(shares):.2f}; the whole grid in {missed} of {len(shares)}"
         )
 
 

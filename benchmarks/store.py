@@ -91,12 +91,12 @@ def line(store: Store, trials: int, rounds: int) -> str:
 
 def median(call: Callable[[], object], times: int) -> float:
     """The median seconds of a call."""
-    found = []
+    seconds = []
     for _ in range(times):
         started = time.perf_counter()
         call()
-        found.append(time.perf_counter() - started)
-    return statistics.median(found)
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)
 
 
 def command(store: Store, *words: str) -> tuple[float, float, float]:

@@ -157,16 +157,16 @@ def overhead(trials: list[int]) -> None:
     The trials train nothing, so that a sweep of 10,000 of them ends.
     """
     cpus = str(os.cpu_count() or 1)
-    found = {}
+    seconds = {}
     for number in (1, *trials):  # the first one fills the caches, too
         with folder() as where:
             plugin, space = write_sleeper(where, 0.0, number)
-            found[number] = sweep(
+            seconds[number] = sweep(
                 plugin, space, store=where / "t", options=("--cpus-per-trial", cpus)
             )
-    one = found[1]
+    one = seconds[1]
     for number in trials:
-        run, more = found[number], number - 1
+        run, more = seconds[number], number - 1
         beyond = (run.seconds - one.seconds - (run.work - one.work)) / more
         driver = (run.driver_seconds - one.driver_seconds) / more
         print(
@@ -335,16 +335,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["overhead", "sharing", "nodes", "plain", "reused", "ends"])
+    parser.add_argument(
+        "measurement", choices=["overhead", "sharing", "nodes", "plain", "reused", "ends"]
+    )
     parser.add_argument("--trials", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 4])
-    given = parser.parse_args()
-    if given.what == "overhead":
-        overhead(given.trials)
-    elif given.what == "nodes":
-        nodes(given.nodes)
+    options = parser.parse_args()
+    if options.measurement == "overhead":
+        overhead(options.trials)
+    elif options.measurement == "nodes":
+        nodes(options.nodes)
     else:
-        {"sharing": sharing, "plain": plain, "reused": reused, "ends": ends}[given.what]()
+        {"sharing": sharing, "plain": plain, "reused": reused, "ends": ends}[options.measurement]()
 
 
 if __name__ == "__main__":

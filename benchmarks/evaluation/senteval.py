@@ -103,10 +103,10 @@ def problem(task: str, folder: Path | None) -> Problem:
 class Reference:
     """SentEval's fits, one after the other (evaluation_protocol.md, section 2.1)."""
 
-    def __init__(self, given: Problem) -> None:
-        self.features = torch.from_numpy(given.features)
-        self.labels = torch.from_numpy(given.labels)
-        self.classes = int(given.labels.max()) + 1
+    def __init__(self, data: Problem) -> None:
+        self.features = torch.from_numpy(data.features)
+        self.labels = torch.from_numpy(data.labels)
+        self.classes = int(data.labels.max()) + 1
 
     def accuracy(self, layer: nn.Linear, rows: np.ndarray) -> float:
         """The accuracy x100 of a layer on some rows."""
@@ -144,15 +144,15 @@ class Reference:
 
 def compare(task: str, fits: int, folder: Path | None) -> None:
     """Print both times, their ratio, and the differences of the accuracies of a task."""
-    given = problem(task, folder)
+    data = problem(task, folder)
     started = time.process_time()
-    rows = Rows(given.features, given.labels, CPU)
-    layers = fit(rows, [Fold(*each, PENALTIES) for each in given.splits], TEST_MODE)
+    rows = Rows(data.features, data.labels, CPU)
+    layers = fit(rows, [Fold(*each, PENALTIES) for each in data.splits], TEST_MODE)
     own_seconds = time.process_time() - started
     own = np.stack([each.accuracies for each in layers])
 
-    reference = Reference(given)
-    every = [(*split, penalty) for split in given.splits for penalty in PENALTIES]
+    reference = Reference(data)
+    every = [(*split, penalty) for split in data.splits for penalty in PENALTIES]
     chosen = np.linspace(0, len(every) - 1, min(fits, len(every))).round().astype(int)
     started, differences = time.process_time(), []
     for number in chosen:
@@ -162,17 +162,17 @@ def compare(task: str, fits: int, folder: Path | None) -> None:
     seconds = (time.process_time() - started) * len(every) / len(chosen)
 
     best = int(own.mean(0).round(2).argmax())
-    if given.holds_out:
-        layer = fit(rows, [split_fold(given.refitted, PENALTIES[best])], TEST_MODE)[0].weights
+    if data.holds_out:
+        layer = fit(rows, [split_fold(data.refitted, PENALTIES[best])], TEST_MODE)[0].weights
     else:
         layer = layers[0].weights[best : best + 1]
-    dev = None if given.holds_out else given.splits[0][1]
-    alone = reference.accuracy(reference.fit(given.refitted, dev, PENALTIES[best]), given.tested)
+    dev = None if data.holds_out else data.splits[0][1]
+    alone = reference.accuracy(reference.fit(data.refitted, dev, PENALTIES[best]), data.tested)
     print(
         f"{task}: {len(every)} fits side by side {own_seconds:.1f} s, one after the other "
         f"{seconds:.1f} s ({len(chosen)} of them timed), ratio {seconds / own_seconds:.1f}; "
         f"largest difference of an accuracy {max(differences):.2f}; "
-        f"test {rows.accuracies(given.tested, layer)[0]:.2f} and {alone:.2f}",
+        f"test {rows.accuracies(data.tested, layer)[0]:.2f} and {alone:.2f}",
         flush=True,
     )
 

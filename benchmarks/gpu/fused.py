@@ -28,8 +28,8 @@ import torch
 import transformers
 from first_gradients import farthest_gradient, first_gradients
 from fused_pass import FusedEncoder, RandomState, request_of
+from inputs import Inputs, timed
 from meeting import Meeting
-from place import Place, timed
 from torch import Tensor
 
 from harness.data.batching import TextBatch
@@ -158,10 +158,10 @@ def trials_of(method: str, values: Mapping[str, object], count: int) -> list[Tri
     plugin = registry.load(method)
     fields = plugin.config_type.model_fields
     known = {name: value for name, value in values.items() if name in fields}
-    given = [known | {"learning_rate": 0.01 / (1 + number)} for number in range(count)]
+    configurations = [known | {"learning_rate": 0.01 / (1 + number)} for number in range(count)]
     return [
         Trial(Kit(plugin.declare(resolve(plugin, each)), device()), number)
-        for number, each in enumerate(given)
+        for number, each in enumerate(configurations)
     ]
 
 
@@ -189,7 +189,7 @@ def farthest(one: Sequence[Trial], other: Sequence[Trial]) -> dict[str, float]:
 
 
 def compare(
-    place: Place,
+    inputs: Inputs,
     method: str,
     encoder: str,
     counts: Sequence[int],
@@ -199,14 +199,14 @@ def compare(
     **values: object,
 ) -> None:
     """Print what so many trials gain when they are fused, and how far they are from alone."""
-    given: dict[str, object] = {
-        "encoder": encoder, "sentences": str(place.texts), "max_length": 32, "suite": "graded",
+    common: dict[str, object] = {
+        "encoder": encoder, "sentences": str(inputs.texts), "max_length": 32, "suite": "graded",
         "generator": encoder, "max_steps": steps, "batch_size": batch,
         "evaluation_interval": steps, **values,
     }  # fmt: skip
-    alone(trials_of(method, given | {"max_steps": 2}, 1)[0])  # the first one loads kernels
+    alone(trials_of(method, common | {"max_steps": 2}, 1)[0])  # the first one loads kernels
     for count in counts:
-        one, other = (trials_of(method, given, count) for _ in range(2))
+        one, other = (trials_of(method, common, count) for _ in range(2))
         with first_gradients() as separate:
             for trial in one:
                 alone(trial)
@@ -234,11 +234,11 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
-        place = Place(Path(folder), short=device().type == "cpu")
-        encoder = asked.encoder or place.encoder("base")
+        inputs = Inputs(Path(folder), short=device().type == "cpu")
+        encoder = asked.encoder or inputs.encoder("base")
         values = dict(each.split("=", 1) for each in asked.set)
         compare(
-            place, asked.method, encoder, asked.trials, steps=asked.steps, batch=asked.batch,
+            inputs, asked.method, encoder, asked.trials, steps=asked.steps, batch=asked.batch,
             **values,
         )  # fmt: skip
 

@@ -91,10 +91,10 @@ class Request:
         encoder = self.encoder
         encoder.reach, encoder.layout = self.reach, self.layout
         try:
-            found = hook(encoder, None, None, self.unflat(output))
+            result = hook(encoder, None, None, self.unflat(output))
         finally:
             encoder.reach, encoder.layout = {}, Padded(None)
-        return output if found is None else found.reshape(output.shape)
+        return output if result is None else result.reshape(output.shape)
 
 
 def request_of(
@@ -125,11 +125,11 @@ class _Joined:
         self.blocks = tuple(chain.from_iterable(each.blocks for each in requests))
         self.sizes = [each.tokens for each in requests]
         orders, first = [], 0
-        for each in requests:
-            plain = torch.arange(each.rows, device=each.batch.input_ids.device)
-            own = each.layout.order if isinstance(each.layout, Unpadded) else plain
+        for request in requests:
+            plain = torch.arange(request.rows, device=request.batch.input_ids.device)
+            own = request.layout.order if isinstance(request.layout, Unpadded) else plain
             orders.append(own + first)
-            first += each.rows
+            first += request.rows
         self.rows = first
         self.order = torch.cat(orders)
 
@@ -151,11 +151,11 @@ class _OwnNumbers(TorchFunctionMode):
         self.inside = False
         """Whether numbers of one request are being drawn"""
 
-    def __torch_function__(self, call: Any, _types: Any, given: Any = (), named: Any = None) -> Any:
+    def __torch_function__(self, call: Any, _types: Any, args: Any = (), named: Any = None) -> Any:
         named = named or {}
         if call is functional.scaled_dot_product_attention:
-            return self.drawn(next(self.owners), lambda: call(*given, **named))
-        return call(*given, **named)
+            return self.drawn(next(self.owners), lambda: call(*args, **named))
+        return call(*args, **named)
 
     def dropped(self, states: Tensor, rate: float, *, training: bool) -> Tensor:
         """Dropout like `plain_attention.dropped`, in whose place it stands."""
@@ -176,10 +176,10 @@ class _OwnNumbers(TorchFunctionMode):
         """Result of `draw` with the random numbers of a request."""
         owner.state.use()
         self.inside = True
-        found = draw()
+        values = draw()
         self.inside = False
         owner.state.keep()
-        return found
+        return values
 
 
 class FusedEncoder:
@@ -234,10 +234,10 @@ class FusedEncoder:
             ]
         return [SimpleNamespace(last_hidden_state=part) for part in parts]
 
-    def _attend(self, module: Any, usual: Any, states: Tensor, *given: Any, **named: Any) -> Any:
+    def _attend(self, module: Any, usual: Any, states: Tensor, *args: Any, **named: Any) -> Any:
         """Attention like `Encoder._attend`."""
         if self.encoder._where is None:
-            return usual(states, *given, **named)
+            return usual(states, *args, **named)
         parts = [
             self.numbers.drawn(each, partial(_one_query, module, own, each))
             for each, own in zip(self.requests, self._parts(states), strict=True)

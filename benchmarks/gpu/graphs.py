@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from unittest.mock import patch
 
-from place import Place
+from inputs import Inputs
 from speed import built
 
 from harness.training.loop import Trainer
@@ -38,30 +38,30 @@ def one_by_one(*, wanted: bool) -> Iterator[None]:
         yield
 
 
-def graphs(place: Place) -> None:
+def graphs(inputs: Inputs) -> None:
     """Seconds of a step, and the losses of captured steps beside the same ones not captured."""
-    with one_by_one(wanted=place.short):
-        plain, captured = (_seconds(place, cuda_graphs=each) for each in (False, True))
-        found = _losses(_trained(place, place.steps(COMPARED), cuda_graphs=True))
+    with one_by_one(wanted=inputs.short):
+        plain, captured = (_seconds(inputs, cuda_graphs=each) for each in (False, True))
+        losses = _losses(_trained(inputs, inputs.steps(COMPARED), cuda_graphs=True))
     with one_by_one(wanted=True):
-        expected = _losses(_trained(place, place.steps(COMPARED), cuda_graphs=True))
-    farthest = max(abs(one - other) for one, other in zip(found, expected, strict=True))
+        expected = _losses(_trained(inputs, inputs.steps(COMPARED), cuda_graphs=True))
+    farthest = max(abs(one - other) for one, other in zip(losses, expected, strict=True))
     print(
         f"batch 64: {1000 * captured:.2f} ms a captured step, {1000 * plain:.2f} ms without "
         f"graphs: {plain / captured:.2f} times as fast"
     )
-    print(f"losses of {len(found)} steps: {farthest:.1e} apart from those of the same steps")
+    print(f"losses of {len(losses)} steps: {farthest:.1e} apart from those of the same steps")
 
 
-def _seconds(place: Place, *, cuda_graphs: bool) -> float:
+def _seconds(inputs: Inputs, *, cuda_graphs: bool) -> float:
     """Seconds of a step. The first steps, in which graphs are captured, do not count."""
-    count = place.steps(150)
-    short, long = (_trained(place, each, cuda_graphs=cuda_graphs) for each in (count, 3 * count))
+    count = inputs.steps(150)
+    short, long = (_trained(inputs, each, cuda_graphs=cuda_graphs) for each in (count, 3 * count))
     return (long.seconds - short.seconds) / (long.steps - short.steps)
 
 
-def _trained(place: Place, steps: int, *, cuda_graphs: bool) -> Outcome:
-    method, kit = built(place, batch_size=64, cuda_graphs=cuda_graphs)
+def _trained(inputs: Inputs, steps: int, *, cuda_graphs: bool) -> Outcome:
+    method, kit = built(inputs, batch_size=64, cuda_graphs=cuda_graphs)
     (stage,) = kit.declared.stages
     kit.declared.stages = [replace(stage, max_steps=steps, epochs=None)]
     return Trainer(method, kit, 0, lambda: 0.0, lambda _: None).run()

@@ -28,7 +28,7 @@ from pathlib import Path
 import torch
 import transformers
 from graphs import graphs
-from place import Place, timed
+from inputs import Inputs, timed
 from sentence_transformers import SentenceTransformer
 from sharing import cap, fused_trials, packing
 from speed import attention, built, compiled, large, settings, training
@@ -48,11 +48,11 @@ TESTS = (
 """Tests that use a GPU where one is"""
 
 
-def evaluation(place: Place) -> None:
+def evaluation(inputs: Inputs) -> None:
     """Embedding beside `SentenceTransformer.encode`, in float32."""
-    texts = place.texts.read_text(encoding="utf-8").splitlines()
-    method, kit = built(place)
-    model = SentenceTransformer(str(model_folder(place.encoder("base"))), device=device().type)
+    texts = inputs.texts.read_text(encoding="utf-8").splitlines()
+    method, kit = built(inputs)
+    model = SentenceTransformer(str(model_folder(inputs.encoder("base"))), device=device().type)
     Embedder(method, kit)(texts[:200])
     model.encode(texts[:200])
     own = timed(lambda: Embedder(method, kit)(texts))
@@ -63,22 +63,22 @@ def evaluation(place: Place) -> None:
     )
 
 
-def tests(place: Place) -> None:
+def tests(inputs: Inputs) -> None:
     """Tests that say more on a GPU."""
-    options = ["--collect-only"] if place.short else []
+    options = ["--collect-only"] if inputs.short else []
     _run("-m", "pytest", "-q", *options, *TESTS, lines=1)
 
 
-def methods(place: Place) -> None:
+def methods(inputs: Inputs) -> None:
     """PromptBERT and DiffAug over SimCSE."""
-    size = ["--batch", "8", "--steps", "1"] if place.short else ["--batch", "128", "--steps", "20"]
-    options = ["--encoder", place.encoder("base"), *size, "--rounds", "1"]
+    size = ["--batch", "8", "--steps", "1"] if inputs.short else ["--batch", "128", "--steps", "20"]
+    options = ["--encoder", inputs.encoder("base"), *size, "--rounds", "1"]
     _run("benchmarks/methods.py", *options, "--methods", "promptbert", "diffaug", lines=4)
 
 
-def sts(place: Place) -> None:
+def sts(inputs: Inputs) -> None:
     """The seven STS sets beside the evaluator of sentence-transformers."""
-    tasks = ["--tasks", "sts16"] if place.short else []
+    tasks = ["--tasks", "sts16"] if inputs.short else []
     _run("benchmarks/evaluation/sts.py", "--rounds", "1", *tasks, lines=2)
 
 
@@ -92,7 +92,7 @@ def _run(*command: str, lines: int) -> None:
     print("\n".join(done.stdout.splitlines()[-lines:]))
 
 
-PARTS: dict[str, Callable[[Place], None]] = {
+PARTS: dict[str, Callable[[Inputs], None]] = {
     "training": training, "attention": attention, "graphs": graphs, "evaluation": evaluation,
     "sts": sts, "large": large, "cap": cap, "settings": settings, "fused": fused_trials,
     "packing": packing, "tests": tests, "methods": methods, "compiled": compiled,
@@ -127,7 +127,7 @@ def measured(parts: Sequence[str], folder: Path, *, short: bool) -> list[str]:
                 started = time.monotonic()
                 print(f"# {left[0]}", flush=True)
                 try:
-                    PARTS[left[0]](Place(folder, short))
+                    PARTS[left[0]](Inputs(folder, short))
                 except Exception:
                     traceback.print_exc()
                     failed.append(f"{left[0]} failed")

@@ -3,7 +3,7 @@
 import time
 
 from datasets import Dataset
-from place import Place
+from inputs import Inputs
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -31,13 +31,13 @@ class StepClock(TrainerCallback):
             self.seconds = now - self.started
 
 
-def theirs(place: Place, batch: int, steps: int) -> float:
+def theirs(inputs: Inputs, batch: int, steps: int) -> float:
     """Sentences per second of the trainer of sentence-transformers."""
-    model = SentenceTransformer(str(model_folder(place.encoder("base"))), device=device().type)
+    model = SentenceTransformer(str(model_folder(inputs.encoder("base"))), device=device().type)
     model.max_seq_length = LENGTH
-    texts = place.texts.read_text(encoding="utf-8").splitlines()
+    texts = inputs.texts.read_text(encoding="utf-8").splitlines()
     arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(place.folder / "out"), per_device_train_batch_size=batch,
+        output_dir=str(inputs.folder / "out"), per_device_train_batch_size=batch,
         max_steps=steps + WARM_UP, learning_rate=3e-5,
         bf16=resolve_precision("auto", device()) == "bf16", use_cpu=device().type == "cpu",
         save_strategy="no", logging_strategy="no", report_to=[], disable_tqdm=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 import fused
 import pandas
 import torch
-from place import Place
+from inputs import Inputs
 
 import harness
 from harness.device import device
@@ -31,28 +31,29 @@ methods:
 """
 
 
-def packing(place: Place) -> None:
+def packing(inputs: Inputs) -> None:
     """Trials per hour of a grid of 8, with one, two and four of them on the GPU at a time."""
-    space = place.folder / "space.yaml"
-    steps = place.steps(80)
-    rates = ", ".join(f"{number}e-6" for number in range(1, 3 if place.short else 9))
-    given = {"encoder": place.encoder("base"), "texts": place.texts, "steps": steps, "rates": rates}
-    space.write_text(SPACE.format(**given), "utf-8")
+    space = inputs.folder / "space.yaml"
+    steps = inputs.steps(80)
+    rates = ", ".join(f"{number}e-6" for number in range(1, 3 if inputs.short else 9))
+    encoder = inputs.encoder("base")
+    text = SPACE.format(encoder=encoder, texts=inputs.texts, steps=steps, rates=rates)
+    space.write_text(text, "utf-8")
     # The word pieces are made once, and no sweep should pay for them.
     subprocess.run([*HARNESS, "prepare", str(space)], check=True, capture_output=True)
-    alone = place.folder / "no service"
+    alone = inputs.folder / "no service"
     alone.mkdir()
-    _packed(place, space, 1, {})
+    _packed(inputs, space, 1, {})
     if device().type == "cuda":
         for at_a_time in (2, 4):
-            _packed(place, space, at_a_time, {PIPES: str(alone)})
-            _packed(place, space, at_a_time, {})
+            _packed(inputs, space, at_a_time, {PIPES: str(alone)})
+            _packed(inputs, space, at_a_time, {})
 
 
-def _packed(place: Place, space: Path, at_a_time: int, environment: dict[str, str]) -> None:
+def _packed(inputs: Inputs, space: Path, at_a_time: int, environment: dict[str, str]) -> None:
     """Sweep, and print trials per hour. environment: what keeps the sweep from starting MPS."""
     shares = () if device().type == "cpu" else ("--gpus-per-trial", str(1 / at_a_time))
-    store = place.folder / f"trials-{at_a_time}-{len(environment)}"
+    store = inputs.folder / f"trials-{at_a_time}-{len(environment)}"
     command = [*HARNESS, "sweep", str(space), "--store", str(store), "--no-dashboard", *shares]
     how = f"{at_a_time} at a time" + (" without MPS" if environment else "")
     done = subprocess.run(
@@ -66,7 +67,7 @@ def _packed(place: Place, space: Path, at_a_time: int, environment: dict[str, st
     print(f"{how}: {len(trials) * 3600 / seconds:.0f} trials an hour", flush=True)
 
 
-def cap(_: Place) -> None:
+def cap(_: Inputs) -> None:
     """The cap on the memory of a trial that shares a GPU."""
     if device().type == "cpu":
         print("there is no GPU")
@@ -82,7 +83,9 @@ def cap(_: Place) -> None:
         torch.cuda.set_per_process_memory_fraction(1.0)
 
 
-def fused_trials(place: Place) -> None:
+def fused_trials(inputs: Inputs) -> None:
     """Trials of prompts for a frozen encoder, one by one and fused into one pass."""
-    counts = [2] if place.short else [4, 16]
-    fused.compare(place, "dcpcse", place.encoder("base"), counts, steps=place.steps(50), batch=64)
+    counts = [2] if inputs.short else [4, 16]
+    fused.compare(
+        inputs, "dcpcse", inputs.encoder("base"), counts, steps=inputs.steps(50), batch=64
+    )

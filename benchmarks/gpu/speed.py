@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from inputs import Inputs, timed
 from peer import LENGTH, WARM_UP, theirs
-from place import Place, timed
 from torch import Tensor
 from transformers import AutoConfig
 
@@ -25,19 +25,19 @@ DEV_SENTENCES = 3000
 """About as many as the dev set of STS-B has"""
 
 
-def kit_of(place: Place, shape: str, **values: object) -> Kit:
+def kit_of(inputs: Inputs, shape: str, **values: object) -> Kit:
     """A kit of SimCSE."""
     plugin = registry.load("simcse")
-    given = {
-        "encoder": place.encoder(shape), "sentences": str(place.texts), "max_length": LENGTH,
+    configuration = {
+        "encoder": inputs.encoder(shape), "sentences": str(inputs.texts), "max_length": LENGTH,
         "suite": "graded", **values,
     }  # fmt: skip
-    return Kit(plugin.declare(resolve(plugin, given)), device())
+    return Kit(plugin.declare(resolve(plugin, configuration)), device())
 
 
-def built(place: Place, shape: str = "base", **values: object) -> tuple[Any, Kit]:
+def built(inputs: Inputs, shape: str = "base", **values: object) -> tuple[Any, Kit]:
     """SimCSE with the random numbers of a seed, and its kit."""
-    kit = kit_of(place, shape, **values)
+    kit = kit_of(inputs, shape, **values)
     seed_everything(0)
     return kit.build(), kit
 
@@ -51,21 +51,21 @@ def rate_of(method: Any, kit: Kit, steps: int) -> float:
     return outcome.sentences / outcome.seconds
 
 
-def ours(place: Place, batch: int, steps: int, **values: object) -> float:
+def ours(inputs: Inputs, batch: int, steps: int, **values: object) -> float:
     """Sentences per second of our loop with BERT base."""
-    return rate_of(*built(place, batch_size=batch, **values), steps)
+    return rate_of(*built(inputs, batch_size=batch, **values), steps)
 
 
-def training(place: Place) -> None:
+def training(inputs: Inputs) -> None:
     """Our loop beside the trainer of sentence-transformers, and its share of the peak."""
-    steps = place.steps(200)
-    own, peer = ours(place, 64, steps), theirs(place, 64, steps)
+    steps = inputs.steps(200)
+    own, peer = ours(inputs, 64, steps), theirs(inputs, 64, steps)
     print(
         f"batch 64: {own:.0f} sentences/s, sentence-transformers {peer:.0f}: "
         f"{own / peer:.2f} times as fast"
     )
-    method, kit = built(place)
-    texts = place.texts.read_text(encoding="utf-8").splitlines()[:DEV_SENTENCES]
+    method, kit = built(inputs)
+    texts = inputs.texts.read_text(encoding="utf-8").splitlines()[:DEV_SENTENCES]
     with in_precision(resolve_precision("auto", device()), device()):
         Embedder(method, kit)(texts[:200])
         dev = timed(lambda: Embedder(method, kit)(texts))
@@ -74,21 +74,21 @@ def training(place: Place) -> None:
         f"a million sentences with dev, at this speed: {seconds / 60:.1f} min ({dev:.2f} s a dev)"
     )
     for size in (64, 512):
-        share(place, "base", size, place.steps(60))
+        share(inputs, "base", size, inputs.steps(60))
 
 
-def large(place: Place) -> None:
+def large(inputs: Inputs) -> None:
     """The shape of RoBERTa large."""
-    share(place, "large", 128, place.steps(40))
+    share(inputs, "large", 128, inputs.steps(40))
 
 
-def share(place: Place, shape: str, batch: int, steps: int) -> None:
+def share(inputs: Inputs, shape: str, batch: int, steps: int) -> None:
     """Print the share of the peak that training reaches, counting tokens and not padding."""
-    method, kit = built(place, shape, batch_size=batch)
+    method, kit = built(inputs, shape, batch_size=batch)
     rate = rate_of(method, kit, steps)
-    tokens = float((kit.tokens(str(place.texts)).item_lengths(LENGTH - 2) + 2).mean())
-    config = AutoConfig.from_pretrained(model_folder(place.encoder(shape)))
-    layer = shape_of(str(place.encoder(shape))).layer
+    tokens = float((kit.tokens(str(inputs.texts)).item_lengths(LENGTH - 2) + 2).mean())
+    config = AutoConfig.from_pretrained(model_folder(inputs.encoder(shape)))
+    layer = shape_of(str(inputs.encoder(shape))).layer
     # Behind its keys and values, the last layer works on one position alone.
     all_tokens = (config.num_hidden_layers - 1) * layer + 2 * config.hidden_size**2
     one_token = layer - 2 * config.hidden_size**2
@@ -106,24 +106,24 @@ def peak() -> float:
     return 2 * size**3 / seconds
 
 
-def attention(place: Place) -> None:
+def attention(inputs: Inputs) -> None:
     """Flash attention over rows of any length beside a padded block: what it gives, and speed."""
-    exact = _states_and_gradients(place, "fp32")
+    exact = _states_and_gradients(inputs, "fp32")
     rates = []
     for name, flash in (("rows of any length", True), ("a padded block", False)):
         torch.backends.cuda.enable_flash_sdp(flash)
         far = [
             float((one - other).norm() / other.norm())
-            for one, other in zip(_states_and_gradients(place, "auto"), exact, strict=True)
+            for one, other in zip(_states_and_gradients(inputs, "auto"), exact, strict=True)
         ]
-        rates.append(ours(place, 64, place.steps(100)))
+        rates.append(ours(inputs, 64, inputs.steps(100)))
         print(f"{name}: {far[0]:.1e} and {far[1]:.1e} from states and gradients in float32")
     torch.backends.cuda.enable_flash_sdp(True)
     print(f"batch 64: {rates[0] / rates[1]:.2f} times as fast as a padded block")
 
 
-def _states_and_gradients(place: Place, precision: str) -> tuple[Tensor, Tensor]:
-    method, kit = built(place, encoder_dropout=0.0)
+def _states_and_gradients(inputs: Inputs, precision: str) -> tuple[Tensor, Tensor]:
+    method, kit = built(inputs, encoder_dropout=0.0)
     (stage,) = kit.declared.stages
     batch = next(made(method, stage, stage_streams(method, kit, stage, 0), 0))
     rows = next(iter(batch.values())).to(device())
@@ -134,12 +134,12 @@ def _states_and_gradients(place: Place, precision: str) -> tuple[Tensor, Tensor]
     return states.detach(), torch.cat(gradients)
 
 
-def compiled(place: Place) -> None:
+def compiled(inputs: Inputs) -> None:
     """Training under `torch.compile`."""
-    plain = ours(place, 64, place.steps(200))
-    method, kit = built(place, batch_size=64)
+    plain = ours(inputs, 64, inputs.steps(200))
+    method, kit = built(inputs, batch_size=64)
     compile_layers(method.encoder.model.encoder.layer)
-    other = rate_of(method, kit, place.steps(200))
+    other = rate_of(method, kit, inputs.steps(200))
     print(f"compiled layers, batch 64: {other / plain:.2f} times as fast as plain ones")
 
 
@@ -158,18 +158,18 @@ def compile_layers(layers: Sequence[torch.nn.Module]) -> None:
         part.compile(dynamic=True)
 
 
-def settings(place: Place) -> None:
+def settings(inputs: Inputs) -> None:
     """Deterministic kernels, fp16, a loss that waits for the GPU, and the making of batches."""
-    steps = place.steps(100)
-    plain = ours(place, 64, steps)
-    free = built(place, batch_size=64)
+    steps = inputs.steps(100)
+    plain = ours(inputs, 64, steps)
+    free = built(inputs, batch_size=64)
     torch.set_deterministic_debug_mode("default")
     torch.backends.cuda.enable_cudnn_sdp(True)
     print(f"deterministic kernels: {plain / rate_of(*free, steps):.2f} of the speed without")
-    print(f"fp16: {ours(place, 64, steps, precision='fp16') / plain:.2f} of the speed")
-    waiting = ours(place, 64, steps, masked_language_weight=0.1)
+    print(f"fp16: {ours(inputs, 64, steps, precision='fp16') / plain:.2f} of the speed")
+    waiting = ours(inputs, 64, steps, masked_language_weight=0.1)
     print(f"with masked language, which waits for the GPU: {waiting / plain:.2f} of the speed")
-    method, kit = built(place, batch_size=64)
+    method, kit = built(inputs, batch_size=64)
     (stage,) = kit.declared.stages
     batches = made(method, stage, stage_streams(method, kit, stage, 0), 0)
     seconds = timed(lambda: [next(batches) for _ in range(steps)]) / steps

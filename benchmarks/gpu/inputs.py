@@ -24,7 +24,7 @@ def shape_of(name: str) -> PreTrainedConfig:
 
 
 @dataclass(frozen=True)
-class Place:
+class Inputs:
     """Models and texts of the measurements: their folders and lengths."""
 
     folder: Path
