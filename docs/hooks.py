@@ -53,15 +53,15 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_: Any) -> str:
     here = page.file.src_uri
     source = PurePosixPath(FROM_THE_ROOT.get(here, f"docs/{here}"))
 
-    def link(found: re.Match[str]) -> str:
-        if ":" in found["target"]:
-            return found[0]
-        file = os.path.normpath(source.parent / found["target"])
+    def link(match: re.Match[str]) -> str:
+        if ":" in match["target"]:
+            return match[0]
+        file = os.path.normpath(source.parent / match["target"])
         target = _site_page(file)
         if target is None or files.get_file_from_path(target) is None:
-            return found["text"] if (CHECKOUT / file).exists() else found[0]
+            return match["text"] if (CHECKOUT / file).exists() else match[0]
         to = os.path.relpath(target, PurePosixPath(here).parent)
-        return f"[{found['text']}]({to}{found['anchor'] or ''})"
+        return f"[{match['text']}]({to}{match['anchor'] or ''})"
 
     parts = FENCE.split(markdown)
     return "".join(part if FENCE.match(part) else LINK.sub(link, part) for part in parts)
@@ -83,10 +83,10 @@ def _expanded(nav: Any, pages: list[str]) -> Any:
         return {title: _expanded(part, pages) for title, part in nav.items()}
     if not isinstance(nav, list):
         return nav
-    found: list[Any] = []
+    entries: list[Any] = []
     for part in nav:
         if isinstance(part, str) and "*" in part:
-            found += [page for page in pages if fnmatch(page, part) and page not in nav]
+            entries += [page for page in pages if fnmatch(page, part) and page not in nav]
         else:
-            found.append(_expanded(part, pages))
-    return found
+            entries.append(_expanded(part, pages))
+    return entries

@@ -128,14 +128,14 @@ def put_in_words(rng: random.Random, meaning: Meaning, negated: bool = False) ->
 
     Wordings and the order of the adverbials are random; one sentence in ten is in the passive.
     """
-    said = {slot: rng.choice(wordings) for slot, wordings in meaning.items()}
-    who = " ".join(filter(None, ("the", said.get("quality"), said["who"])))
-    what = " ".join(filter(None, ("the", said.get("look"), said["what"])))
-    verb = " ".join(filter(None, ("never" if negated else "", said.get("manner"), said["verb"])))
+    words = {slot: rng.choice(wordings) for slot, wordings in meaning.items()}
+    who = " ".join(filter(None, ("the", words.get("quality"), words["who"])))
+    what = " ".join(filter(None, ("the", words.get("look"), words["what"])))
+    verb = " ".join(filter(None, ("never" if negated else "", words.get("manner"), words["verb"])))
     core = f"{who} {verb} {what}" if rng.random() < 0.9 else f"{what} was {verb} by {who}"
-    adverbials = [said[slot] for slot in ("time", "cause") if slot in said]
-    if "place" in said:
-        adverbials.append(f"in the {said['place']}")
+    adverbials = [words[slot] for slot in ("time", "cause") if slot in words]
+    if "place" in words:
+        adverbials.append(f"in the {words['place']}")
     rng.shuffle(adverbials)
     front = f"{adverbials.pop()}, " if adverbials and rng.random() < 0.2 else ""
     sentence = " ".join([front + core, *adverbials])

@@ -14,10 +14,10 @@ def word_vectors(sentences: list[str]) -> str:
     """
     tokens = [set(sentence.split()) for sentence in sentences]
     words = sorted(set().union(*tokens))
-    place = {word: number for number, word in enumerate(words)}
+    row_of = {word: number for number, word in enumerate(words)}
     present = np.zeros((len(words), len(sentences)))
     for number, sentence in enumerate(tokens):
-        present[[place[word] for word in sentence], number] = 1
+        present[[row_of[word] for word in sentence], number] = 1
     together = present @ present.T
     alone = together.diagonal()
     # The logarithm of 0, for words that never meet, is cut off with the negative values.
