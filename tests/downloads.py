@@ -41,11 +41,11 @@ def downloaded_texts(
     folder: Path, name: str, texts: Mapping[tuple[str, str], str]
 ) -> dict[str, Path]:
     """Snapshots of a data set of sentences. texts: (commit, revision) -> the first word of all."""
-    found = {}
+    snapshots = {}
     for (commit, revision), word in texts.items():
         snapshot = downloaded(folder, f"datasets/{name}", commit, revision)
         lines = "".join(f"{word} sentence {number} of them\n" for number in range(40))
         (snapshot / "train.csv").write_text(f"sentence\n{lines}")
         (snapshot / "README.md").write_text("---\nlicense: mit\n---\n")
-        found[commit] = snapshot
-    return found
+        snapshots[commit] = snapshot
+    return snapshots

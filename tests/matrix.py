@@ -90,38 +90,38 @@ def column(folder: Path, corpora: Mapping[str, str]) -> dict[str, str]:
 def cell(name: str, setting: str, folder: Path, corpora: Mapping[str, str]) -> str:
     """Train and embed; where the model's own dropout does not do, with another one."""
     models = dict.fromkeys(("encoder", "generator", "teacher", "second_teacher"), str(folder))
-    given: dict[str, Any] = {**models, **corpora}
+    values: dict[str, Any] = {**models, **corpora}
     if name == "clsr":
-        given["pairs"] = corpora["triplets"]
+        values["pairs"] = corpora["triplets"]
     if name == "prompteol":
-        given["template"] = "{s} ."  # the last token of a small decoder sees few behind a sentence
+        values["template"] = "{s} ."  # the last token of a small decoder sees few behind a sentence
     if name == "echo":
-        given["template"] = "the {s} . {s}"
+        values["template"] = "the {s} . {s}"
     try:
-        attempt(name, setting, given)
+        attempt(name, setting, values)
     except UserError as error:
         why = str(error).replace(str(folder), "NAME").replace(folder.name, "NAME")
         why = re.sub(r'"NAME" \([\w-]+\)', '"NAME" (FAMILY)', why)
         if "encoder_dropout" not in why:
             return why
-        attempt(name, setting, {**given, "encoder_dropout": 0.1})
+        attempt(name, setting, {**values, "encoder_dropout": 0.1})
         return NEEDS_DROPOUT
     return WORKS
 
 
-def attempt(name: str, setting: str, given: Mapping[str, Any]) -> None:
+def attempt(name: str, setting: str, values: Mapping[str, Any]) -> None:
     """One training step of every stage, and two sentences. Raises UserError where that is refused.
 
     All else that it raises is a fault.
     """
     plugin = registry.load(name)
     fields = plugin.config_type.model_fields
-    known = {
+    used = {
         key: str(value) if isinstance(value, Path) else value
-        for key, value in {**SMALL, **given}.items()
+        for key, value in {**SMALL, **values}.items()
         if _accepts(fields, key)
     }
-    kit = Kit(plugin.declare(resolve(plugin, {"setting": setting, **known})), torch.device("cpu"))
+    kit = Kit(plugin.declare(resolve(plugin, {"setting": setting, **used})), torch.device("cpu"))
     seed_everything(0)
     method = kit.build().train()
     for stage in kit.declared.stages:

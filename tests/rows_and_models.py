@@ -75,10 +75,10 @@ def plain_kernel(
         part.double().tensor_split(rows[1:-1].long())
         for part, rows in ((query, query_ends), (key, key_ends), (value, key_ends))
     ]
-    found = [
+    outputs = [
         torch.einsum(
             "hqk,khs->qhs", torch.einsum("qhs,khs->hqk", asks, keys * scaling).softmax(-1), values
         )
         for asks, keys, values in zip(*parts, strict=True)
     ]
-    return torch.cat(found).to(query.dtype)
+    return torch.cat(outputs).to(query.dtype)

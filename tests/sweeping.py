@@ -255,15 +255,15 @@ def marked_processes(mark: str, part: str = "") -> list[int]:
 
     `part`: of their command line, with blanks between its words.
     """
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
             if mark.encode() in (folder / "environ").read_bytes() and part.encode() in command:
-                found.append(int(folder.name))
+                pids.append(int(folder.name))
         except OSError:
             continue  # it has ended, or it is another user's
-    return found
+    return pids
 
 
 def heed_ctrl_c() -> None:

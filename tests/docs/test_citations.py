@@ -45,15 +45,15 @@ def wrong_citations(text: str, pages: Pages) -> list[str]:
     ]
 
 
-def _problems(found: re.Match[str], text: str, pages: Pages) -> Iterator[str]:
-    page = found["page"]
+def _problems(match: re.Match[str], text: str, pages: Pages) -> Iterator[str]:
+    page = match["page"]
     if page not in pages:
         yield f"there is no page {page}"
         return
-    before, behind = text[: found.start()], text[found.end() :]
+    before, behind = text[: match.start()], text[match.end() :]
     if OTHER_FORM_BEFORE.search(before[-80:]) or OTHER_FORM_BEHIND.match(behind):
         yield f'write the sections as in "{page}, section 1.2" or "{page}, sections 1.2 and 3"'
-    for number in re.findall(NUMBER, found["one"] or found["several"] or ""):
+    for number in re.findall(NUMBER, match["one"] or match["several"] or ""):
         if number not in pages[page]:
             yield f"{page} has no section {number}"
 

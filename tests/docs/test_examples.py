@@ -83,10 +83,10 @@ def test_the_suites_of_the_evaluation_page_are_some(tmp_path: Path) -> None:
     for number, name in enumerate(("queries", "documents", "relevant")):
         text = example("docs/evaluation.md", "csv", number)
         (folder / f"{name}.csv").write_text(text, encoding="utf-8")
-    found = suite(str(folder))
+    own_suite = suite(str(folder))
     queries = ["How do I get in without my key?", "When does the library open?"]
-    assert found.load(found.tests[0]).queries == queries
-    assert found.load(found.dev).gains == [{0: 1}]
+    assert own_suite.load(own_suite.tests[0]).queries == queries
+    assert own_suite.load(own_suite.dev).gains == [{0: 1}]
     texts = source(f"{folder / 'documents.csv'}?sentence=text")
     assert len(texts.corpus(texts.paths())) == 3
 

@@ -121,10 +121,10 @@ def test_a_map_that_is_not_in_the_cache_is_that_of_its_corpus(
     [artefact] = kit.declared.artefacts
     expected = kit.artefact(artefact.name)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cold"))
-    found = EmbeddingKit(kit.declared, kit.device).artefact(artefact.name)
-    assert found.keys() == expected.keys()
+    arrays = EmbeddingKit(kit.declared, kit.device).artefact(artefact.name)
+    assert arrays.keys() == expected.keys()
     for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values)
+        np.testing.assert_array_equal(arrays[name], values)
 
 
 def test_all_methods_are_here() -> None:
@@ -192,12 +192,12 @@ def folder(kit_for: KitFor, tmp_path: Path) -> Path:
 
 def test_sentence_transformers_itself(folder: Path, tmp_path: Path) -> None:
     """It imports the installed package when it is told to, and never without."""
-    found = SentenceTransformer(str(folder), trust_remote_code=True).encode(TEXTS)
-    assert (found == encoder(folder).encode(TEXTS)).all()
+    vectors = SentenceTransformer(str(folder), trust_remote_code=True).encode(TEXTS)
+    assert (vectors == encoder(folder).encode(TEXTS)).all()
     with pytest.raises(ValueError, match="trust_remote_code"):
         SentenceTransformer(str(folder))
     encoder(folder).save(str(tmp_path / "again"))
-    assert (encoder(tmp_path / "again").encode(TEXTS) == found).all()
+    assert (encoder(tmp_path / "again").encode(TEXTS) == vectors).all()
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,12 @@ def own() -> dict[str, list[Requirement]]:
 
 def closure() -> set[tuple[str, str]]:
     """All that the extra `dev` asks for on this machine, as (package, extra)."""
-    found, waiting = set[tuple[str, str]](), [(PROJECT["project"]["name"], each) for each in own()]
+    needed, waiting = set[tuple[str, str]](), [(PROJECT["project"]["name"], each) for each in own()]
     while waiting:
         name, extra = waiting.pop()
-        if (name, extra) in found:
+        if (name, extra) in needed:
             continue
-        found.add((name, extra))
+        needed.add((name, extra))
         if name == PROJECT["project"]["name"]:
             asked = own()[extra]
         else:
@@ -44,7 +44,7 @@ def closure() -> set[tuple[str, str]]:
         for each in asked:
             if each.marker is None or each.marker.evaluate({"extra": extra}):
                 waiting += [(canonicalize_name(each.name), more) for more in ("", *each.extras)]
-    return found
+    return needed
 
 
 def test_every_line_is_a_version_with_hashes() -> None:
@@ -65,10 +65,10 @@ def test_its_versions_are_those_that_the_project_takes() -> None:
     assert (torch.name, [each.operator for each in torch.specifier]) == ("torch", ["=="])
     packages["torch"] = (next(iter(torch.specifier)).version, None)
     builds = map(Requirement, PROJECT["build-system"]["requires"])
-    for each in (*builds, *(each for every in own().values() for each in every)):
-        name = canonicalize_name(each.name)
+    for requirement in (*builds, *(each for every in own().values() for each in every)):
+        name = canonicalize_name(requirement.name)
         if name != PROJECT["project"]["name"]:
-            assert each.specifier.contains(packages[name][0], prereleases=True), each
+            assert requirement.specifier.contains(packages[name][0], prereleases=True), requirement
 
 
 def test_the_page_names_the_oldest_and_the_newest_versions() -> None:

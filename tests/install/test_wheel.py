@@ -72,23 +72,23 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = Path(sysconfig.get_path("purelib", "venv", vars=paths))
     (harness,) = metadata.distributions(path=[str(packages)])
     for name in required(harness.requires or ()):
-        found = metadata.distribution(name)
-        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+        distribution = metadata.distribution(name)
+        for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
             if not (packages / top).exists():
-                (packages / top).symlink_to(Path(found.locate_file(top)))
+                (packages / top).symlink_to(Path(distribution.locate_file(top)))
     return programs
 
 
 def required(requirements: Iterable[str]) -> set[str]:
     """The names of the packages that pip installs for these requirements, without extras."""
-    waiting, found = [each for each in map(Requirement, requirements) if _holds(each)], set()
+    waiting, needed = [each for each in map(Requirement, requirements) if _holds(each)], set()
     while waiting:
         wanted = waiting.pop()
-        for extra in {"", *wanted.extras} - {each for name, each in found if name == wanted.name}:
-            found.add((wanted.name, extra))
+        for extra in {"", *wanted.extras} - {each for name, each in needed if name == wanted.name}:
+            needed.add((wanted.name, extra))
             more = map(Requirement, metadata.requires(wanted.name) or ())
             waiting += [each for each in more if _holds(each, extra)]
-    return {name for name, _ in found}
+    return {name for name, _ in needed}
 
 
 def _holds(requirement: Requirement, extra: str = "") -> bool:
@@ -124,13 +124,13 @@ def test_methods_spaces_and_reported_numbers_are_inside_the_package(wheel: Path)
     top, beside = sorted({name.partition("/")[0] for name in names})
     assert top == "harness"
     assert re.fullmatch(rf"harness_embeddings-{version}\.dist-info", beside)
-    for folder, place in SHIPPED.items():
+    for folder, target in SHIPPED.items():
         here = {
-            f"{place}/{path.relative_to(CHECKOUT / folder).as_posix()}"
+            f"{target}/{path.relative_to(CHECKOUT / folder).as_posix()}"
             for path in (CHECKOUT / folder).rglob("*")
             if path.is_file() and "__pycache__" not in path.parts
         }
-        assert here == {name for name in names if name.startswith(f"{place}/")}
+        assert here == {name for name in names if name.startswith(f"{target}/")}
     page = ("static/page.css", "static/page.js", "templates/index.html")
     assert names >= {"harness/py.typed", *(f"harness/report/page/{name}" for name in page)}
     assert not [name for name in names if "__pycache__" in name or "/tests/" in name]
@@ -178,10 +178,10 @@ def test_the_method_in_32_lines_runs_from_its_page_alone(installed: Installed) -
 def test_a_verb_names_the_extra_that_it_lacks(
     words: str, package: str, extra: str, installed: Installed
 ) -> None:
-    said = installed.harness(*words.split(), code=2)
-    assert f"needs {package}, which is not installed" in said, said
-    assert f"pip install 'harness-embeddings[{extra}]'" in said
-    assert "Traceback" not in said
+    output = installed.harness(*words.split(), code=2)
+    assert f"needs {package}, which is not installed" in output, output
+    assert f"pip install 'harness-embeddings[{extra}]'" in output
+    assert "Traceback" not in output
     assert not list(installed.folder.glob("[!.]*")), "something was left behind"
 
 

@@ -29,10 +29,10 @@ def test_all_positives_and_hard_negatives_are_candidates(
 ) -> None:
     """There may be more or fewer than rows, as in ESimCSE's queue. Anchors look for positives."""
     arrays = [vectors(seed, count) for seed, count in enumerate(rows)]
-    found = info_nce(*tensors(*arrays), temperature=temperature).item()
-    assert found == pytest.approx(reference(arrays, temperature), rel=1e-5)
+    loss = info_nce(*tensors(*arrays), temperature=temperature).item()
+    assert loss == pytest.approx(reference(arrays, temperature), rel=1e-5)
     turned = [arrays[1], arrays[0], *arrays[2:]]
-    assert found != pytest.approx(reference(turned, temperature), rel=1e-3)
+    assert loss != pytest.approx(reference(turned, temperature), rel=1e-3)
 
 
 @pytest.mark.parametrize("weight", [1.5, -2.0])
@@ -49,15 +49,15 @@ def test_hard_negative_weight_is_on_the_own_one_only(weight: float) -> None:
 @pytest.mark.parametrize("count", [2, 3])
 def test_gradient_against_finite_differences(count: int) -> None:
     arrays = [torch.tensor(vectors(seed, rows=3, width=4)) for seed in range(count)]
-    given = [array.clone().requires_grad_() for array in arrays]
-    info_nce(*given, temperature=0.2).backward()
+    leaves = [array.clone().requires_grad_() for array in arrays]
+    info_nce(*leaves, temperature=0.2).backward()
     for which, array in enumerate(arrays):
 
         def looped(changed: Tensor, which: int = which) -> float:
             moved = [*arrays[:which], changed, *arrays[which + 1 :]]
             return reference([each.numpy() for each in moved], 0.2)
 
-        references.has_slopes(given[which].grad, looped, array, np.ndindex(*array.shape), abs=1e-7)
+        references.has_slopes(leaves[which].grad, looped, array, np.ndindex(*array.shape), abs=1e-7)
 
 
 def test_float32_also_under_autocast() -> None:

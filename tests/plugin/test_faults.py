@@ -251,12 +251,12 @@ def test_a_fault_of_one_setting_names_it(tmp_path: Path, monkeypatch: pytest.Mon
     declared = 'setting: plugin.Setting = "unsup"\n    precision:'
     text = RIGHT.replace("precision:", declared)
     everywhere = text.replace('"head.*"', '"heads.*"')
-    (found,) = problems(str(written(tmp_path, everywhere)))
-    assert found.partition(" ")[2].startswith('stage "views": the pattern')
+    (problem,) = problems(str(written(tmp_path, everywhere)))
+    assert problem.partition(" ")[2].startswith('stage "views": the pattern')
     once = text.replace(LOSS, f'        assert self.config.setting != "sup", "no labels"\n{LOSS}')
     (tmp_path / "once").mkdir()
-    (found,) = problems(str(written(tmp_path / "once", once)))
-    assert 'setting sup: stage "views": losses() raises AssertionError: no labels' in found
+    (problem,) = problems(str(written(tmp_path / "once", once)))
+    assert 'setting sup: stage "views": losses() raises AssertionError: no labels' in problem
 
 
 @pytest.mark.slow

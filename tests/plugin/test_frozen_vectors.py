@@ -30,10 +30,10 @@ def by_transformers(kit: Kit, corpus: Path, pooling: str, max_length: int) -> np
 @torch.no_grad()
 def _vector(kit: Kit, model: Any, text: str, pooling: str, max_length: int) -> np.ndarray:
     pieces = kit.tokenizer(text, truncation=True, max_length=max_length, return_tensors="pt")
-    found = model(input_ids=pieces["input_ids"], output_hidden_states=True)
-    states = found.last_hidden_state[0].double()
+    output = model(input_ids=pieces["input_ids"], output_hidden_states=True)
+    states = output.last_hidden_state[0].double()
     if pooling == "first-last":
-        states = (states + found.hidden_states[1][0].double()) / 2
+        states = (states + output.hidden_states[1][0].double()) / 2
     pooled: np.ndarray = (states[0] if pooling == "cls" else states.mean(dim=0)).numpy()
     return pooled
 
@@ -53,10 +53,10 @@ def test_every_text_without_dropout(
     """
     kit = kit_for("whitening", corpus=str(triplets))
     torch.manual_seed(5)
-    found = corpus_vectors(kit, str(triplets), pooling, max_length)
-    assert found.shape == (20, 3, 32)
-    assert found.dtype == np.float32
-    assert np.abs(found - by_transformers(kit, triplets, pooling, max_length)).max() < 1e-5
+    vectors = corpus_vectors(kit, str(triplets), pooling, max_length)
+    assert vectors.shape == (20, 3, 32)
+    assert vectors.dtype == np.float32
+    assert np.abs(vectors - by_transformers(kit, triplets, pooling, max_length)).max() < 1e-5
 
 
 def test_groups_are_small_and_hold_every_text_once(

@@ -69,13 +69,13 @@ def kit_of(case: str, options: dict[str, Any], encoder: Path) -> Kit:
     """The kit of a method in a setting."""
     name, setting = case.split()
     plugin = registry.load(name)
-    given = {**VALUES, "encoder": str(encoder), "generator": str(encoder), "setting": setting}
+    config = {**VALUES, "encoder": str(encoder), "generator": str(encoder), "setting": setting}
     if name == "clsr":
-        given["pairs"] = "graded-triplets"
+        config["pairs"] = "graded-triplets"
     if name != "dcpcse":
-        given["template"] = "of the {s} a {s}" if name == "echo" else TEMPLATE
+        config["template"] = "of the {s} a {s}" if name == "echo" else TEMPLATE
     fields = plugin.config_type.model_fields
-    values = {key: value for key, value in given.items() if key in fields} | options
+    values = {key: value for key, value in config.items() if key in fields} | options
     return Kit(plugin.declare(resolve(plugin, values)), torch.device("cpu"))
 
 

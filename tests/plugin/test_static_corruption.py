@@ -64,10 +64,10 @@ def test_what_is_stored_is_what_the_generator_wrote(kit_for: KitFor) -> None:
     """It is compared row by row with the calls of the editor that made it."""
     made: dict[tuple[int, ...], list[list[int]]] = {}
 
-    def remember(module: nn.Module, given: tuple[TextBatch], edited: Any) -> None:
+    def remember(module: nn.Module, inputs: tuple[TextBatch], edited: Any) -> None:
         if isinstance(module, Editor):
             assert module.generator.model.training
-            [batch] = given
+            [batch] = inputs
             for row, length in enumerate(batch.attention_mask.sum(dim=1).tolist()):
                 original = tuple(batch.input_ids[row, :length].tolist())
                 made.setdefault(original, []).append(edited.batch.input_ids[row, :length].tolist())
@@ -128,11 +128,11 @@ def test_what_it_depends_on(kit_for: KitFor, change: dict[str, Any]) -> None:
 def test_the_trial_that_builds_them_does_not_matter(kit_for: KitFor) -> None:
     kit = kit_for("d2cse", static_corruption=True)
     (artefact,) = corruption_artefacts(kit.config)
-    found = []
+    built = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        found.append(artefact.build(kit))
-    assert all(np.array_equal(value, found[1][name]) for name, value in found[0].items())
+        built.append(artefact.build(kit))
+    assert all(np.array_equal(value, built[1][name]) for name, value in built[0].items())
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def computed(name: str, values: dict[str, Any]) -> Computed:
         assert not any(parameter.numel() for parameter in method.parameters())
         parts = {each.ds_tensor.numel() * workers - each.ds_numel for each in method.parameters()}
         assert parts <= {*range(workers)}  # its share of every one, rounded up
-    found: Computed = {}
+    tensors: Computed = {}
     for stage in kit.declared.stages:
         batches = made(method, stage, stage_streams(method, kit, stage, seed=0), 0)
         optimiser = stage_optimiser(stage, method, kit.config, 2, None)
@@ -41,21 +41,21 @@ def computed(name: str, values: dict[str, Any]) -> Computed:
                 with in_precision(precision, kit.device):
                     losses = optimiser.losses(next(batches), stage)
                 optimiser.backward(torch.stack(list(losses.values())).sum())
-            found |= {f"{stage.name} {step} {loss}": each for loss, each in losses.items()}
+            tensors |= {f"{stage.name} {step} {loss}": each for loss, each in losses.items()}
             for parameter, gradient in gradients(method).items():
-                found[f"gradient {stage.name} {step} {parameter}"] = gradient
+                tensors[f"gradient {stage.name} {step} {parameter}"] = gradient
             optimiser.step(step)
         if stage is not kit.declared.stages[-1]:
             optimiser.close()
     method.eval()
     with torch.no_grad(), readable(method):
         vectors = method.embed(mixed(kit, method))
-    return {part: each.detach().clone() for part, each in (found | {"vectors": vectors}).items()}
+    return {part: each.detach().clone() for part, each in (tensors | {"vectors": vectors}).items()}
 
 
 def gradients(method: nn.Module) -> dict[str, Tensor]:
     """The whole gradient of every parameter that has one, also where it is sharded."""
-    found, rows = {}, {}
+    grads, rows = {}, {}
     for name, parameter in method.named_parameters():
         gradient = parameter.grad
         if isinstance(gradient, DTensor):
@@ -67,9 +67,9 @@ def gradients(method: nn.Module) -> dict[str, Tensor]:
 
             gradient = safe_get_full_grad(parameter) if parameter.requires_grad else None
         if gradient is not None:
-            found[name] = gradient.detach().clone()
+            grads[name] = gradient.detach().clone()
     if rows:  # all at once, as one by one they take a third of the time of these tests
         parts: list[dict[str, Tensor]] = [{} for _ in range(rank_count())]
         torch.distributed.all_gather_object(parts, rows)
-        found |= {name: torch.cat([part[name] for part in parts]) for name in rows}
-    return found
+        grads |= {name: torch.cat([part[name] for part in parts]) for name in rows}
+    return grads

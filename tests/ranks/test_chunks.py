@@ -57,12 +57,12 @@ def test_a_chunk_repeats_its_dropout(
 ) -> None:
     """The same chunks with all their activations kept are the reference, on a GPU where one is."""
     kit = Kit(kit_for(method, batch_size=40, chunk_size=8, **values).declared, device())
-    loss, found, memory = step(kit)
+    loss, gradients, memory = step(kit)
     monkeypatch.setattr(fast_paths, "checkpoint", lambda run, *given, **_: run(*given))
     expected_loss, expected, whole = step(kit)
     assert loss == expected_loss
-    assert found.keys() == expected.keys()
-    for name, gradient in found.items():
+    assert gradients.keys() == expected.keys()
+    for name, gradient in gradients.items():
         torch.testing.assert_close(gradient, expected[name], rtol=1e-6, atol=1e-7)
     assert memory < whole / 2
 
@@ -72,16 +72,16 @@ def test_torch_is_shown_where_a_chunk_lies(
     kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It restores the random state of the GPUs of the tensors among the arguments alone."""
-    found: list[list[Tensor]] = []
+    tensors: list[list[Tensor]] = []
 
     def checkpoint(run: Callable[..., Any], *given: Any, **_: Any) -> Any:
-        found.append([each for each in tree_leaves(given) if isinstance(each, Tensor)])
+        tensors.append([each for each in tree_leaves(given) if isinstance(each, Tensor)])
         return run(*given)
 
     monkeypatch.setattr(fast_paths, "checkpoint", checkpoint)
     step(kit_for("simcse", batch_size=16, chunk_size=8))
-    assert len(found) > 1
-    assert all(found)
+    assert len(tensors) > 1
+    assert all(tensors)
 
 
 @pytest.mark.slow

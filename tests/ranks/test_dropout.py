@@ -71,11 +71,11 @@ def test_masks_of_ranks_are_independent(tmp_path: Path) -> None:
         "batch_size": SENTENCES, "engine": "ddp", "workers": RANKS,
     }  # fmt: skip
     run = {"ddp": {"simcse": ("simcse", values)}}
-    found = by_ranks("tests.ranks.test_dropout:masks", run, RANKS, tmp_path)["ddp"]["simcse"]
-    shared = found["shared"]
+    drawn = by_ranks("tests.ranks.test_dropout:masks", run, RANKS, tmp_path)["ddp"]["simcse"]
+    shared = drawn["shared"]
     assert (shared == shared[0]).all(), "what the ranks draw together is not the same"
     assert len({*shared[0].tolist()}) == STEPS
-    dropped = found["dropped"].double()
+    dropped = drawn["dropped"].double()
     count = dropped.shape[-1]
     assert count > 20_000
     deviation = (RATE * (1 - RATE) / count) ** 0.5

@@ -44,7 +44,7 @@ def cases(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, tuple[str, dict[str, Any]]]:
     """Case -> method and all its values."""
-    found = {}
+    runs = {}
     for case, (name, options) in TRAINED.items():
         fields = registry.load(name).config_type.model_fields
         small = {
@@ -52,16 +52,16 @@ def cases(
             "triplets": str(triplets), "precision": "fp32",
         }  # fmt: skip
         known = {field: value for field, value in small.items() if field in fields}
-        found[case] = name, known | values_of(name, options, str(tiny_encoder), triplets, pairs)
+        runs[case] = name, known | values_of(name, options, str(tiny_encoder), triplets, pairs)
     decoder = architectures.save("Llama", tmp_path_factory.mktemp("decoder"))
     bf16 = tmp_path_factory.mktemp("bf16")
     AutoModelForCausalLM.from_pretrained(decoder).bfloat16().save_pretrained(bf16)
     AutoTokenizer.from_pretrained(decoder).save_pretrained(bf16)
     for case, base in DECODERS.items():
-        name, values = found[base]
+        name, values = runs[base]
         changed = {"encoder": str(bf16), "precision": "bf16"} if case == "bf16 decoder" else {}
-        found[case] = name, values | {"encoder": str(decoder)} | changed
-    return found
+        runs[case] = name, values | {"encoder": str(decoder)} | changed
+    return runs
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def together(
     cases: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Computed]]:
     """Engine -> what its ranks compute. Ranks of equal number are the same processes."""
-    found: dict[str, dict[str, Computed]] = {}
+    results: dict[str, dict[str, Computed]] = {}
     for count in {fields["workers"] for fields in ENGINES.values()}:
         runs = {
             engine: {
@@ -87,19 +87,19 @@ def together(
             if fields["workers"] == count
         }
         folder = tmp_path_factory.mktemp("ranks")
-        found |= by_ranks("tests.ranks.computed:computed", runs, count, folder)
-    return found
+        results |= by_ranks("tests.ranks.computed:computed", runs, count, folder)
+    return results
 
 
-def largest_difference(found: Computed, expected: Computed) -> float:
+def largest_difference(result: Computed, expected: Computed) -> float:
     """The largest difference, as a share of the largest number or of 1.
 
     A parameter without a gradient may have one of zeros where it is sharded.
     """
     nothing = torch.zeros(())
     both = {
-        part: (found.get(part, nothing), expected.get(part, nothing))
-        for part in found.keys() | expected.keys()
+        part: (result.get(part, nothing), expected.get(part, nothing))
+        for part in result.keys() | expected.keys()
     }
     scale = max([1.0, *(each.abs().max().item() for each in expected.values())])
     return max((one - other).abs().max().item() for one, other in both.values()) / scale

@@ -107,11 +107,11 @@ def together(cases: Cases, tmp_path_factory: pytest.TempPathFactory) -> Together
     return by_ranks("tests.ranks.trained:trained", runs, 2, folder)
 
 
-def differences(found: Computed, expected: Computed) -> torch.Tensor:
+def differences(result: Computed, expected: Computed) -> torch.Tensor:
     """The differences of all weights that float32 decides, (weights,)."""
     names = [name for name in expected if name not in ("undecided", "norms")]
-    assert found.keys() - {"undecided"} == {*names, "norms"}
-    each = [(found[name] - expected[name]).abs().flatten() for name in names]
+    assert result.keys() - {"undecided"} == {*names, "norms"}
+    each = [(result[name] - expected[name]).abs().flatten() for name in names]
     return torch.cat(each)[~expected["undecided"]]
 
 
@@ -256,14 +256,14 @@ def test_deepspeed_computes_in_the_precision_that_is_asked_for(
     )
     before = os.environ.get("LOCAL_RANK")
     with joined(0, 1, f"file://{tmp_path / 'meeting'}"):
-        found = computed(name, values | {"precision": "bf16", "engine": "deepspeed", "zero": zero})
+        losses = computed(name, values | {"precision": "bf16", "engine": "deepspeed", "zero": zero})
     # A variable that stays would let accelerate look for other ranks in the next trial.
     assert os.environ.get("LOCAL_RANK") == before
     for loss in ("contrastive 0 contrastive", "contrastive 1 contrastive"):
         # The linear layers of ZeRO 3 round once more, before they add the bias.
         last_digit = 2e-3 if zero == 3 else 1e-6
-        torch.testing.assert_close(found[loss], bf16[loss], rtol=last_digit, atol=0)
-        assert abs(found[loss] / fp32[loss] - 1) > 1e-4
+        torch.testing.assert_close(losses[loss], bf16[loss], rtol=last_digit, atol=0)
+        assert abs(losses[loss] / fp32[loss] - 1) > 1e-4
 
 
 @pytest.mark.slow

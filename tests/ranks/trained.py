@@ -51,15 +51,15 @@ def trained_in_three_ways(name: str, values: dict[str, Any]) -> Computed:
     allows it. `stopped`: so, too, and a checkpoint goes on after half of the steps. `gathered` of
     the first two is the number of bytes that this rank gets of the others.
     """
-    found: Computed = {}
+    results: Computed = {}
     for way in ("exact", "rounded", "stopped"):
         gathered = Gathered()
         exactly = patch.object(engines, "sent_as", return_value=None)
         with exactly if way == "exact" else nullcontext():
             computed = trained(name, values, gathered, stops=way == "stopped")
         computed["gathered"] = torch.tensor(gathered.bytes)
-        found |= {f"{way} {part}": value for part, value in computed.items()}
-    return found
+        results |= {f"{way} {part}": value for part, value in computed.items()}
+    return results
 
 
 def trained(
@@ -94,10 +94,10 @@ def trained(
                     outcome = restore(saved, method, names, optimiser)
                 steps.run(outcome, optimiser, batches, step)
         steps.synchronise(outcome)
-        found = {each: whole(value).clone() for each, value in method.named_parameters()}
+        weights = {each: whole(value).clone() for each, value in method.named_parameters()}
         optimiser.close()
     norms = [each["value"] for each in outcome.curves if each["metric"] == GRADIENT_NORM]
-    return found | {"norms": torch.tensor(norms)}
+    return weights | {"norms": torch.tensor(norms)}
 
 
 def trained_for_long(name: str, values: dict[str, Any]) -> Computed:

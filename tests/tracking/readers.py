@@ -25,7 +25,7 @@ def tensorboard(folder: Path) -> list[Seen]:
     """The runs in event files."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    found = []
+    runs = []
     for place in sorted((folder / "tensorboard").glob("*/*")):
         events = EventAccumulator(str(place), size_guidance={"scalars": 0}).Reload()
         seen = Seen(place.name, place.parent.name)
@@ -39,8 +39,8 @@ def tensorboard(folder: Path) -> list[Seen]:
                 seen.status = text
             else:
                 seen.configuration = {"text": text}
-        found.append(seen)
-    return found
+        runs.append(seen)
+    return runs
 
 
 def mlflow(folder: Path) -> list[Seen]:
@@ -49,7 +49,7 @@ def mlflow(folder: Path) -> list[Seen]:
 
     client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
     names = {each.experiment_id: each.name for each in client.search_experiments()}
-    found = []
+    runs = []
     for run in client.search_runs([*names]):
         seen = Seen(run.info.run_name, names[run.info.experiment_id])
         for metric in run.data.metrics:
@@ -57,8 +57,8 @@ def mlflow(folder: Path) -> list[Seen]:
             seen.values[metric] = [(each.step, each.value) for each in history]
         seen.scores, seen.configuration = run.data.metrics, run.data.params
         seen.status = run.info.status
-        found.append(seen)
-    return found
+        runs.append(seen)
+    return runs
 
 
 def wandb(folder: Path) -> list[Seen]:

@@ -53,14 +53,14 @@ def points(first: int, last: int) -> list[Point]:
 
 def attempt(name: str, store: Store, trial: Trial, *parts: list[Point], ends: bool) -> list[str]:
     """A process that hears of these points; what it says."""
-    said: list[str] = []
-    with Tracking(name, store, "myspace", said.append) as tracking:
+    messages: list[str] = []
+    with Tracking(name, store, "myspace", messages.append) as tracking:
         tracking.started(trial)
         for part in parts:
             tracking.progressed(trial, {"points": part})
         if ends:
             tracking.ended(trial, {})
-    return said
+    return messages
 
 
 @pytest.mark.process
