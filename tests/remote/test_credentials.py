@@ -55,11 +55,11 @@ class Answer(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[Server]:
     """The server; it ends with the test."""
-    with Server(("127.0.0.1", 0), Answer) as found:
-        found.seen = []
-        threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
-        yield found
-        found.shutdown()
+    with Server(("127.0.0.1", 0), Answer) as http:
+        http.seen = []
+        threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+        yield http
+        http.shutdown()
 
 
 @pytest.fixture(autouse=True)

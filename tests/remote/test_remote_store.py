@@ -252,10 +252,10 @@ def test_names_in_a_bucket_lead_nowhere(
     assert numbers(b) == [1]
     assert b.logged() == set()
     assert b.progress_elsewhere() == []
-    for each in junk.values():
-        assert b.owner(each) is None
-        with b.claimed(each, "a trial"):
-            assert b.owner(each) is not None
+    for junk_name in junk.values():
+        assert b.owner(junk_name) is None
+        with b.claimed(junk_name, "a trial"):
+            assert b.owner(junk_name) is not None
     outside = {path.name for path in (tmp_path / "b").rglob("*") if path.is_file()}
     assert outside <= {f"{key}.parquet", ".copy.lock"}
     assert "is left out: harness has no such name" in caplog.text
@@ -270,11 +270,11 @@ def test_a_name_that_is_no_path_is_refused(
         machine("a").check_writable()
 
 
-def put_as_it_is(server: int, place: str, data: bytes) -> None:
+def put_as_it_is(server: int, path: str, data: bytes) -> None:
     """Write an object; a client of S3 would send some names in another form."""
     sent = http.client.HTTPConnection("127.0.0.1", server)
-    sent.request("PUT", f"/{place}", data)
-    assert (place, sent.getresponse().status) == (place, 200)
+    sent.request("PUT", f"/{path}", data)
+    assert (path, sent.getresponse().status) == (path, 200)
 
 
 @pytest.mark.parametrize("fault", ["drop", "busy", "half"])
@@ -437,10 +437,10 @@ def test_notes_reach_all_machines_and_one_attempt(machine: Machine) -> None:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The clock by which the living and the gone are told apart; a test sets its `now`."""
-    found = SimpleNamespace(now=0.0)
-    found.monotonic = lambda: found.now
-    monkeypatch.setattr(remote_claims, "time", found)
-    return found
+    fake = SimpleNamespace(now=0.0)
+    fake.monotonic = lambda: fake.now
+    monkeypatch.setattr(remote_claims, "time", fake)
+    return fake
 
 
 @pytest.mark.usefixtures("often")

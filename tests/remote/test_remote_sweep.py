@@ -57,25 +57,25 @@ def test_a_second_machine_has_nothing_to_run(
     a, b = machines
     plugin = write_plugin(tmp_path / "words.py", "trained")
     space = write_space(tmp_path, METHODS, "search: {seeds: [42]}", suite="graded", max_steps=2)
-    place = ("--store", f"s3://{bucket}/results/trials")
+    store = ("--store", f"s3://{bucket}/results/trials")
     proxy.faults.extend(["pass", "pass", "busy", "pass", "drop", "pass", "half"] * 4)
-    first = a("sweep", "--local", plugin, space, *place)
+    first = a("sweep", "--local", plugin, space, *store)
     assert "2 to run, 0 already in the store" in first
-    second = b("sweep", "--local", plugin, space, *place)
+    second = b("sweep", "--local", plugin, space, *store)
     assert "0 to run, 2 already in the store" in second
     assert "final seeds: 0 to run, 1 already in the store" in second
     assert table_of(second) == table_of(first)
-    listed = b("list", "trials", *place)
-    assert listed == a("list", "trials", *place)
+    listed = b("list", "trials", *store)
+    assert listed == a("list", "trials", *store)
     assert len(listed.splitlines()) == 3
     key = next(line.split()[0] for line in listed.splitlines() if " final " in line)
-    measured = b("eval", key, "--suite", "graded", "--method", plugin, *place)
+    measured = b("eval", key, "--suite", "graded", "--method", plugin, *store)
     assert "training" not in measured
     assert f"harness show {key}" in second
 
 
 @pytest.mark.parametrize(
-    ("place", "fault", "sentence"),
+    ("address", "fault", "sentence"),
     [
         ("s3://no-such-bucket/trials", None, "there is no such bucket"),
         ("s3://BUCKET/trials", "denied", "access is denied; check the credentials"),
@@ -86,7 +86,7 @@ def test_a_second_machine_has_nothing_to_run(
     ],
 )
 def test_a_bucket_that_cannot_be_used_is_one_sentence(
-    place: str,
+    address: str,
     fault: str | None,
     sentence: str,
     bucket: str,
@@ -97,7 +97,7 @@ def test_a_bucket_that_cannot_be_used_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     command = "harness run pooling --encoder tiny-bert --store"
-    monkeypatch.setattr(sys, "argv", [*command.split(), place.replace("BUCKET", bucket)])
+    monkeypatch.setattr(sys, "argv", [*command.split(), address.replace("BUCKET", bucket)])
     proxy.always = fault
     began = time.monotonic()
     with pytest.raises(SystemExit) as ended:

@@ -41,16 +41,16 @@ def test_encoders_of_two_stores_are_those_of_their_weights(
     """One trial may have other weights on another kind of machine; a record names its own."""
     key = record(1).key
     plain = kit_for("pooling", encoder=str(tiny_encoder)).build().encoder.model.state_dict()
-    name, found = trained_name(str(tiny_encoder), key), []
+    name, means = trained_name(str(tiny_encoder), key), []
     for number in (1, 2, 1):
         store = Store(tmp_path / str(number))
         weights = {f"{IN_A_METHOD}{each}": value + number for each, value in plain.items()}
         SavedState(weights).write(store.weights(key))
         store.write(record(1, weights_digest=content_digest(store.weights(key))))
         provide(store, name)
-        found.append(next(Encoder(name).parameters()).mean().item())
-    assert found[0] == found[2]
-    assert found[1] == pytest.approx(found[0] + 1, abs=1e-3)
+        means.append(next(Encoder(name).parameters()).mean().item())
+    assert means[0] == means[2]
+    assert means[1] == pytest.approx(means[0] + 1, abs=1e-3)
     provide(Store(tmp_path / "a store without the trial"), name)  # the cache is enough
 
 
@@ -169,10 +169,10 @@ def test_the_given_values_give_the_configuration(method: str) -> None:
     configs = [allowed(plugin, {"setting": setting, **change}) for setting, change in settings]
     assert any(configs) or method == "glove"  # it needs the name of a file
     for config in filter(None, configs):
-        given = given_values(plugin, config)
-        assert allowed(plugin, {"encoder": config.encoder, **given}) == config
-        for name in given:
-            fewer = {other: value for other, value in given.items() if other != name}
+        values = given_values(plugin, config)
+        assert allowed(plugin, {"encoder": config.encoder, **values}) == config
+        for name in values:
+            fewer = {other: value for other, value in values.items() if other != name}
             assert allowed(plugin, {"encoder": config.encoder, **fewer}) != config
 
 

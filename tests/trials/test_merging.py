@@ -48,10 +48,10 @@ def test_all_records_come_together(stores: Stores) -> None:
     two = stores("two", record(2), record(3), failure(4))
     into = stores("into", record(5), failure(6))
     expected = dict.fromkeys((1, 2, 3, 5, 6), "finished") | {4: "failed"}
-    for new, known in ((5, 2), (0, 7)):
+    for new, old in ((5, 2), (0, 7)):
         merged = merge([one, two], into)
         assert states(into) == expected
-        assert (merged.new, merged.known, merged.conflicts) == (new, known, [])
+        assert (merged.new, merged.known, merged.conflicts) == (new, old, [])
     assert states(one) == {1: "finished", 2: "finished", 5: "failed", 6: "finished"}
     for source, number in ((one, 1), (one, 6), (two, 3), (two, 4)):
         assert into.get(record(number).key) == source.get(record(number).key)
@@ -104,8 +104,8 @@ def test_a_damaged_record_is_named_or_replaced_by_a_sound_one(stores: Stores) ->
     damage(one, 2)
     into = stores("into", record(2), record(3), record(4))
     damage(into, 3)
-    found = merge([one], into)
+    merged = merge([one], into)
     why = "its configuration is not a JSON object"
-    assert found.unreadable == [(record(1).key, why), (record(2).key, why)]
-    assert (found.new, found.known) == (2, 1)
+    assert merged.unreadable == [(record(1).key, why), (record(2).key, why)]
+    assert (merged.new, merged.known) == (2, 1)
     assert states(into) == dict.fromkeys((0, 2, 3, 4), "finished")
