@@ -26,10 +26,10 @@ from tests.kits import FullDisk
 POOLING = {"encoder": "tiny-bert", "suite": "graded"}
 
 
-def flip(path: Path, place: int) -> None:
+def flip(path: Path, position: int) -> None:
     """Flip one bit of a file at this byte (modulo its size); size and modification time stay."""
     before, content = path.stat(), bytearray(path.read_bytes())
-    content[place % len(content)] ^= 1 << place % 8
+    content[position % len(content)] ^= 1 << position % 8
     path.write_bytes(content)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
@@ -171,12 +171,12 @@ def test_a_flipped_bit_of_a_manifest_is_noticed(tmp_path: Path) -> None:
     seal(manifest, [tmp_path / "a.npy"])
     assert damage(manifest) is None
     content = manifest.read_bytes()
-    for place in range(0, 8 * len(content), 5):
+    for bit in range(0, 8 * len(content), 5):
         changed = bytearray(content)
-        changed[place // 8] ^= 1 << place % 8
+        changed[bit // 8] ^= 1 << bit % 8
         manifest.write_bytes(changed)
         sentence = damage(manifest)
-        assert sentence is not None, place
+        assert sentence is not None, bit
         assert sentence.startswith(f"{tmp_path}{os.sep}")
         assert "\n" not in sentence
     value = {"stamp": ["a", 1], "sha256": "ü"}

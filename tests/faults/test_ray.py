@@ -210,17 +210,17 @@ def test_a_cluster_that_begins_later_is_waited_for(
     with socket.socket() as head:
         head.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{head.getsockname()[1]}"
-        said: list[str] = []
+        sentences: list[str] = []
 
         def hear(sentence: str) -> None:
-            said.append(sentence)
+            sentences.append(sentence)
             head.listen()
 
         monkeypatch.setattr(sessions, "WAIT_SECONDS", 60.0)
         monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.2)
         with pytest.raises(UserError, match=f"could be joined: RAY_ADDRESS is {address} .*no Ray"):
             begin(address, raising(ConnectionError("it is no Ray")), hear)
-    assert said == [f"Waiting for {address}, which does not answer yet (at most 120 s)"]
+    assert sentences == [f"Waiting for {address}, which does not answer yet (at most 120 s)"]
 
 
 ERRORS = (
