@@ -41,11 +41,11 @@ def test_the_printed_configuration_is_read_back_as_it_was() -> None:
             0, method=method, setting=config.setting, encoder=config.encoder,
             configuration=config.model_dump(mode="json"),
         )  # fmt: skip
-        read = read_values(options.set_values(given(run_command(row, method))), [plugin])
+        read = read_values(options.set_values(options_of(run_command(row, method))), [plugin])
         assert resolve(plugin, {**read, "encoder": config.encoder}) == config
 
 
-def given(command: str) -> list[str]:
+def options_of(command: str) -> list[str]:
     """The values behind the options `--set` of a command."""
     words = shlex.split(command)
     return [words[place + 1] for place, word in enumerate(words) if word == "--set"]
@@ -94,7 +94,7 @@ def test_the_command_runs_the_same_trial_again(store: Store) -> None:
     row = store.read().records()[0]
     for value in [*RATES, 1e-05, *(random.Random(0).uniform(1e-6, 1e-4) for _ in range(200))]:
         changed = replace(row, configuration={**row.configuration, "learning_rate": value})
-        values = options.set_values(given(run_command(changed, None)))
+        values = options.set_values(options_of(run_command(changed, None)))
         trial = Trial("simcse", {**values, "encoder": "tiny-bert"}, 0)
         assert trial.config.model_dump()["learning_rate"] == value
 

@@ -259,10 +259,10 @@ def test_as_many_seeds_as_are_needed_settle_it(store: Store, add: Add) -> None:
 
     assert half_interval(n) < abs(pair.value)
     assert n == 4 or half_interval(n - 1) >= abs(pair.value)
-    said = (
+    sentence = (
         f"About {n} seeds of each would tell simcse from d2cse, if the difference stays as it is."
     )
-    assert said in told(store)
+    assert sentence in told(store)
 
 
 def test_more_seeds_than_there_are_would_resolve_what_is_open(store: Store, add: Add) -> None:

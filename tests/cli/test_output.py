@@ -51,17 +51,17 @@ def ended(words: str, **environment: str) -> "subprocess.CompletedProcess[bytes]
 @pytest.mark.slow
 def test_odd_streams() -> None:
     """Those with few characters, closed ones, and a full disk behind the output."""
-    found = ended("sweep --help", PYTHONIOENCODING="ascii")
-    assert (found.returncode, found.stderr) == (0, b"")
-    assert b"--configurations" in found.stdout
+    done = ended("sweep --help", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"--configurations" in done.stdout
     for streams in (">&-", "2>&-", ">&- 2>&-", "| head -1"):
-        found = ended(f"table --store no-such/store {streams}")
-        assert b"Traceback" not in found.stdout + found.stderr
-        assert found.returncode == 0
+        done = ended(f"table --store no-such/store {streams}")
+        assert b"Traceback" not in done.stdout + done.stderr
+        assert done.returncode == 0
     for words in ("list methods", "--help", "table --format csv --store none"):
-        found = ended(f"{words} > /dev/full")
-        assert found.returncode == 1
-        assert found.stderr == b"Error: the output cannot be written (No space left on device)\n"
+        done = ended(f"{words} > /dev/full")
+        assert done.returncode == 1
+        assert done.stderr == b"Error: the output cannot be written (No space left on device)\n"
 
 
 IN_EXEC = 'exec("raise KeyboardInterrupt")'

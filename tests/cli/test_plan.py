@@ -80,10 +80,10 @@ def test_a_plan_refuses_what_no_gpu_has_and_names_the_stage(
 def test_a_plan_says_what_is_offloaded(shown: Shown, machine: Plant) -> None:
     """Four and a half times the weights, in the memory of all machines together."""
     words = (*EIGHT, "engine=deepspeed", *sets(offload_optimiser="true"), "--store", "none")
-    said = "Offloaded: at least 5.6 GiB of host memory for a trial's workers"
+    sentence = "Offloaded: at least 5.6 GiB of host memory for a trial's workers"
     for gib, more in ((4, "; this machine has 4.0 GiB"), (8, "")):
         machine(gib * 2**30, A=4096)
-        assert f"{said}{more}\n" in shown(*words)
+        assert f"{sentence}{more}\n" in shown(*words)
 
 
 # Devices

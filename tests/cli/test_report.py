@@ -102,12 +102,12 @@ def report(store: Path) -> Callable[..., Path]:
     """report(option, ...): the folder of the report of the store with these options."""
     made: dict[tuple[str, ...], Path] = {}
 
-    def write(*given: str) -> Path:
-        if given not in made:
+    def write(*options: str) -> Path:
+        if options not in made:
             folder = store.parent / f"report-{len(made)}"
-            assert run("report", *given, "--store", str(store), "--out", str(folder)) == 0
-            made[given] = folder
-        return made[given]
+            assert run("report", *options, "--store", str(store), "--out", str(folder)) == 0
+            made[options] = folder
+        return made[options]
 
     return write
 
@@ -171,13 +171,13 @@ def test_the_numbers_are_those_of_harness_table(store: Path, report: Report, sho
     }
     grid = _data(report() / "data" / "table-1.js", "{")
     places = {"sts12": grid["columns"].index("STS12"), "avg": grid["columns"].index("Avg.")}
-    found = {
+    numbers = {
         (row[0], row[2], metric): (row[place]["value"], len(row[place]["score"]["trials"]))
         for row in grid["sections"][0]["rows"]
         for metric, place in places.items()
     }
-    assert found == wanted
-    assert found["simcse", "bert-base-uncased", "avg"] == (77.0, 3)
+    assert numbers == wanted
+    assert numbers["simcse", "bert-base-uncased", "avg"] == (77.0, 3)
 
 
 def test_rows_are_sorted_by_a_heading_filtered_and_come_in_pages(

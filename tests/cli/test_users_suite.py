@@ -54,11 +54,11 @@ def test_suites_of_one_name_with_other_data_are_not_ranked_together(
         rows = [f"a {one},the {one}s,{at}" for at, one in enumerate(THINGS[:count])]
         path.write_text("\n".join(["sentence1,sentence2,score", *rows]), encoding="utf-8")
         shown("eval", "tiny-bert", "--pooling", pooling, "--suite", path, *store)
-    found = json.loads(shown("table", *store, "--format", "json"))
-    assert [len({each["trials"][0]["key"] for each in table["records"]}) for table in found] in (
+    tables = json.loads(shown("table", *store, "--format", "json"))
+    assert [len({each["trials"][0]["key"] for each in table["records"]}) for table in tables] in (
         [1, 2], [2, 1],
     )  # fmt: skip
-    assert all(re.fullmatch("suite pairs, data [0-9a-f]{8}", table["title"]) for table in found)
+    assert all(re.fullmatch("suite pairs, data [0-9a-f]{8}", table["title"]) for table in tables)
     refused(["compare", "1", "2", *store], "measured on other data, both called pairs")
 
 

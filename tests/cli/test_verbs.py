@@ -248,13 +248,13 @@ def test_table_and_list_of_the_store(swept: Swept, shown: Shown) -> None:
 
     Trials are listed by the values that were searched.
     """
-    said = swept.answer.out
+    output = swept.answer.out
     out = shown("table", "--store", swept.store)
     head, _, row = [line.split() for line in out.splitlines()[:3]]
     assert head[:6] == ["#", "method", "setting", "encoder", "configuration", "n"]
     assert (row[:4], row[5]) == (["1", "simcse", "unsup", "tiny-bert"], "2")
     assert re.fullmatch(r"learning_rate=0\.000[15]", row[4])
-    assert out in said
+    assert out in output
     lines = shown("list", "trials", "--store", swept.store).splitlines()
     keys = Store(swept.store).finished_keys()
     assert {line.split()[0] for line in lines} == {key[:10] for key in keys}
@@ -262,8 +262,8 @@ def test_table_and_list_of_the_store(swept: Swept, shown: Shown) -> None:
     labels = {line.partition("simcse ")[2] for line in lines}
     assert len(labels) == 4
     assert all("learning_rate=" in label and "temperature=" not in label for label in labels)
-    assert "simcse unsup tiny-bert learning_rate=0.0001 seed 42: " in said
-    assert re.search(r"\[4/4\] simcse unsup tiny-bert learning_rate=\S+ seed [01]: dev", said)
+    assert "simcse unsup tiny-bert learning_rate=0.0001 seed 42: " in output
+    assert re.search(r"\[4/4\] simcse unsup tiny-bert learning_rate=\S+ seed [01]: dev", output)
 
 
 def test_plan_knows_what_the_store_has_and_how_long_it_took(
@@ -301,13 +301,13 @@ def test_a_sweep_leaves_its_table_with_each_score(swept: Swept) -> None:
     rows = {(row["split"], row["metric"]): row for row in pq.read_table(path).to_pylist()}
     finals = {row.key: row for row in records(swept.store) if row.role == "final"}
     assert set(rows) == {("dev_before", "graded-dev"), ("dev", "graded-dev"), ("test", "graded")}
-    found: dict[str, Any] = rows["test", "graded"]
+    cell: dict[str, Any] = rows["test", "graded"]
     values = {row.seed: row.test["graded"] for row in finals.values()}
-    assert {each["seed"]: each["value"] for each in found["trials"]} == values
-    assert {each["key"] for each in found["trials"]} == finals.keys()
-    assert found["mean"] == pytest.approx(statistics.fmean(values.values()))
-    assert found["std"] == pytest.approx(statistics.stdev(values.values()))
-    assert found["n"] == 2
+    assert {each["seed"]: each["value"] for each in cell["trials"]} == values
+    assert {each["key"] for each in cell["trials"]} == finals.keys()
+    assert cell["mean"] == pytest.approx(statistics.fmean(values.values()))
+    assert cell["std"] == pytest.approx(statistics.stdev(values.values()))
+    assert cell["n"] == 2
 
 
 def test_the_next_commands_run(swept: Swept, shown: Shown) -> None:

@@ -28,10 +28,10 @@ SAMPLER = """\
 class Timed(Played):
     """A sweep whose trials take ten seconds each, all slots side by side."""
 
-    def __init__(self, found: list[Search], store: Store, slots: int, seconds: float) -> None:
-        super().__init__(found, store, slots)
+    def __init__(self, searches: list[Search], store: Store, slots: int, seconds: float) -> None:
+        super().__init__(searches, store, slots)
         self.now = 0.0
-        self.sweep.budget = Budget(seconds, found, lambda: slots, lambda: self.now)
+        self.sweep.budget = Budget(seconds, searches, lambda: slots, lambda: self.now)
 
     def run(self) -> Counter[str]:
         """The methods and roles of the trials that have run."""

@@ -232,10 +232,10 @@ def test_default_and_auto_are_0_without_gpus_and_more_than_there_is_is_refused(
     wishes: list[tuple[Any, int, Any]] = [
         (None, 2, 1), (None, 0, 0), ("auto", 2, "auto"), ("auto", 0, 0), (0.5, 2, 0.5), (0, 2, 0)
     ]  # fmt: skip
-    for wanted, gpus, given in wishes:
+    for wanted, gpus, granted in wishes:
         node = {"Alive": True, "Resources": {"CPU": 4.0, "GPU": gpus}}
         monkeypatch.setattr("ray.nodes", lambda node=node: [node])
-        assert affordable(Resources(2, wanted), Capacity(), print) == Resources(2, given)
+        assert affordable(Resources(2, wanted), Capacity(), print) == Resources(2, granted)
         with pytest.raises(UserError, match=r"no machine has .* lower --cpus-per-trial"):
             affordable(Resources(2, gpus + 0.5), Capacity(), print)
 

@@ -235,14 +235,14 @@ def test_a_trial_that_cannot_fit_is_told_the_first_stage_that_would() -> None:
 def test_what_is_offloaded_has_to_fit_the_machines() -> None:
     """Four workers offload 5 times the bytes of the weights; on CPUs they keep all of it."""
     exact = {"precision": "fp32", "batch_size": 8}
-    given = simcse(engine="deepspeed", workers=4, **exact, **OPTIMISER)
+    trial = simcse(engine="deepspeed", workers=4, **exact, **OPTIMISER)
     gpu = "the largest GPU (A) has"
-    check_fits(given, Room(gpu, 2 * WEIGHTS, host=5 * WEIGHTS))
-    check_fits(given, Room(gpu, 2 * WEIGHTS, host=0))  # not known
+    check_fits(trial, Room(gpu, 2 * WEIGHTS, host=5 * WEIGHTS))
+    check_fits(trial, Room(gpu, 2 * WEIGHTS, host=0))  # not known
     with pytest.raises(UserError, match=r"workers offload takes .* the machines have .*; offload"):
-        check_fits(given, Room(gpu, 2 * WEIGHTS, host=4.9 * WEIGHTS))
+        check_fits(trial, Room(gpu, 2 * WEIGHTS, host=4.9 * WEIGHTS))
     with pytest.raises(UserError, match=r"their training needs take"):
-        check_fits(given, Room("the largest machine has", 1.9 * WEIGHTS))
+        check_fits(trial, Room("the largest machine has", 1.9 * WEIGHTS))
 
 
 def test_room_is_that_of_the_largest() -> None:

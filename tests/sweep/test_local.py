@@ -51,11 +51,11 @@ def test_what_one_process_cannot_do_is_refused(option: str, serially: Callable[.
 
 
 def test_short_sweeps_and_single_slots_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = searches(*load_space(shipped_spaces()["quickstart"]), Overrides(methods=("pooling",)))
+    planned = searches(*load_space(shipped_spaces()["quickstart"]), Overrides(methods=("pooling",)))
 
     def here(cores: int, cpus: float = 1, **limits: float) -> bool:
         monkeypatch.setattr("os.cpu_count", lambda: cores)
-        return runs_here(found, Resources(cpus), Limits(**limits))
+        return runs_here(planned, Resources(cpus), Limits(**limits))
 
     assert here(2), "it is shorter than the start of Ray"
     assert here(1)

@@ -26,7 +26,7 @@ methods:
   simcse:
     encoders: [{encoder: tiny-bert, trained_by: simcse}]
 """
-Found = Callable[..., list[Search]]
+Plan = Callable[..., list[Search]]
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def found(folder: Path) -> Found:
-    """found(path of the plugin, method, ...): the searches of a space, narrowed to methods."""
+def plan(folder: Path) -> Plan:
+    """plan(path of the plugin, method, ...): the searches of a space, narrowed to methods."""
 
     def load(path: str, *methods: str, text: str = SPACE, **options: Any) -> list[Search]:
         space = folder / "spaces" / "space.yaml"
@@ -53,41 +53,41 @@ def found(folder: Path) -> Found:
     return load
 
 
-def test_a_path_starts_at_the_space_or_at_the_working_directory(found: Found, folder: Path) -> None:
+def test_a_path_starts_at_the_space_or_at_the_working_directory(plan: Plan, folder: Path) -> None:
     """The command line names it by its name or by another path."""
     for path, file in {
         "../plugins/mine.py": "plugins/mine.py", "../plugins/whole": "plugins/whole",
         "./here.py": "elsewhere/here.py", "here.py": "elsewhere/here.py",
     }.items():  # fmt: skip
-        search, _ = found(path)
+        search, _ = plan(path)
         assert search.method == str(folder / file)
         assert search.label == f"{Path(file).stem} unsup tiny-bert"
         assert search.searched == ("width",)
-    [by_name] = found("../plugins/mine.py", "mine")
+    [by_name] = plan("../plugins/mine.py", "mine")
     assert by_name.method == str(folder / "plugins" / "mine.py")
     plugin = (folder / "elsewhere" / "here.py").read_text()
     for copy in ("elsewhere/mine.py", "spaces/here.py", "plugins/simcse.py"):
         (folder / copy).write_text(plugin)
-    [by_path] = found("../plugins/mine.py", "./mine.py")
+    [by_path] = plan("../plugins/mine.py", "./mine.py")
     assert by_path.method == "./mine.py"
-    assert found("./here.py")[0].method == str(folder / "spaces" / "here.py"), "its folder is first"
+    assert plan("./here.py")[0].method == str(folder / "spaces" / "here.py"), "its folder is first"
     with pytest.raises(UserError, match=r'line 8: .*two methods .* called "simcse"'):
-        found("../plugins/simcse.py")
+        plan("../plugins/simcse.py")
     answer = CliRunner().invoke(app, ["show", "../plugins/mine.py"], env={"COLUMNS": "200"})
     assert answer.exit_code == 0, answer.output
     assert "width (int" in answer.stdout
 
 
-def test_it_may_train_an_encoder(found: Found, folder: Path) -> None:
+def test_it_may_train_an_encoder(plan: Plan, folder: Path) -> None:
     """Also where the command line leaves it out."""
     text = SPACE.replace("trained_by: simcse", "trained_by: ../plugins/mine.py")
-    [simcse] = found("../plugins/mine.py", "simcse", text=text)
+    [simcse] = plan("../plugins/mine.py", "simcse", text=text)
     assert simcse.trainers["encoder"].method == str(folder / "plugins" / "mine.py")
     with pytest.raises(UserError, match=r'line 9: .*mime.py"; did you mean "../plugins/mine.py"'):
-        found("../plugins/mine.py", text=text.replace("../plugins/mine.py", "../plugins/mime.py"))
+        plan("../plugins/mine.py", text=text.replace("../plugins/mine.py", "../plugins/mime.py"))
 
 
-def test_what_is_not_there_is_refused_with_its_line(found: Found) -> None:
+def test_what_is_not_there_is_refused_with_its_line(plan: Plan) -> None:
     for path, *sentences in (
         ("../plugins/mime.py", 'unknown method "../plugins/mime.py"',
          'did you mean "../plugins/mine.py"'),
@@ -96,7 +96,7 @@ def test_what_is_not_there_is_refused_with_its_line(found: Found) -> None:
         ("simcze", 'unknown method "simcze"', 'did you mean "simcse"'),
     ):  # fmt: skip
         with pytest.raises(UserError) as refused:
-            found(path)
+            plan(path)
         for sentence in ("space.yaml", "line 6", *sentences):
             assert sentence in str(refused.value)
 
@@ -122,9 +122,7 @@ methods:
 """
 
 
-def test_a_name_stands_for_the_same_corpus_in_all_trials(
-    searches_of: Found, tmp_path: Path
-) -> None:
+def test_a_name_stands_for_the_same_corpus_in_all_trials(searches_of: Plan, tmp_path: Path) -> None:
     """The command line knows it, too; what is wrong is said with its line."""
     rows = "".join(f'{{"text a": "row {n}", "year": {2012 + n}}}\n' for n in range(4))
     (tmp_path / "rows.jsonl").write_text(rows)

@@ -137,15 +137,15 @@ OWN = {
 
 @pytest.mark.parametrize("kind", OWN)
 def test_our_processes_import_nothing_of_the_working_folder(working: Path, kind: str) -> None:
-    command, given, answer = OWN[kind]
+    command, source, answer = OWN[kind]
     if kind == "python -m":
         for name in ("types", "typing", "harness"):  # Python imports them before harness begins
             (working / f"{name}.py").unlink()
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, cwd=working, text=True, **pipes) as process:
-        process.stdin.write(given)
+        process.stdin.write(source)
         process.stdin.flush()
-        if not given:
+        if not source:
             process.stdin.close()  # a rank ends with its input, before it could answer
         printed = process.stdout.read()
         assert (process.wait(600) == 0) == (kind != "rank"), printed

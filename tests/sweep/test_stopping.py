@@ -44,15 +44,15 @@ def of(store: Store, running: set[str], said: list[int]) -> Stopping:
 
 
 def test_it_ends_when_the_asked_trials_have_given_way(store: Store) -> None:
-    said, running = list[int](), {"runs", "pending"}
-    stop = of(store, running, said)
+    numbers, running = list[int](), {"runs", "pending"}
+    stop = of(store, running, numbers)
     with stop.heeded():
         stop.look()  # nobody has asked
         assert not stop.asked
         signal.raise_signal(signal.SIGINT)
         stop.look()
         stop.look()  # the trial still runs
-        assert said == [1]
+        assert numbers == [1]
         assert stop.note.exists()
         assert (store.running("runs") / GIVE_WAY).exists()
         assert not store.running("pending").exists()

@@ -180,10 +180,10 @@ def test_the_sweep_trains_the_teachers_first(serially: Any, tmp_path: Path) -> N
     assert teachers["simcse"].configuration["learning_rate"] == best.configuration["learning_rate"]
     students = of("rankcse", "final")
     assert [each.seed for each in students] == [3, 4]
-    for each in students:
-        assert each.configuration["teacher"] == f"tiny-bert@{teachers['simcse'].key}"
-        assert each.configuration["second_teacher"] == f"tiny-bert@{teachers['mixcse'].key}"
-        assert each.started > max(one.started for one in teachers.values())
+    for student in students:
+        assert student.configuration["teacher"] == f"tiny-bert@{teachers['simcse'].key}"
+        assert student.configuration["second_teacher"] == f"tiny-bert@{teachers['mixcse'].key}"
+        assert student.started > max(one.started for one in teachers.values())
     [pooled] = of("pooling", "final")
     assert pooled.encoder == f"tiny-bert@{students[0].key}"
     assert pooled.dev == students[0].dev

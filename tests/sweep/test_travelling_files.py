@@ -153,12 +153,12 @@ def nobody(path: str) -> Iterator[bytes]:
 def test_trial_is_the_same_on_a_machine_without_its_files(
     trial: Trial, laptop: Path, elsewhere: Callable[[], Read]
 ) -> None:
-    sent, found = portable(trial), file_list(trial)
+    sent, manifest = portable(trial), file_list(trial)
     expected, digests = describe(trial), digests_of(trial)
     read = elsewhere()
     with pytest.raises(UserError):
         describe(arrived(sent))
-    relocate(brought(found, read))
+    relocate(brought(manifest, read))
 
     there = arrived(sent)
     assert key(there) == expected.key
@@ -180,8 +180,8 @@ def test_list_has_what_is_named_by_a_path_and_nothing_else(
     trial: Trial, laptop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the files are, nothing is copied."""
-    sent, found, expected = portable(trial), file_list(trial), key(trial)
-    names = {Path(file.path).relative_to(laptop).as_posix() for file in found.files}
+    sent, manifest, expected = portable(trial), file_list(trial), key(trial)
+    names = {Path(file.path).relative_to(laptop).as_posix() for file in manifest.files}
     models = {name for name in names if name.startswith("models/real-bert/")}
     assert models >= {"models/real-bert/config.json", "models/real-bert/model.safetensors"}
     assert names - models == {
@@ -191,7 +191,7 @@ def test_list_has_what_is_named_by_a_path_and_nothing_else(
     by_name = Trial("simcse", {"encoder": "tiny-bert", "suite": "graded"}, seed=0)
     assert {Path(file.path).suffix for file in file_list(by_name).files} == {".py"}
     monkeypatch.chdir("/")  # a worker of Ray begins anywhere
-    relocate(brought(found, nobody))
+    relocate(brought(manifest, nobody))
     assert Path.cwd() == laptop
     assert key(arrived(sent)) == expected
 
@@ -199,39 +199,39 @@ def test_list_has_what_is_named_by_a_path_and_nothing_else(
 def test_what_was_brought_is_used_again_unless_it_is_damaged(
     trial: Trial, elsewhere: Callable[[], Read]
 ) -> None:
-    found = file_list(trial)
+    manifest = file_list(trial)
     read = elsewhere()
 
     def changed(path: str) -> Iterator[bytes]:
         yield from [b"six\n"] if path.endswith("words.txt") else read(path)
 
     with pytest.raises(UserError, match=r"words\.txt has changed since the sweep began; give the"):
-        brought(found, changed)
+        brought(manifest, changed)
     assert not list((files.cache_folder() / "travelled").glob("*/__init__.py"))
-    first = brought(found, read)
-    assert brought(found, nobody) == first
+    first = brought(manifest, read)
+    assert brought(manifest, nobody) == first
     # Another list has other contents; what is in both is brought once.
-    assert brought(replace(found, links={}), nobody).root != first.root
-    [words] = [file for file in found.files if file.path.endswith("words.txt")]
-    place = first.place(Path(words.path))
-    place.write_text("other\n")
-    assert brought(found, read) == first
-    assert place.read_text() == "five\n"
+    assert brought(replace(manifest, links={}), nobody).root != first.root
+    [words] = [file for file in manifest.files if file.path.endswith("words.txt")]
+    copy = first.place(Path(words.path))
+    copy.write_text("other\n")
+    assert brought(manifest, read) == first
+    assert copy.read_text() == "five\n"
 
 
 def test_too_much_is_refused_unless_it_is_there(
     trial: Trial, laptop: Path, elsewhere: Callable[[], Read], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = file_list(trial)
+    manifest = file_list(trial)
     read = elsewhere()
     monkeypatch.setattr(files, "LARGEST_TRAVELLING", 10_000)
     shared = laptop / "models" / "real-bert"
     with pytest.raises(UserError, match="GiB of files would travel to ") as refused:
-        brought(found, read)
+        brought(manifest, read)
     assert f"the largest is {shared / 'model.safetensors'}, and " in str(refused.value)
     # A folder that all machines share has the model, and then the rest is little.
     shutil.copytree(laptop.with_name("far away") / "models" / "real-bert", shared)
-    relocate(brought(found, read))
+    relocate(brought(manifest, read))
     assert Path("models/real-bert/model.safetensors").resolve() == shared / "model.safetensors"
     assert Path("my_method/__init__.py").is_file()
 
