@@ -90,7 +90,7 @@ def test_lists_and_tables_have_four_digits(store: Store, shown: Shown) -> None:
 
 @pytest.mark.slow
 def test_the_command_runs_the_same_trial_again(store: Store) -> None:
-    """It gives the value bit by bit, also through YAML, which reads `1e-05` as a text."""
+    """The command has the value bit by bit, also through YAML, which reads `1e-05` as a text."""
     row = store.read().records()[0]
     for value in [*RATES, 1e-05, *(random.Random(0).uniform(1e-6, 1e-4) for _ in range(200))]:
         changed = replace(row, configuration={**row.configuration, "learning_rate": value})

@@ -47,7 +47,7 @@ def test_views_that_are_the_same_are_refused(run: Harness, tmp_path: Path) -> No
 
 
 def test_a_decoder_reads_as_it_is_told(run: Harness, tmp_path: Path) -> None:
-    """Where there is none, that is forgotten."""
+    """A choice for decoders is forgotten where the model is an encoder."""
     folder, store = save("Llama", tmp_path / "tiny"), Store(tmp_path / "store")
     for pooling in ("last-token", "weighted-mean"):
         for attention in ("causal", "bidirectional"):

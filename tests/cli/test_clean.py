@@ -85,7 +85,7 @@ def everything(folder: Path) -> dict[Path, bytes]:
 
 
 def needed(world: Path) -> set[Path]:
-    """What `clean` must leave where it is."""
+    """Files that `clean` must leave where they are."""
     store = Store(world / "store")
     return {
         *store.folder.glob("*.parquet"),

@@ -138,7 +138,7 @@ def test_a_score_that_is_no_number_is_not_compared(
 def test_rows_are_compared_by_a_suite_of_ones_own(
     compared: Compare, shown: Shown, store: Store, tmp_path: Path
 ) -> None:
-    """It is named by its files, as for an evaluation; the command of a cell says where these go."""
+    """Files name the suite, as for an evaluation; a cell's command says where these go."""
     table = tmp_path / "my pairs.csv"
     rows = [f"{'cat ' * n}dog,{'cat ' * (n % 5)}sun,{n}\n" for n in range(1, 12)]
     table.write_text("sentence1,sentence2,score\n" + "".join(rows), encoding="utf-8")
@@ -244,7 +244,7 @@ def test_each_encoder_has_a_winner(store: Store, add: Add) -> None:
 
 
 def test_as_many_seeds_as_are_needed_settle_it(store: Store, add: Add) -> None:
-    """With the proposed number of seeds, the half interval is below the difference."""
+    """The proposed number of seeds makes the half interval smaller than the difference."""
     add("simcse", 0.30, 3, dev=60.0)
     add("d2cse", 0.33, 3, kept=False)
     groups = [(group.method, group) for group in comparable_groups(store.read().table)]
@@ -311,7 +311,7 @@ def test_a_sweep_keeps_the_cosines_of_its_finals_and_ends_with_its_verdict(swept
 
 
 def test_of_many_systems_those_with_the_best_are_compared(store: Store, add: Add) -> None:
-    """Those with the best dev scores."""
+    """The systems with the best dev scores are compared."""
     for number in range(11):
         add(f"method{number}", 0.3 + number / 10, 1, dev=60.0 - number, kept=False)
     lines = told(store)

@@ -289,7 +289,7 @@ def test_weights_that_do_not_match_their_record_are_trained_again(
 def test_other_weights_than_those_of_the_record_are_not_kept(
     evaluated: Shown, trials: Trials, store: Path, caplog: Any
 ) -> None:
-    """As on a machine that trains other weights; a score counts for the weights it measured."""
+    """Another machine trains other weights; a score counts for the weights it measured."""
     trial = trials["final"]
     evaluated(trial.key)
     before = evaluation(store)
@@ -396,7 +396,7 @@ def test_suites_that_are_refused(harness: Harness, my_suite: MySuite, store: Pat
 def test_a_suite_that_raises_or_lacks_its_data_costs_its_task_alone(
     harness: Harness, my_suite: MySuite, flag: Path, store: Path
 ) -> None:
-    """What is missing is tried again."""
+    """A missing task is tried again."""
     raises = my_suite("    return Scores(", "    assert task != 'long', 'odd'\n    return Scores(")
     why = f"long: {flag}, line 3: no sentence"
     for path, reason in ((my_suite(name="lacking.py"), why), (raises, "long: AssertionError: odd")):
@@ -504,7 +504,7 @@ def test_no_archive_at_all(harness: Harness, store: Path) -> None:
 def test_a_broken_embedding_is_never_a_score(
     broken: str, reason: str, harness: Harness, ran: Any, plugin: Plugin, flag: Path, store: Path
 ) -> None:
-    """What has failed is tried again."""
+    """A failed evaluation is tried again."""
     path = plugin(broken)
     trial = ran(path)
     flag.touch()

@@ -52,7 +52,7 @@ print(json.dumps(answers))
 
 
 class Answer(NamedTuple):
-    """What came of a command, and what this one and those before it have imported."""
+    """The answer to a command, and what this one and those before it have imported."""
 
     code: int | None
     """Exit code; None where the command was ended when it imported a module"""

@@ -1,4 +1,4 @@
-"""What a user names or sets is taken literally: names, paths and `--set KEY=VALUE`."""
+"""Names, paths and `--set KEY=VALUE` of a user are taken literally."""
 
 import csv
 import io
@@ -39,7 +39,7 @@ a bird sings,a fish swims,2
 
 @pytest.mark.slow
 def test_names_with_signs(tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the working folder, the model, the suite, the store and the cache."""
+    """The names of the working folder, the model, the suite, the store and the cache have signs."""
     scores = []
     for name in ("plain", *TOGETHER):
         folder = tmp_path / f"in {name}"

@@ -1,4 +1,4 @@
-"""What verbs print, on streams of every kind, and Ctrl-C before anything has begun."""
+"""Output of verbs on streams of every kind, and Ctrl-C before anything has begun."""
 
 import os
 import re
@@ -50,7 +50,7 @@ def ended(words: str, **environment: str) -> "subprocess.CompletedProcess[bytes]
 @pytest.mark.process
 @pytest.mark.slow
 def test_odd_streams() -> None:
-    """Those with few characters, closed ones, and a full disk behind the output."""
+    """Streams with few characters, closed ones, and a full disk behind the output."""
     done = ended("sweep --help", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"--configurations" in done.stdout
@@ -122,7 +122,7 @@ def test_ctrl_c_during_imports_is_a_sentence(words: str, module: bytes, tmp_path
 def test_the_help_has_the_first_sentence_of_each_verb(
     shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is shown where no verb is named, too; a switch is shown without its type."""
+    """The help is shown where no verb is named, too; a switch is shown without its type."""
     for verb in ("table", "sweep", "clean"):
         assert "bool" not in shown(verb, "--help")
     monkeypatch.setenv("COLUMNS", "300")
@@ -141,7 +141,7 @@ def test_the_help_has_the_first_sentence_of_each_verb(
 
 
 def completed(typed: object) -> str:
-    """What is offered to a shell for what was typed."""
+    """Completions that a shell is offered for what was typed."""
     asked = {"_HARNESS_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"harness {typed}"}
     return CliRunner().invoke(app, [], prog_name="harness", env=asked).output
 

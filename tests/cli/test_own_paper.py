@@ -77,7 +77,7 @@ def records(shown: Shown, *arguments: object) -> dict[tuple[str, str], dict[str,
 def test_a_new_paper_works_at_once(
     harness: Any, shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is printed as next commands is accepted as it stands."""
+    """Commands that are printed as the next ones are accepted as they stand."""
     monkeypatch.chdir(tmp_path)
     out = shown("new", "paper", "papers/mine")
     assert {each.name for each in Path("papers/mine").iterdir()} == {
@@ -217,7 +217,7 @@ def test_a_trial_of_ones_own_method_is_measured_by_the_suite_of_a_column(
 
 
 def test_the_command_of_a_number_runs(shown: Shown, paper: PaperFile) -> None:
-    """Of a method that no shipped space has, it is that of the table."""
+    """The command of a method that no shipped space has is that of the table."""
     paper()
     commands = records(shown, "--paper", "mine")
     assert "search_spaces/unsup.yaml" in commands["SimCSE", "graded"]["command"]
@@ -238,7 +238,7 @@ released:
 def test_a_released_checkpoint_is_evaluated_as_it_is(
     harness: Any, shown: Shown, paper: PaperFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those of 2021, it has pickled weights, which a verb makes safetensors of."""
+    """A checkpoint of 2021 has pickled weights, which a verb makes safetensors of."""
     paper("systems:\n", RELEASED + "systems:\n")
     folder = tmp_path / "hub" / "models" / "authors" / "released"
     shutil.copytree(EMBEDDED / "models" / "tiny-bert", folder)

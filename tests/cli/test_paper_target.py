@@ -51,7 +51,7 @@ def test_a_table_plans_what_it_lacks(planned: Planned) -> None:
 
 @pytest.mark.slow
 def test_a_dry_run_says_trials_steps_and_hours(planned: Planned) -> None:
-    """With the embedded corpus, all of it is known."""
+    """The embedded corpus is there, so all of it is known."""
     small = sets(
         suite="graded", max_steps=2, sentences="graded-sentences", triplets="graded-triplets",
         classification_max_steps=1,

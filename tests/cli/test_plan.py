@@ -92,7 +92,7 @@ def test_a_plan_says_what_is_offloaded(shown: Shown, machine: Plant) -> None:
 def test_a_named_device_is_asked_for_its_own_memory(
     harness: Harness, shown: Shown, store: Path
 ) -> None:
-    """What is missing comes first, and the time last."""
+    """The sentence about what is missing comes first, and the time last."""
     words = ("plan", "simcse", "quickstart", "--published", "--store", store)
     refused = harness(*words, "--encoder", "mistralai/Mistral-7B-v0.1", "--device", "h100")
     check_sentence(refused, f"the largest GPU ({named_device('h100').title}) has 80.0 GiB")

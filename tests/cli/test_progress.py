@@ -43,7 +43,7 @@ def terminal() -> Iterator[Callable[[], str]]:
 
 
 def wait_for(words: str, shown: Callable[[], str]) -> str:
-    """What has been shown until the words are there, which a thread of rich writes."""
+    """Output that has been shown until the words are there, which a thread of rich writes."""
     text, end = "", time.monotonic() + 20
     while words not in text:
         assert time.monotonic() < end, f"{words} is not in {text[-200:]!r}"

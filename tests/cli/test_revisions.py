@@ -101,7 +101,7 @@ def test_a_suite_of_the_hub_has_a_commit(tmp_path: Path, monkeypatch: pytest.Mon
 def test_data_that_mteb_reads_have_a_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each data set that was downloaded; those of a mirror have none."""
+    """Each data set that was downloaded has a commit; those of a mirror have none."""
     trial = Trial("pooling", {"encoder": "some/tiny", "suite": "graded"}, 0)
     model = {"models/some/tiny": FIRST}
     for task, repository in DATA_OF_MTEB.items():

@@ -116,7 +116,7 @@ def test_scores_are_printed_where_they_cannot_be_stored(
 @pytest.mark.process
 @pytest.mark.parametrize("limit", [20_000, 100_000])
 def test_files_that_cannot_grow(limit: int, tmp_path: Path, shown: Shown, cache: Path) -> None:
-    """With 20 kB not even a record fits for sure, and with 100 kB a record fits, but no weights."""
+    """Not even a record fits for sure in 20 kB; in 100 kB a record fits, but no weights."""
     shown(*RUN, "--store", tmp_path / "before")  # the cache has what it needs
     environment = {name: value for name, value in os.environ.items() if name != "HARNESS_HUB"}
     done = subprocess.run(

@@ -28,7 +28,7 @@ from tests.cli.conftest import Harness, check_sentence
 from tests.trials.test_store import record
 
 ORDERS = "\x1b[2J\x1b]0;title\x07\u202egnirts\u2066\x9b31m<script>x</script>|[a](javascript:b)"
-"""What a terminal, a browser or Markdown may obey"""
+"""Characters that a terminal, a browser or Markdown may obey"""
 MARKER = "it-ran"
 CODE = f"""\
 from pathlib import Path
@@ -291,7 +291,7 @@ JSON = st.recursive(
 
 
 def values_of(name: str, kind: pa.DataType) -> st.SearchStrategy[Any]:
-    """What a stranger may write into a column of this type."""
+    """Values that a stranger may write into a column of this type."""
     if name == "status":
         return st.sampled_from([*RANK, "weird", None])
     if name == "role":

@@ -1,4 +1,4 @@
-"""What users bring, from the file to the table: suites, queries, corpora and copies of a test."""
+"""Files of users up to the table: suites, queries, corpora and copies of a test."""
 
 import json
 import re

@@ -102,7 +102,7 @@ def test_plan_and_dry_run_say_the_same_and_write_nothing(
 
 
 def test_plan_resolves_values_in_the_order_of_precedence(shown: Shown, space: SpaceFile) -> None:
-    """Of trials that may end early, it has two bounds."""
+    """A plan of trials that may end early has two bounds."""
     path = space("    grid:", "    set: {max_steps: 3}\n    grid:")
     for options, value in ((["--set", "max_steps=4"], "max_steps=4"), ([], "max_steps=3")):
         out = shown("plan", path, "--store", "none", *options)
@@ -116,7 +116,7 @@ def test_plan_resolves_values_in_the_order_of_precedence(shown: Shown, space: Sp
 
 
 def test_plan_of_a_share_of_the_labels(shown: Shown, space: SpaceFile) -> None:
-    """It has seeds and subsets, and an epoch over half of the labels has half as many steps."""
+    """The plan has seeds and subsets; an epoch over half of the labels has half as many steps."""
     path = space(
         "setting: unsup", "setting: sup", "sentences: graded-sentences",
         "triplets: graded-triplets", "max_steps: 2", "epochs: 1", "batch_size: 8", "batch_size: 2",
@@ -179,7 +179,7 @@ def test_run_stores_one_record_and_runs_once(shown: Shown, store: Path) -> None:
 def test_the_command_of_a_run_runs_it_again(
     shown: Shown, plugin: SpaceFile, store: Path, tmp_path: Path
 ) -> None:
-    """Of a plugin that has a path, with a subset of the labels, and of a value with spaces."""
+    """The plugin has a path, the labels a subset, and a value has spaces."""
     settings = sets(sentences="graded-triplets", label_fraction=0.5, subset=3)
     out = shown("run", plugin(), *SMALL, *settings, "--store", store)
     [row] = records(store)
@@ -225,7 +225,7 @@ FAULTS = [
     ("        return [\n", "        raise ValueError('no')\n        return [\n", "ValueError: no"),
     ("config.sentences}", '"no-such-corpus"}', 'unknown corpus "no-such-corpus"'),
 ]
-"""Those that tests/plugin/test_faults.py does not have"""
+"""Faults that tests/plugin/test_faults.py does not have"""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What the command line refuses: options, arguments, names, and values behind `--set`.
+"""Refusals of the command line: options, arguments, names, and values behind `--set`.
 
 At the end, a command in a process of its own for each way to end: no traceback, and no store.
 """
