@@ -36,7 +36,7 @@ class Killed(KeyboardInterrupt):
 
 @dataclass
 class Played:
-    """What happened in a played sweep."""
+    """Events of a played sweep."""
 
     ran: list[Trial] = field(default_factory=list)
     """The trials that ran, in the order in which they ended"""

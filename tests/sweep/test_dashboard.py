@@ -38,7 +38,7 @@ def check(process: "subprocess.Popen[str]") -> None:
     token = Path(token_file).read_text()
 
     def waited(url: str, look: Callable[[str], Any]) -> Any:
-        """What `look` finds in an answer, which is asked for until it finds something."""
+        """The finding of `look` in an answer, which is asked for until there is one."""
         until = time.monotonic() + PATIENCE_SECONDS
         while not (seen := look(fetched(url, token))):
             assert time.monotonic() < until, "it is not there"

@@ -49,7 +49,7 @@ def device_of(gpu: Gpu, peak: float | None = PEAK) -> dict[str, Any]:
 
 
 def ran(peak: float) -> dict[str, Any]:
-    """What the worker of a trial says at its end."""
+    """Message of the worker of a trial at its end."""
     return {"status": "finished", **device_of(H100, peak)}
 
 
@@ -214,7 +214,7 @@ def test_a_worker_that_ran_out_keeps_nothing_of_the_trial(
 def test_the_driver_does_not_ask_its_gpu_about_a_trial_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It would take memory of the GPU, and name the wrong machine."""
+    """A driver that asked would take memory of the GPU, and name the wrong machine."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: pytest.fail("it was asked"))
     trial = job("elsewhere").trial

@@ -121,7 +121,7 @@ def test_each_worker_has_its_shard(
 @pytest.mark.slow  # it imports DeepSpeed
 @pytest.mark.process  # DeepSpeed asks the machine for numactl
 def test_model_states_beside_the_estimators_of_deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of P weights and 8 GPUs of one machine. DeepSpeed counts weights of 2 bytes, gradients of 2
+    """P weights and 8 GPUs of one machine. DeepSpeed counts weights of 2 bytes, gradients of 2
     and of 4, weights of 4 and 8 bytes of moments; here gradients have 4 bytes only, and so have the
     weights of zero 3, which has no copy. Its estimates for the host have half as much for buffers
     on top."""
@@ -182,7 +182,7 @@ def test_a_decoder_that_is_not_here_is_planned(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["simcse", "esimcse", "dcpcse", "consert", "diffaug", "sbert"])
 def test_no_method_needs_less(method: str) -> None:
-    """What a method really holds after a step is not less than the estimate of its weights."""
+    """Memory that a method holds after a step is not less than the estimate of its weights."""
     declared = Trial(method, {"encoder": "tiny-bert", "suite": "graded"}, 0).declared
     built = declared.method(declared.config, Kit(declared, torch.device("cpu")))
     for stage, least in zip(declared.stages, least_memory(declared), strict=True):
@@ -202,7 +202,7 @@ def refused(trial: Trial, share: float) -> str:
 
 
 def test_a_trial_that_cannot_fit_is_told_the_first_stage_that_would() -> None:
-    """With four workers, zero 1, 2 and 3 need 2.75, 2 and 1 times the bytes of the weights."""
+    """Four workers need, by zero 1, 2 and 3, 2.75, 2 and 1 times the bytes of the weights."""
     check_fits(simcse(), None)  # not known
     check_fits(simcse(), Room("the largest machine has", 4 * WEIGHTS))
     sharded = simcse(engine="deepspeed", zero=3, workers=4)

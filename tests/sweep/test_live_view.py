@@ -1,4 +1,4 @@
-"""What a sweep shows of its trials: the curve, the cost so far and left, and what others read."""
+"""Views of a sweep's trials: the curve, the cost so far and left, and what others read."""
 
 import io
 

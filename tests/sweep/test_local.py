@@ -37,7 +37,7 @@ class Method(SimCSE):
 
 
 def logged(store: Store) -> str:
-    """What the trials of a store have printed."""
+    """Output of the trials of a store."""
     folder = store.folder.with_name(f"{store.folder.name}-logs")
     return "".join(path.read_text(encoding="utf-8") for path in folder.glob("*"))
 

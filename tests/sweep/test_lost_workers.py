@@ -89,7 +89,7 @@ def test_a_trial_that_was_ended_does_not_run_again(lost: Lost) -> None:
 
 
 def test_failure_without_a_record_is_recorded(lost: Lost, tmp_path: Path) -> None:
-    """What Ray writes of an exception, as that of a lost rank, ends with its type and its text."""
+    """Texts of Ray about an exception, as that of a lost rank, end with its type and its text."""
     report = {"status": "failed", "reason": "no files", "dev": None, "recorded": False}
     assert lost.reported(begun=True, **report)["reason"] == "no files"
     [record] = lost.store.read().records()

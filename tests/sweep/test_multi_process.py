@@ -25,7 +25,7 @@ fi
 
 @pytest.fixture
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the program has noted, which stands in the place of NVIDIA's."""
+    """Notes of the program that stands in the place of NVIDIA's."""
     notes, program = tmp_path / "notes.txt", tmp_path / CONTROL
     notes.touch()
     program.write_text(PROGRAM.replace("NOTES", str(notes)), encoding="utf-8")

@@ -130,7 +130,7 @@ def test_any_device_is_priced_and_the_load_does_not_matter(plan: Any) -> None:
 
 
 def test_a_plan_asks_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not here is said; nothing is downloaded, and nobody waits for a network."""
+    """Missing files are named; nothing is downloaded, and nobody waits for a network."""
     asked: list[object] = []
 
     def ask(host: object, *_: object, **__: object) -> list[Any]:

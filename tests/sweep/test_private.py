@@ -1,4 +1,4 @@
-"""What a sweep keeps to itself: secrets of the environment, its ports, and what it imports.
+"""Things that a sweep keeps to itself: secrets of the environment, its ports and its imports.
 
 One sweep runs in a folder with modules that end whoever imports them, and with planted secrets.
 """

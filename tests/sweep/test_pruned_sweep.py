@@ -29,7 +29,7 @@ def test_a_killed_sweep_with_a_pruner_is_finished_by_the_same_command(
     environment: dict[str, str],
     process: Callable[..., Any],
 ) -> None:
-    """It is killed after its first trial, given again, and once more."""
+    """The sweep is killed after its first trial, given again, and once more."""
     plugin = write_plugin(tmp_path / "pruned.py", "trained", pause=0.2)
     store = Store(tmp_path / "store")
     space = write_space(

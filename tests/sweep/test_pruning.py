@@ -164,7 +164,7 @@ def test_a_pruned_record_gives_way_to_a_finished_one_only(playing: Playing) -> N
 
 
 def test_a_trial_that_has_done_its_last_step_has_finished(playing: Playing) -> None:
-    """It is judged for the last time at its last evaluation, where there is a rung of ASHA."""
+    """A trial is judged for the last time at its last evaluation, where ASHA has a rung."""
     search = playing.search(GRID, "pruner: {name: asha, first_evaluation: 4, reduction_factor: 2}")
     played = playing.play(search, lambda trial: [1, 2, 3, -trial.configuration["learning_rate"]])
     assert played.stopped == {}

@@ -1,4 +1,4 @@
-"""What a number of seeds resolves: against simulated experiments, and with a store's deviation."""
+"""Resolution of a number of seeds: simulated experiments, and with a store's deviation."""
 
 import math
 from collections.abc import Callable

@@ -223,7 +223,7 @@ def test_a_pool_that_grows_is_used_at_once(sweep_of: SweepOf, part: str) -> None
 
 
 def test_a_trial_of_several_workers_takes_a_slot_for_each() -> None:
-    """Those that are free are kept for it. What fits nowhere holds a single one."""
+    """Slots that are free are kept for it. A trial that fits nowhere holds a single one."""
 
     async def scenario() -> None:
         lanes, order, held = Lanes(lambda held: held < 3), list[int](), list[Slot]()

@@ -56,7 +56,7 @@ def drawn(search: Search, role: Any = "final", **values: Any) -> list[tuple[int 
 
 
 def test_a_share_of_the_labels_is_run_on_every_subset(search: Find) -> None:
-    """Where all labels are used, or a corpus has none, or a method no choice: nothing to repeat."""
+    """Nothing is repeated where all labels are used, a corpus has none, or a method no choice."""
     share = search()
     assert drawn(share) == FULL
     assert drawn(share, "search") == [(0, 42), (1, 42)]

@@ -56,7 +56,7 @@ FAULTY = f"{HEAD}  faulty: {{grid: {{fault: [raise, none, no fault]}}}}".replace
 
 @dataclass
 class Swept:
-    """What a sweep printed and stored."""
+    """Output and store of a sweep."""
 
     answer: Answer
     rows: list[Record]
@@ -116,7 +116,7 @@ def first(sweep: Sweep) -> Swept:
 
 
 def test_grid_runs_every_combination_once(first: Swept) -> None:
-    """It runs on one seed, since nothing trains."""
+    """The grid runs on one seed, since nothing trains."""
     combinations = {(favours, noise): 1 for favours in ("test", "dev") for noise in (0.25, 0.5)}
     assert first.values("chosen", "favours", "noise") == combinations
     assert [row.seed for row in first.of("chosen", "final")] == [0]

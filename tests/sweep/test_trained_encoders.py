@@ -33,7 +33,7 @@ Found = Callable[..., list[Search]]
 
 
 def test_a_search_starts_from_the_encoder_that_another_one_trains(searches_of: Found) -> None:
-    """What a trial starts from is in its key."""
+    """The key of a trial has what it starts from."""
     plain, trained, simcse = searches_of(POOLED + "  simcse:\n    set: {learning_rate: 1e-3}\n")
     assert trained.label == "pooling unsup tiny-bert trained by simcse"
     assert (plain.trainers, trained.trainers) == ({}, {"encoder": simcse})
@@ -110,7 +110,7 @@ CHAIN = """\
 
 
 def test_a_teacher_without_a_model_starts_from_that_of_the_search(searches_of: Found) -> None:
-    """So a rehearsal on another encoder has a teacher on it, too; a value of --set is the last.
+    """A rehearsal on another encoder has a teacher on it, too; a value of --set is the last.
 
     The teacher of a trainer is trained before it.
     """
@@ -160,7 +160,7 @@ pruner: {name: asha, reduction_factor: 2}
 
 @pytest.mark.slow
 def test_the_sweep_trains_the_teachers_first(serially: Any, tmp_path: Path) -> None:
-    """What the teachers are is chosen on dev; the students begin when these have ended."""
+    """Teachers are chosen on dev; the students begin when these have ended."""
     path, store = tmp_path / "space.yaml", tmp_path / "store"
     path.write_text(TEACHERS + CHAIN + PRUNED, encoding="utf-8")
     words = ["rankcse", "pooling", "esimcse", path, "--store", store]

@@ -1,4 +1,4 @@
-"""What a trial names by paths reaches a machine that does not have it, without Ray.
+"""Files that a trial names by paths reach a machine that does not have them, without Ray.
 
 A folder stands for a laptop. It is moved away before the trial is built again, as on a machine that
 has never seen it. Only the function that reads files of the other machine knows where it is.
@@ -179,7 +179,7 @@ def test_trial_is_the_same_on_a_machine_without_its_files(
 def test_list_has_what_is_named_by_a_path_and_nothing_else(
     trial: Trial, laptop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the files are, nothing is copied."""
+    """Nothing is copied where the files are."""
     sent, manifest, expected = portable(trial), file_list(trial), key(trial)
     names = {Path(file.path).relative_to(laptop).as_posix() for file in manifest.files}
     models = {name for name in names if name.startswith("models/real-bert/")}

@@ -1,4 +1,4 @@
-"""What waits for another process or for a part comes later, and keeps no other trial."""
+"""Trials that wait for another process or for a part come later, and keep no other trial."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ POSTPONED = {"status": "postponed", "reason": "another process makes the first s
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those who wait look and try again without a pause."""
+    """Processes that wait look and try again without a pause."""
     monkeypatch.setattr(trial_runs, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(trial_runs, "PROBE_SECONDS", 0.0)
 
@@ -151,7 +151,7 @@ def test_the_store_is_compacted_while_further_trials_begin_and_end(
 
 @pytest.mark.parametrize("status", ["finished", "failed"])
 def test_a_trial_waits_for_the_one_that_trains_its_encoder(status: str, play: Play) -> None:
-    """When that has failed, the trial that needs it says so in its own record."""
+    """The trial that needs it says in its own record that the other one has failed."""
     start = "5" * 32
     later = Trial("simcse", {"encoder": f"tiny-bert@{start}"}, 0)
 
