@@ -1,4 +1,4 @@
-"""What the references of several methods share: plain loops in float64, slopes, and batches."""
+"""References that several methods share: plain loops in float64, slopes, and batches."""
 
 import itertools
 import math
@@ -93,7 +93,7 @@ def labelled(vectors: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, int]]:
 
 
 def headed(method: Any, vectors: np.ndarray) -> np.ndarray:
-    """What the tanh head of a method makes of vectors, (rows, H), in float64."""
+    """Outputs of the tanh head of a method for vectors, (rows, H), in float64."""
     linear = method.head.linear
     return np.tanh(vectors @ array(linear.weight).T + array(linear.bias))
 
@@ -166,7 +166,7 @@ class Templates:
         return torch.stack(states)
 
     def tanh_head(self, vectors: Tensor) -> Tensor:
-        """What the tanh head of the method makes of vectors, with gradients."""
+        """Outputs of the tanh head of the method for vectors, with gradients."""
         linear = self.method.head.linear
         return torch.tanh(vectors @ linear.weight.double().T + linear.bias.double())
 

@@ -1,4 +1,4 @@
-"""What several methods promise alike: what trains, bf16, test vectors, test texts and lengths."""
+"""Promises of several methods alike: what trains, bf16, test vectors, test texts and lengths."""
 
 from pathlib import Path
 from typing import Any
@@ -211,7 +211,7 @@ def test_dropout_of_the_frozen_encoder_makes_the_views(kit_for: KitFor, name: st
 def test_max_length_counts_pieces_without_a_template(
     kit_for: KitFor, name: str, values: dict[str, Any], around: int
 ) -> None:
-    """Of [CLS] and [SEP] alone, it counts these two as well."""
+    """A template of [CLS] and [SEP] alone counts as two pieces, too."""
     kit = kit_for(name, max_length=9, **values)
     batch = first_batch(kit, build(kit), size=40)
     assert batch.attention_mask.sum(dim=1).max() == 9 + around

@@ -58,7 +58,7 @@ def in_batch(first: Vectors, second: Vectors, positive: list[bool], scale: float
 
 
 def test_the_quotients_are_those_of_complex_numbers() -> None:
-    """Of one dimension: its angle is the difference of the angles, and its length is 1."""
+    """The quotient of one dimension has the difference of the angles, and length 1."""
     z, w = cmath.rect(2.0, 1.1), cmath.rect(0.5, 0.4)
     turned = cmath.rect(1.0, 0.7)
     found = quotients([z.real, z.imag], [w.real, w.imag])

@@ -113,7 +113,7 @@ def test_nothing_is_changed_by_none() -> None:
 
 
 def test_cut_tokens_stay_in_the_attention_and_in_the_mean(tiny_encoder: Path) -> None:
-    """With every token cut, the input is all zeros.
+    """The input is all zeros when every token is cut.
 
     The mean is over all positions of the model's output for it.
     """

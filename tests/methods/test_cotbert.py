@@ -21,7 +21,7 @@ TEMPLATES = {
     "second_template": "a {s} under [MASK] behind the [MASK] .",
     "negative_template": "the {s} [MASK] slowly [MASK] often a",
 }
-"""Of different lengths, in words that the small tokenizers know"""
+"""Texts of different lengths, in words that the small tokenizers know"""
 
 
 def looped(views: list[Tensor], temperature: float, *, contrasts_second: bool = True) -> float:

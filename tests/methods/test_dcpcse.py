@@ -87,7 +87,7 @@ def test_contrastive_loss(
 
 @FAMILIES
 def test_masked_language_loss(kit_for: KitFor, still: Callable[[str], str], family: str) -> None:
-    """It is a second pass with the same prompts on masked rows, with the checkpoint's own head."""
+    """A second pass with the same prompts on masked rows, with the checkpoint's head."""
     kit = kit_for(
         "dcpcse", encoder=still(family), prompt_length=LENGTH, mlm=True, masking_ratio=0.4
     )
@@ -134,7 +134,7 @@ def test_shallow_prompts(kit_for: KitFor, still: Callable[[str], str], family: s
 
 @FAMILIES
 def test_masked_language_loss_touches_no_sentence_vector(kit_for: KitFor) -> None:
-    """It trains prompts and vocabulary head, and not the tanh head.
+    """The loss trains prompts and vocabulary head, and not the tanh head.
 
     The contrastive loss does not train the vocabulary head.
     """

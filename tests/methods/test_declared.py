@@ -1,4 +1,4 @@
-"""What methods declare: published values and corpora, what is refused, and what counts."""
+"""Declarations of methods: published values and corpora, what is refused, and what counts."""
 
 from collections.abc import Callable
 from typing import Any

@@ -140,7 +140,7 @@ def test_alpha_is_doubled_on_demand(small: KitFor) -> None:
 
 
 def test_stage_2_starts_from_the_last_stage_1_weights(small: KitFor) -> None:
-    """It does not start from the best ones on dev. The best of all are restored at the end."""
+    """The best weights on dev do not start it. The best of all are restored at the end."""
     kit = small(stage1_steps=4, max_steps=1, evaluation_interval=2, learning_rate=1e-12)
     scores = iter([9.0, 1.0, 1.0])
     method = build(kit)
@@ -274,7 +274,7 @@ def reference_states(
 @pytest.mark.parametrize("denoising", ["intended", "released"])
 @pytest.mark.parametrize("setting", ["semisup", "sup"])
 def test_contrastive_loss_with_denoising(small: KitFor, setting: str, denoising: str) -> None:
-    """It is per module and at the sentence's own length (trap 7)."""
+    """The noise is per module and at the sentence's own length (trap 7)."""
     kit = small(setting=setting, denoising=denoising)
     method = build(kit).double().eval()
     batch = first_batches(kit, method)["contrastive"]

@@ -123,7 +123,7 @@ def test_grouped_batches_are_padded_as_the_shuffled_ones_were(
 
 @FAMILIES
 def test_what_the_discriminator_reads(kit_for: KitFor) -> None:
-    """What the generator wrote everywhere, and h in the place of [CLS] as it leaves the head.
+    """The generator's tokens everywhere, and h in the place of [CLS] as it leaves the head.
 
     That is behind LayerNorm and dropout of the embedding. Otherwise, as where h is detached, the
     method would train like SimCSE.

@@ -59,7 +59,7 @@ def test_the_vector_is_that_of_the_second_sentence(
 
 
 def test_the_first_word_knows_the_last_one(kit_for: KitFor, tmp_path: Path) -> None:
-    """What a causal decoder cannot have the first time."""
+    """A causal decoder cannot know it the first time."""
     decoder = save("Llama", tmp_path / "decoder")
     kit = kit_for("echo", encoder=str(decoder), template=ECHO)
     method = kit.build().eval()
@@ -77,7 +77,7 @@ def test_the_first_word_knows_the_last_one(kit_for: KitFor, tmp_path: Path) -> N
 
 
 def test_pieces_are_those_of_a_running_text(byte_roberta: Path) -> None:
-    """Of bytes, where a space in front of a sentence belongs to its first piece."""
+    """Bytes are pieces here, and a space in front of a sentence belongs to its first piece."""
     tokenizer = load_tokenizer(str(byte_roberta))
     echoed = PLUGIN.method.embed.__globals__["echoed"]
     for template in ('say: "{s}" again: "{s}', "say: {s} , again: {s}"):

@@ -77,7 +77,7 @@ def test_the_loss_is_the_sum_of_the_sides(looked_up: Kit) -> None:
 def test_the_first_column_of_the_first_batch_sets_the_actnorms(
     kit_for: KitFor, triplets: Path, permutation: str
 ) -> None:
-    """As released: the first ActNorm gives column 1 mean 0 and variance 1, and not the others.
+    """The first ActNorm, as released, gives column 1 mean 0 and variance 1, and not the others.
 
     A second batch changes nothing.
     """
@@ -100,7 +100,7 @@ def test_the_first_column_of_the_first_batch_sets_the_actnorms(
 
 @FAMILIES
 def test_the_flow_trains_on_vectors_with_dropout(kit: Kit) -> None:
-    """As released: the encoder is in training mode, and gets no gradient."""
+    """The encoder, as released, is in training mode, and gets no gradient."""
     method = build(kit).train()
     batch, stage = first_texts(kit, method, kit.config.corpus), method.stages(kit.config)[0]
     method.losses({"corpus": batch}, stage)  # sets the ActNorms

@@ -110,7 +110,7 @@ def test_a_step_written_out() -> None:
 
 @pytest.mark.parametrize("permutation", PERMUTATIONS)
 def test_the_first_training_batch_sets_every_actnorm(permutation: Any) -> None:
-    """It gets mean 0 and variance 1, also inside the coupling networks.
+    """Every ActNorm gets mean 0 and variance 1, also inside the coupling networks.
 
     Later batches and evaluation set nothing.
     """

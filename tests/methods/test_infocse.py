@@ -70,7 +70,7 @@ def bert_layer(layer: Any, states: np.ndarray) -> np.ndarray:
 @FAMILIES
 @pytest.mark.usefixtures("equal_views")
 def test_the_reconstruction_of_a_batch(kit_for: KitFor) -> None:
-    """It is the mean over the chosen positions of all rows."""
+    """The reconstruction is the mean over the chosen positions of all rows."""
     kit = kit_for("infocse", batch_size=4, masking_ratio=0.5, lower_layers=1)
     method = kit.build().eval()
     stage, batches = batches_of(kit, method)

@@ -94,7 +94,7 @@ def test_a_masked_piece_is_predicted_from_the_state_before_it(
 @pytest.mark.slow
 @pytest.mark.usefixtures("equal_views")
 def test_the_contrastive_loss_of_mean_vectors(kit_for: KitFor, decoder: Path) -> None:
-    """What the tokenizer puts in front does not count; both views are equal without dropout."""
+    """Pieces of the tokenizer in front do not count; without dropout both views are equal."""
     kit = kit_for("llm2vec", encoder=str(decoder), encoder_dropout=0, batch_size=6)
     method = kit.build().train()
     stage, batches = batches_of(kit, method, 1)

@@ -15,7 +15,7 @@ mixing_contrast = PLUGIN.method.losses.__globals__["mixing_contrast"]
 
 
 def mixtures(vectors: Vectors, share: float) -> Vectors:
-    """Of each vector and the next one of the batch."""
+    """Mixtures of each vector and the next one of the batch."""
     following = [*vectors[1:], vectors[0]]
     return [
         [share * a + (1 - share) * b for a, b in zip(own, other, strict=True)]

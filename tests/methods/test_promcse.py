@@ -181,7 +181,7 @@ def test_a_run(tiny_encoder: Path, tmp_path: Path, values: dict[str, Any], promp
 def terms(
     anchors: np.ndarray, positives: np.ndarray, negatives: np.ndarray, margin: float
 ) -> list[float]:
-    """What each anchor adds up to, before the mean (dcpcse.md, section 2)."""
+    """The sum of each anchor, before the mean (dcpcse.md, section 2)."""
     hinges = []
     for row, anchor in enumerate(anchors):
         others = [cosine(anchor, each) for place, each in enumerate(positives) if place != row]

@@ -83,7 +83,7 @@ def test_prompts_agree_about_the_space(kit_for: KitFor, byte_roberta: Path) -> N
 
 
 def test_pieces_are_those_of_a_running_text(byte_roberta: Path) -> None:
-    """Of bytes, where a space in front of a sentence belongs to its first piece."""
+    """Bytes are pieces here, and a space in front of a sentence belongs to its first piece."""
     tokenizer = load_tokenizer(str(byte_roberta))
     for template in ('This sentence : "{s}" means in one word:"', "say: {s} : in one word"):
         tokenised = prompt(tokenizer, template=template)

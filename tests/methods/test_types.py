@@ -56,7 +56,7 @@ def mypy(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture(scope="module")
 def checked() -> "subprocess.CompletedProcess[str]":
-    """What mypy says about the checkout, where it keeps what it has found."""
+    """Output of mypy for the checkout, where it keeps what it has found."""
     return mypy(CHECKOUT)
 
 
@@ -95,7 +95,7 @@ def misspelt(copies: Path) -> set[tuple[Place, str]]:
 def complaints(
     copies: Path, misspelt: set[tuple[Place, str]], checked: "subprocess.CompletedProcess[str]"
 ) -> list[tuple[Place, str]]:
-    """What mypy says about the copies, in one run: place and text."""
+    """Complaints of mypy about the copies, in one run: place and text."""
     assert misspelt, "the copies must all be written before mypy runs"
     assert checked.returncode in (0, 1), checked.stderr
     shutil.copytree(CHECKOUT / ".mypy_cache", copies / ".cache")  # so it looks at the copies alone

@@ -63,7 +63,7 @@ def built(kit: Kit, *, unpads: bool) -> Any:
 
 
 def run(kit: Kit, *, unpads: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """What a method computes, and the gradients of what its stages train."""
+    """Tensors that a method computes, and the gradients of what its stages train."""
     method = built(kit, unpads=unpads).train()
     results: dict[str, Tensor] = {}
     gradients: dict[str, Tensor] = {}

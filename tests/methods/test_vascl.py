@@ -35,7 +35,7 @@ def entropy(positive: float, negatives: list[float], temperature: float) -> floa
 
 
 def contrastive(first: Vectors, second: Vectors, temperature: float) -> float:
-    """Of 2 N vectors; the candidates are all others."""
+    """The loss of 2 N vectors; the candidates are all others."""
     every, count = [*first, *second], len(first)
     total = 0.0
     for i, anchor in enumerate(every):
