@@ -1,4 +1,4 @@
-"""What mkdocs asks while it builds the site: pages that are not files of docs/, and their links.
+"""Hooks of mkdocs for building the site: pages that are not files of docs/, and their links.
 
 The pages of the root (README.md, CONTRIBUTING.md, ...) and one page for each method are added. The
 links in a page are written for a reader of the repository. In the site, a link to another page is

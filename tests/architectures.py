@@ -36,7 +36,7 @@ class Architecture:
     kind: str
     """`model_type`"""
     own: dict[str, Any] = field(default_factory=dict)
-    """What differs from `SIZES`"""
+    """Differences from `SIZES`"""
     sizes: dict[str, Any] = field(default_factory=SIZES.copy)
     decoder: bool = False
 
@@ -85,7 +85,7 @@ def save(name: str, folder: Path, seed: int = 0, **changed: Any) -> Path:
 
 
 def _tokenizer(family: Architecture, backend: Tokenizer) -> Any:
-    """That of the embedded model; a decoder's has no padding, and only Qwen has no beginning."""
+    """Tokenizer of the embedded model; a decoder's lacks padding, and only Qwen no beginning."""
     if not family.decoder:
         return transformers.PreTrainedTokenizerFast(
             tokenizer_object=backend, cls_token="[CLS]", pad_token="[PAD]", sep_token="[SEP]",

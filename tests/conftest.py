@@ -1,4 +1,4 @@
-"""What holds for all tests: their order, no process in a quick one, the cache, the real data.
+"""Settings of all tests: their order, no process in a quick one, the cache, the real data.
 
 The fixtures that import torch are in the modules of FIXTURES.
 """

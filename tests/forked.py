@@ -21,9 +21,9 @@ from typing import NoReturn
 FOLLOWER = "harness.trials.follower"
 """The module of a rank"""
 MODULES = ("harness", "tests.faults.hasty", "ray.scripts.scripts", "pytest")
-"""What else is forked, when it is started with `-m`"""
+"""Other modules that are forked, when they are started with `-m`"""
 SCRIPTS = ("default_worker.py", "log_monitor.py", "monitor.py", "dashboard.py")
-"""What else of Ray is forked; its agents want to be children of the raylet"""
+"""Other modules of Ray that are forked; its agents want to be children of the raylet"""
 LENGTH, STATUS = 8, 2
 """Bytes of the length of a message, and of how a fork has ended"""
 serving: Path | None = None

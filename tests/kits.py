@@ -91,7 +91,7 @@ def equal_views() -> None:
 
 
 FULL = "File too large"
-"""What the system says in the block of `full_disk`"""
+"""The system's sentence in the block of `full_disk`"""
 FullDisk = Callable[..., AbstractContextManager[None]]
 
 

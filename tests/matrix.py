@@ -83,7 +83,7 @@ def trained_rows() -> Iterator[tuple[str, str]]:
 
 
 def column(folder: Path, corpora: Mapping[str, str]) -> dict[str, str]:
-    """What becomes of every method and setting on the model in a folder."""
+    """Results of every method and setting on the model in a folder."""
     return {f"{name} {setting}": cell(name, setting, folder, corpora) for name, setting in rows()}
 
 
@@ -177,7 +177,7 @@ def _short(value: str, reasons: list[str]) -> str:
 
 
 def found_in(folder: Path) -> dict[str, Cells]:
-    """What becomes of every pair; models and corpora are written into a folder."""
+    """Results of every pair; models and corpora are written into a folder."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     corpora = write_corpora(folder / "corpora")

@@ -30,7 +30,7 @@ IMPORTED = [
     "aiohttp", "fastapi", "google.protobuf.json_format", "jsonschema", "opentelemetry.sdk.metrics",
     "prometheus_client", "requests",
 ]  # fmt: skip
-"""What most programs import; a module that reads the environment when it is imported may not be
+"""Modules that most programs import; one that reads the environment at its import may not be
 here, unless all tests have the same settings of it (HF_HUB_OFFLINE, OMP_NUM_THREADS)"""
 
 

@@ -65,7 +65,7 @@ def plain_kernel(
     rate: float,
     scaling: float,
 ) -> Tensor:
-    """What `variable_length.kernel` computes on a GPU: attention row by row, in float64."""
+    """Attention of `variable_length.kernel` as on a GPU: row by row, in float64."""
     assert query_ends.dtype == key_ends.dtype == torch.int32
     assert (query_ends[-1], key_ends[-1]) == (len(query), len(key))
     assert longest_query >= query_ends.diff().max()

@@ -32,7 +32,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bootstrap(clone: Path, *arguments: str) -> str:
-    """What `bootstrap.py` prints as the README runs it, without any setting of this checkout."""
+    """Output of `bootstrap.py` as the README runs it, without any setting of this checkout."""
     environment = {
         name: value
         for name, value in os.environ.items()

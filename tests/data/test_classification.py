@@ -33,7 +33,7 @@ Words = list[list[str]]
 
 
 def senteval_rows(members: Mapping[str, bytes], task: str, split: str) -> list[tuple[Words, int]]:
-    """What SentEval reads and how it sorts it (senteval/binary.py, sst.py, trec.py, mrpc.py)."""
+    """Rows of SentEval, sorted as there (senteval/binary.py, sst.py, trec.py, mrpc.py)."""
     rows: list[tuple[Words, int]] = []
     if task in POLAR:
         for name, label in zip(POLAR[task], (1, 0), strict=True):

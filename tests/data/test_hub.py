@@ -1,4 +1,4 @@
-"""Where files come from: the mirror, then the embedded default, then the Hub; and their digests."""
+"""Origins of files: the mirror, then the embedded default, then the Hub; and their digests."""
 
 import os
 import shutil

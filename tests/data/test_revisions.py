@@ -119,7 +119,7 @@ def test_no_revision_is_a_path(downloads: Path, revision: str) -> None:
 def test_a_revision_of_a_mirror_is_a_folder(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has no commit, and a plain folder stands for no revision."""
+    """A mirror has no commit, and a plain folder stands for no revision."""
     mirror = tmp_path_factory.mktemp("mirror")
     for name in ("tiny", "tiny@v1", "other", f"tiny@{THIRD}", "tiny@refs/pr/7"):
         (mirror / "models" / "some" / name).mkdir(parents=True)

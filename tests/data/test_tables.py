@@ -49,7 +49,7 @@ def test_filters_and_a_limit(tmp_path: Path) -> None:
      ("sentence,id", "")],
 )  # fmt: skip
 def test_columns_say_what_a_corpus_is(tmp_path: Path, header: str, shape: str) -> None:
-    """Those that fit no shape are refused by name."""
+    """Columns that fit no shape are refused by name."""
     path, columns = tmp_path / "a.csv", header.split(",")
     path.write_text(f"{header}\n{','.join('1' for _ in columns)}\n")
     if shape:
@@ -131,7 +131,7 @@ configs:
 
 
 def write_as_on_the_hub(folder: Path) -> None:
-    """As SNLI lies there: one folder for a configuration, with more than one file of a split."""
+    """SNLI as it lies there: one folder for a configuration, with more than one file of a split."""
     (folder / "plain_text").mkdir(parents=True)
     (folder / "README.md").write_text(CARD.format(name="plain_text", path="plain_text/train-*"))
     for part in range(2):

@@ -23,7 +23,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     ),
     "another continuation": lambda content: content["model"].update(continuing_subword_prefix="@"),
 }
-"""What two tokenizers may differ in, as it stands in their serialisation"""
+"""Differences between two tokenizers, as they stand in their serialisation"""
 
 
 def _swap(vocabulary: dict[str, int]) -> None:

@@ -36,7 +36,7 @@ Pages = Mapping[str, set[str]]
 
 
 def wrong_citations(text: str, pages: Pages) -> list[str]:
-    """What is wrong with the citations in a text, in order, each with its line number."""
+    """Faults of the citations in a text, in order, each with its line number."""
     text = FILE_NAME.sub(lambda name: " " * len(name[0]), text)
     return [
         f"line {text.count(chr(10), 0, found.start()) + 1}: {problem}"

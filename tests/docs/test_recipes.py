@@ -142,7 +142,7 @@ def kuberay() -> Any:
 
 
 def test_rays_autoscaler_reads_the_file_for_kuberay(kuberay: Any) -> None:
-    """It derives what it may start from the same object, and checks that against its schema."""
+    """Ray derives what it may start from the same object, and checks it by its schema."""
     # Kubernetes puts each object into a namespace.
     kuberay["metadata"]["namespace"] = "default"
     derived = _derive_autoscaling_config_from_ray_cr(kuberay)

@@ -57,7 +57,7 @@ def batch() -> TextBatch:
 
 
 def expected(folder: Path, batch: TextBatch, *, causal: bool = True) -> Tensor:
-    """What transformers gives with its own attention, (rows, length, H)."""
+    """States that transformers gives with its own attention, (rows, length, H)."""
     config = AutoConfig.from_pretrained(folder)
     config.is_causal = causal
     model = AutoModel.from_pretrained(

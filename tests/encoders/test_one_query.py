@@ -73,7 +73,7 @@ def test_prompts(tiny_encoder: Path, unpads: bool, visible: bool, lengths: list[
 
 
 class Calls:
-    """How many rows of states the keys of the last layer are made for."""
+    """Number of rows of states that the keys of the last layer are made for."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.made: list[int] = []
@@ -114,7 +114,7 @@ def test_low_rank_changes(tiny_encoder: Path) -> None:
 
 
 def test_dropout_falls_on_the_same_probabilities(tiny_encoder: Path) -> None:
-    """With keys and values made or not, the same seed gives the same result."""
+    """The same seed gives the same result, whether keys and values are made or not."""
     encoder, states = Encoder(str(tiny_encoder), dropout=0.4).double().train(), []
     batch, key = text(), encoder.model.encoder.layer[-1].attention.self.key
     prefix, _ = prefix_of(visible=False)

@@ -289,7 +289,7 @@ def test_few_rooms_have_place_for_all_tokens() -> None:
 
 @pytest.mark.parametrize("room", [64, ROWS * LONGEST])
 def test_room_is_kept_through_changes_of_a_batch(room: int) -> None:
-    """It is always enough, and where nothing is known, it is all places."""
+    """The room is always enough, and where nothing is known, it is all places."""
     batch = replace(text(), room=room)
     twice = batch.repeated(2)
     assert twice.room == 2 * room

@@ -1,4 +1,4 @@
-"""What training corpora have of test sets."""
+"""Texts of test sets that training corpora have."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -80,7 +80,7 @@ def test_scale_rotation_and_order_change_nothing(pairs: Pairs, vectors: np.ndarr
 
 @pytest.mark.parametrize("noise", [0, 1e-7])
 def test_a_constant_embedding_has_no_score(pairs: Pairs, noise: float) -> None:
-    """It has none either when padding and batches have left their rounding on it."""
+    """A constant embedding has no score either when padding and batches have rounded it."""
     vectors = 1 + noise * np.random.default_rng(0).normal(size=(2, len(pairs), 12))
     for measure in (lambda: sts_scores(*vectors, pairs), lambda: spearman(*vectors, pairs.gold)):
         with pytest.raises(TrialFailure, match="constant"):

@@ -105,7 +105,7 @@ def test_sentences_are_cut_only_where_the_positions_end(kit_for: KitFor) -> None
 
 
 def test_dropout_is_off_and_training_goes_on_afterwards(kit_for: KitFor) -> None:
-    """With changed weights, vectors change: word pieces may be kept, vectors may not."""
+    """Vectors change with changed weights: word pieces may be kept, vectors may not."""
     watched = Watched(kit_for("simcse"))
     watched.method.train()
     before = watched.embedder(TEXTS)
@@ -136,7 +136,7 @@ def test_packed_layers_equal_plain_ones(bias: bool, shape: tuple[int, ...]) -> N
 
 
 def test_bf16_works_on_every_processor() -> None:
-    """Where oneDNN has no bf16, the plain layers compute it."""
+    """The plain layers compute bf16 where oneDNN has none."""
     layer, states = nn.Linear(24, 40), torch.ones(3, 24)
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), packed_linears(layer):
         found = layer(states)

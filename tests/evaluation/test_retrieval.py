@@ -109,7 +109,7 @@ def test_scale_rotation_and_order_change_nothing(pairs: Pairs) -> None:
 
 
 def test_ties_copies_and_no_paraphrase(pairs: Pairs) -> None:
-    """When another sentence has the vector of the partner, the partner is not found first."""
+    """A partner is not found first when another sentence has its vector."""
     tied = Pairs(["one", "two"], ["eins", "zwei"], np.array([5.0, 1.0]))
     first, second = np.eye(3)[[0, 1]], np.eye(3)[[1, 2]]
     second[0] += 1e-8

@@ -169,7 +169,7 @@ def test_neither_random_state_nor_autocast_pass_its_border(problem: Make) -> Non
 def test_nested_cross_validation_is_sentevals(
     problem: Make, stratified: Make, chosen: Make
 ) -> None:
-    """As MR, CR, SUBJ and MPQA are scored."""
+    """MR, CR, SUBJ and MPQA are scored in this way."""
     features, labels = problem(90, 2, seed=4)
     result = nested_cross_validation(features, labels, 2)
     folds = []
@@ -188,7 +188,7 @@ def test_nested_cross_validation_is_sentevals(
 def test_cross_validation_and_one_test_are_sentevals(
     classes: int, problem: Make, chosen: Make
 ) -> None:
-    """As MRPC and TREC are scored."""
+    """MRPC and TREC are scored in this way."""
     features, labels = problem(220, classes, seed=5)
     result = single_test(
         {"train": features[:120], "test": features[120:]},
@@ -207,7 +207,7 @@ def test_cross_validation_and_one_test_are_sentevals(
 
 @pytest.mark.slow
 def test_a_given_dev_set_stops_and_chooses(problem: Make) -> None:
-    """As SST-2 is scored."""
+    """SST-2 is scored in this way."""
     features, labels = problem(300, 2, seed=6)
     parts = {"train": slice(160), "dev": slice(160, 220), "test": slice(220, 300)}
     result = single_test(

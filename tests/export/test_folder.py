@@ -70,7 +70,7 @@ def is_plain(name: str, options: dict[str, Any]) -> bool:
 
 
 def facts_of(kit: Kit) -> dict[str, Any]:
-    """What a folder says of its trial."""
+    """Facts that a folder has of its trial."""
     declared = kit.declared
     return {
         "key": "0" * 32, "method": declared.name, "configuration": declared.config.deciding(),
@@ -135,7 +135,7 @@ def test_all_methods_are_here() -> None:
 @pytest.mark.parametrize("family", ["tiny_roberta", "byte_roberta"])
 @pytest.mark.parametrize("name", ["simcse", "promptbert"])
 def test_other_tokenizers(kit_for: KitFor, tmp_path: Path, name: str) -> None:
-    """Of RoBERTa's kind, a space in front of a sentence changes its first piece."""
+    """A space in front of a sentence changes its first piece in tokenizers of RoBERTa's kind."""
     assert exported(kit_for(name), tmp_path / "model") == (name == "simcse")
 
 
@@ -169,7 +169,7 @@ def test_word_vectors(kit_for: KitFor, tmp_path: Path) -> None:
 
 
 def test_a_folder_of_the_library(kit_for: KitFor, tiny_encoder: Path, tmp_path: Path) -> None:
-    """It leaves as it is, with its own card beside ours; so does one that was exported before."""
+    """The folder stays as it is, with its own card beside ours; so does one exported before."""
     modules = [Transformer(str(tiny_encoder)), Pooling(32, "mean"), Normalize()]
     SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "theirs"))
     kit = kit_for("sentence_transformer", encoder=str(tmp_path / "theirs"))
@@ -191,7 +191,7 @@ def folder(kit_for: KitFor, tmp_path: Path) -> Path:
 
 
 def test_sentence_transformers_itself(folder: Path, tmp_path: Path) -> None:
-    """It imports the installed package when it is told to, and never without."""
+    """The folder imports the installed package when it is told to, and never without."""
     vectors = SentenceTransformer(str(folder), trust_remote_code=True).encode(TEXTS)
     assert (vectors == encoder(folder).encode(TEXTS)).all()
     with pytest.raises(ValueError, match="trust_remote_code"):

@@ -188,7 +188,7 @@ def test_a_flipped_bit_of_a_manifest_is_noticed(tmp_path: Path) -> None:
 
 @pytest.fixture(params=["at once", "later", "later, large"])
 def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When files are digested: at once after they were written, or ten seconds later."""
+    """The moment in which files are digested: at once after their writing, or ten seconds later."""
     if request.param != "at once":
         later(monkeypatch)
     if "large" in request.param:

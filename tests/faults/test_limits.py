@@ -109,7 +109,7 @@ def slow_process(test: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass
 class Swept:
-    """What a sweep has stored and printed."""
+    """The store and the output of a sweep."""
 
     store: Store
     printed: str
@@ -351,7 +351,7 @@ has, one whose parent has left it, and one with a child of its own that has anot
 def test_memory_of_all_that_a_trial_starts(
     tmp_path: Path, started: str, processes: int, blocks: int
 ) -> None:
-    """What a fork shares with its parent counts once, and all of it ends together."""
+    """Memory that a fork shares with its parent counts once, and all of it ends together."""
     program = [sys.executable, "-c", PARENT, *started.split()]
     worker = subprocess.Popen(program, stdout=subprocess.PIPE)
     for _ in range(processes):

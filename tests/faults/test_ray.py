@@ -149,7 +149,7 @@ def begin(monkeypatch: pytest.MonkeyPatch, in_short: Path) -> Begin:
 
 
 def started(page: str = "", **_: object) -> SimpleNamespace:
-    """What ray.init answers."""
+    """Answer of ray.init."""
     return SimpleNamespace(dashboard_url=page)
 
 
@@ -252,7 +252,7 @@ def test_ray_that_does_not_come_up_is_tried_again(begin: Begin, error: Exception
 
 @pytest.mark.process
 def test_ctrl_c_while_ray_starts_its_processes_is_heard(begin: Begin) -> None:
-    """What is raised in the moment of a fork is lost, and Ray forks for each of its processes."""
+    """An exception is lost in the moment of a fork, and Ray forks for each of its processes."""
     forks: list[object] = []
 
     def forked() -> None:
@@ -309,7 +309,7 @@ def test_what_fails_in_ray_later_is_one_sentence(
 def test_a_start_that_does_not_end_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, begin: Begin, tmp_path: Path
 ) -> None:
-    """It is slow, or its head has ended, for which Ray waits long after.
+    """The start is slow, or its head has ended, for which Ray waits long after.
 
     The process is a zombie then, because nobody waits for it.
     """

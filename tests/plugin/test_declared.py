@@ -1,4 +1,4 @@
-"""What a plugin declares: how many steps its stages have, as the plan and the loop say it."""
+"""Declarations of a plugin: the steps of its stages, as the plan and the loop say them."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `harness check` finds: broken plugins, each with its fault by name and by line."""
+"""Findings of `harness check`: broken plugins, each with its fault by name and by line."""
 
 from pathlib import Path
 
@@ -271,7 +271,7 @@ def test_one_exception_on_two_ways_is_one_fault(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_another_encoder(tmp_path: Path, tiny_roberta: Path) -> None:
-    """What holds for a BERT may fail for a RoBERTa, which has one type of segment."""
+    """A plugin that works with a BERT may fail with a RoBERTa, which has one type of segment."""
     lines = ["segments = self.encoder.model.embeddings.token_type_embeddings", "segments.weight[1]"]
     text = RIGHT.replace(LOSS, "".join(f"        {line}\n" for line in lines) + LOSS)
     path = str(written(tmp_path, text))

@@ -1,4 +1,4 @@
-"""What a plan says that a step computes is what torch counts while the step runs."""
+"""Operations that a plan gives for a step are those that torch counts while the step runs."""
 
 from pathlib import Path
 from typing import Any

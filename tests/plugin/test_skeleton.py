@@ -1,4 +1,4 @@
-"""What `harness new` writes keeps the contract and the style."""
+"""Plugins that `harness new` writes keep the contract and the style."""
 
 import subprocess
 import sys

@@ -61,7 +61,7 @@ def test_rules(kit_for: KitFor, method: str, setting: str) -> None:
 
 
 def test_what_is_stored_is_what_the_generator_wrote(kit_for: KitFor) -> None:
-    """It is compared row by row with the calls of the editor that made it."""
+    """Rows are compared one by one with the calls of the editor that made them."""
     made: dict[tuple[int, ...], list[list[int]]] = {}
 
     def remember(module: nn.Module, inputs: tuple[TextBatch], edited: Any) -> None:

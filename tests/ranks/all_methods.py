@@ -1,4 +1,4 @@
-"""How far each engine is from one process after eight steps of each method, in numbers.
+"""Distance of each engine from one process after eight steps of each method, in numbers.
 
 The table of docs/cluster.md: `python -m pytest -s tests/ranks/all_methods.py -k print`. It takes
 three minutes, so that CI compares what single steps compute (test_equal.py) and trains one method.
@@ -19,7 +19,7 @@ RATES = {"learning_rate": 1e-4, "gradient_clipping": 1e9}
 
 
 def test_print_differences(cases: dict[str, Any], tmp_path: Path) -> None:
-    """Of weights (root mean square, largest) and of the norms of gradients, as a share of them.
+    """Shares of weights (root mean square, largest) and of the norms of gradients are printed.
 
     The biases of keys are left out: they change no attention, so their gradient is rounding.
     """

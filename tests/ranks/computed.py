@@ -1,4 +1,4 @@
-"""What methods compute in a training step, by this process alone or by several ranks together."""
+"""Tensors of a training step of a method, by this process alone or by several ranks together."""
 
 from typing import Any
 

@@ -38,7 +38,7 @@ def kit_of(name: str, values: dict[str, Any]) -> Kit:
 def by_ranks(
     function: str, runs: dict[str, Any], count: int, folder: Path
 ) -> dict[str, dict[str, Computed]]:
-    """What so many ranks compute together, run after run.
+    """Results that so many ranks compute together, run after run.
 
     `function`: `module:name`, which takes a method and its values. `runs`: run -> case -> these.
     """

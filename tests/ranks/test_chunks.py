@@ -71,7 +71,7 @@ def test_a_chunk_repeats_its_dropout(
 def test_torch_is_shown_where_a_chunk_lies(
     kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It restores the random state of the GPUs of the tensors among the arguments alone."""
+    """Random states of GPUs are restored for those of the tensors among the arguments alone."""
     tensors: list[list[Tensor]] = []
 
     def checkpoint(run: Callable[..., Any], *given: Any, **_: Any) -> Any:

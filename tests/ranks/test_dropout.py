@@ -62,7 +62,7 @@ def masks(name: str, values: dict[str, Any]) -> Computed:
 @pytest.mark.slow
 @pytest.mark.process
 def test_masks_of_ranks_are_independent(tmp_path: Path) -> None:
-    """Of two ranks in a step, and of two steps of a rank; the share dropped is the rate."""
+    """Two ranks of a step and two steps of a rank differ; the share dropped is the rate."""
     # Sentences of one length, so that the same places of two ranks are comparable.
     corpus = tmp_path / "sentences.txt"
     corpus.write_text("".join(f"the dog sees {number % 10}\n" for number in range(SENTENCES)))

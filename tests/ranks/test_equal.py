@@ -66,7 +66,7 @@ def cases(
 
 @pytest.fixture(scope="module")
 def alone(cases: dict[str, tuple[str, dict[str, Any]]]) -> dict[str, Computed]:
-    """What this process computes by itself."""
+    """Results of this process by itself."""
     return {case: computed(*given) for case, given in cases.items()}
 
 
@@ -138,7 +138,7 @@ ENGINES: dict[str, dict[str, Any]] = {
     },
     "fsdp": {"engine": "fsdp", "workers": 2},
 }  # fmt: skip
-"""With three ranks, the shares are not equally large"""
+"""Three ranks, whose shares are not equally large"""
 OF_ALL = "fsdp"
 """The engine that computes nearly all cases. It shards the weights, which a method may read by
 itself; the ranks share rows, losses and queues in the same way with every engine."""

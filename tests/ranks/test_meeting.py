@@ -1,4 +1,4 @@
-"""How ranks find one another: a file in a temporary folder of any name; others that do not come."""
+"""Meeting of ranks: a file in a temporary folder of any name; others that do not come."""
 
 import os
 import socket

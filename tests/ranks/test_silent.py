@@ -82,7 +82,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
 
 
 def failed(cause: Exception) -> Exception:
-    """What Ray raises for an actor in which this was raised."""
+    """Exception that Ray raises for an actor in which this was raised."""
     raised: Exception = ray.exceptions.RayTaskError("follow", "", cause)
     return raised
 

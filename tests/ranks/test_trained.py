@@ -51,7 +51,7 @@ RUNS = [
 """Accumulation, chunks and clipping are all in `together`, and stages of DeepSpeed and what it
 offloads are the same code (test_equal.py)"""
 TRAVELS = {"zero_optimization": {"stage3_param_persistence_threshold": 1}}
-"""By default, what is small stays whole on every worker"""
+"""Small parameters stay whole on every worker by default"""
 SHARDED = {"zero-3": ENGINES["zero-3"] | {"deepspeed": TRAVELS}, "fsdp": ENGINES["fsdp"]}
 KEPT_ROUNDED = {
     **{engine: ENGINES[engine] for engine in ("zero-1", "zero-2")},
@@ -179,7 +179,7 @@ def test_clipping_clips(alone: dict[str, Computed]) -> None:
 def test_deepspeed_refuses_batches_that_reach_other_parameters(
     cases: Cases, monkeypatch: pytest.MonkeyPatch, zero: int
 ) -> None:
-    """It would take the gradient of an earlier batch for that of one that gives none."""
+    """DeepSpeed would take the gradient of an earlier batch for that of one that gives none."""
     calls = iter(range(99))
 
     def loss(head: Any, states: torch.Tensor, *chosen: torch.Tensor) -> torch.Tensor:

@@ -92,7 +92,7 @@ GOING_ON = [
     (ZERO_2, [FSDP]),
     (FSDP, [ZERO_3, {"engine": "single"}]),
 ]
-"""How a trial is begun, and how copies of what it has left go on"""
+"""Ways to begin a trial, and how copies of what it has left go on"""
 
 
 # More than 20 s: each engine goes on in processes of its own, which load DeepSpeed.

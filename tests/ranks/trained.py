@@ -45,7 +45,7 @@ class Gathered(TorchDispatchMode):
 
 
 def trained_in_three_ways(name: str, values: dict[str, Any]) -> Computed:
-    """What `trained` gives, with these words in front of the names.
+    """Results of `trained`, with these words in front of the names.
 
     `exact`: no weight is rounded before a product. `rounded`: the weights are where the precision
     allows it. `stopped`: so, too, and a checkpoint goes on after half of the steps. `gathered` of
@@ -101,7 +101,7 @@ def trained(
 
 
 def trained_for_long(name: str, values: dict[str, Any]) -> Computed:
-    """What `trained` gives after eight steps of a stage."""
+    """Results of `trained` after eight steps of a stage."""
     return trained(name, values, count=8)
 
 

@@ -29,9 +29,9 @@ class Proxy:
     def __init__(self, server: int) -> None:
         self.server = server
         self.faults: deque[str] = deque()
-        """What happens to the next requests: a key of ANSWERS, or `pass`, `drop`, `half`, `flip`"""
+        """Fates of the next requests: a key of ANSWERS, or `pass`, `drop`, `half`, `flip`"""
         self.always: str | None = None
-        """What happens to all requests"""
+        """Fate of all requests"""
         self.pattern = b""
         """Only requests with this in their first line meet a fault"""
         self.forgets = b""

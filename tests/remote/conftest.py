@@ -21,7 +21,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture
 def proxy(server: int) -> Iterator[Proxy]:
-    """What stands between harness and the server."""
+    """A proxy that stands between harness and the server."""
     found = Proxy(server)
     yield found
     found.close()

@@ -343,7 +343,7 @@ def claim_of(remote: RemoteFolder, number: int, machine: str, running: Path) -> 
 
 
 def all_at_once(calls: list[Callable[[], Answer]]) -> list[Answer]:
-    """What the calls answer, each in a thread of its own."""
+    """Answers of the calls, each in a thread of its own."""
     start = threading.Barrier(len(calls))
 
     def begin(call: Callable[[], Answer]) -> Answer:
@@ -502,5 +502,5 @@ def test_of_many_that_take_over_one_has_the_claim(
 
 
 def left_in(remote: RemoteFolder) -> list[str]:
-    """What is left of claims, signs of life and notes."""
+    """Claims, signs of life and notes that are left."""
     return [name for folder in (".running", ".beats", ".notes") for name in remote.names(folder)]

@@ -28,7 +28,7 @@ class Machine:
     folder: Path
 
     def __call__(self, *arguments: object) -> str:
-        """What a command prints that succeeds."""
+        """Output of a command that succeeds."""
         answer = run_module("harness", *arguments, environment=self.environment, folder=self.folder)
         assert answer.code == 0, answer.out + answer.err
         return answer.out

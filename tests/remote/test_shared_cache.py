@@ -77,7 +77,7 @@ def put(bucket: str, server: int) -> Put:
 def test_one_machine_builds_and_the_others_fetch(
     arrays: Arrays, built: list[str], put: Put
 ) -> None:
-    """What is damaged in the bucket is replaced."""
+    """Damaged files of the bucket are replaced."""
     assert arrays("a").missing
     arrays("a").read()
     assert not arrays("b").missing

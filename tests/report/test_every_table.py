@@ -33,7 +33,7 @@ def empty(paper: str, name: str) -> PaperTable:
 
 
 def runnable(table: PaperTable) -> list[Wanted]:
-    """What can be run for the table without anything that its user must bring."""
+    """Runs of the table that need nothing that its user must bring."""
     wanted = (each.wanted for each in table.cells if each.published.measure not in WITHOUT_TRIALS)
     return [each for each in dict.fromkeys(wanted) if each and not each.needs]
 

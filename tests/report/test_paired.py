@@ -21,7 +21,7 @@ BY_GRADED = {
 }  # fmt: skip
 
 HARD = np.random.default_rng(0).normal(size=200)
-"""What makes a pair hard for every model"""
+"""Difficulty that makes a pair hard for every model"""
 
 
 @pytest.fixture

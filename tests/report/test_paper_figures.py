@@ -44,7 +44,7 @@ def check_drawn(figure: Figure, *words: str) -> None:
 
 @pytest.mark.parametrize("name", LINES)
 def test_the_values_are_those_of_the_search_space(name: str) -> None:
-    """What a figure asks for is what the command that it prints runs."""
+    """The command that a figure prints runs what the figure asks for."""
     space = shipped("search_spaces") / "ablations" / f"{name}.yaml"
     fields = yaml.safe_load(space.read_text(encoding="utf-8"))
     drawn = load_systems().figures[name.replace("-", ".")]

@@ -118,7 +118,7 @@ def test_a_column_of_dev_scores_asks_for_dev_alone(store: MadeStore) -> None:
 
 
 def test_the_sts_column_asks_for_sts(store: MadeStore) -> None:
-    """Of a pooled encoder, which is named by its key once it is a trial."""
+    """The pooled encoder is named by its key once it is a trial."""
     values: dict[str, Any] = {"method": "pooling", "steps": 0, "seed": 0}
     pooled = {"pooling": "first-last-embeddings"}
     geometry = {"alignment": 0.2, "uniformity": -1.5}

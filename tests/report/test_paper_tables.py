@@ -123,12 +123,12 @@ def test_a_row_needs_what_its_run_lists(
 
 
 def missing(store: MadeStore, paper: str, number: int, *, seeds: int = 3) -> list[str]:
-    """What the table lacks, as text."""
+    """Runs that the table lacks, as text."""
     return [str(wanted) for wanted in lacking(store.compared(paper, number), seeds, 5)]
 
 
 def joint(**values: Any) -> dict[str, Any]:
-    """What differs in a trial of Table 6 of DiffAug."""
+    """Values that differ in a trial of Table 6 of DiffAug."""
     return {"setting": "semisup", "configuration": {"schedule": "joint", **values}}
 
 

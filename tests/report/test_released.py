@@ -55,7 +55,7 @@ def notes(sheet: Table) -> dict[str, str]:
 def test_an_evaluated_checkpoint_stands_beside_the_published_row(
     store: MadeStore, evaluate: Evaluate
 ) -> None:
-    """It is neither ranked nor compared, although it has the highest score.
+    """The checkpoint is neither ranked nor compared, although it has the highest score.
 
     An encoder in the place of the paper's leaves it as it is.
     """

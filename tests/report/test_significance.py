@@ -142,7 +142,7 @@ def test_the_prediction_of_one_more_run_is_that_of_scipy(values: Sequence[float]
 
 @pytest.mark.slow
 def test_p_is_uniform_where_nothing_differs() -> None:
-    """Of many reproductions of one method, a twentieth differs at 5 %."""
+    """A twentieth of many reproductions of one method differs at 5 %."""
     rows = np.random.default_rng(0).normal(75, 0.5, (1000, 4))
     p = [predicted(row[:3]).p_value(row[3]) for row in rows]
     assert stats.kstest(p, "uniform").pvalue > 0.01

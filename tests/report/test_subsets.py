@@ -34,7 +34,7 @@ def test_the_fraction_separates_groups(store: MadeStore) -> None:
 
 
 def test_the_same_run_with_all_labels_is_not_counted_twice(store: MadeStore) -> None:
-    """With all labels the subset changes nothing, so its trials are copies."""
+    """The subset changes nothing with all labels, so its trials are copies."""
     for subset in (0, 3):
         store.trial({"label_fraction": 1.0, "subset": subset}, seed=0)
     assert [group.n for group in store.groups()] == ["1", "1"]

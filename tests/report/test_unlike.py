@@ -1,4 +1,4 @@
-"""What differs from the paper stands under its table, and another system has no difference."""
+"""Differences from the paper stand under its table, and another system has none."""
 
 import json
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ class Seen:
     configuration: dict[str, Any] = field(default_factory=dict)
     status: str = ""
     scores: dict[str, float] = field(default_factory=dict)
-    """What was kept at the end"""
+    """Scores that were kept at the end"""
 
 
 def tensorboard(folder: Path) -> list[Seen]:

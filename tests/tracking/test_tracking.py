@@ -1,4 +1,4 @@
-"""What trackers get of trials, read back from their files; what goes wrong stays with them."""
+"""Trials in trackers, read back from their files; a tracker's faults stay with it."""
 
 import re
 import subprocess

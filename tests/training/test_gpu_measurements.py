@@ -63,7 +63,7 @@ def test_what_was_not_measured_has_its_command() -> None:
     ],
 )
 def test_fused_trials_equal_those_alone(method: str, values: list[str]) -> None:
-    """Those of a frozen encoder, which it computes in one pass."""
+    """Trials of a frozen encoder, which it computes in one pass."""
     options = [argument for value in (*values, "precision=fp32") for argument in ("--set", value)]
     common = ["--encoder", "tiny-bert", "--trials", "3", "--steps", "2", "--batch", "8"]
     # The benchmark imports what lies beside it.

@@ -1,4 +1,4 @@
-"""What a trial remembers along training: loss, dev score, and what its method watches.
+"""History of a trial along training: loss, dev score, and what its method watches.
 
 Watching changes nothing.
 """
@@ -155,7 +155,7 @@ def test_a_method_may_watch_one_stage_only(train: Train) -> None:
 
 @pytest.mark.parametrize("interval", [1, 2, 100])
 def test_watching_does_not_change_the_training(train: Train, interval: int) -> None:
-    """It holds to the last bit, although dropout and the watching method share a random state."""
+    """Training is the same to the last bit, although dropout and watching share a random state."""
     plain, without, _, weights = train(Pulled, evaluation_interval=interval)
     watching, with_it, _, watched_weights = train(Watching, evaluation_interval=interval)
     assert torch.equal(plain.weight, watching.weight)

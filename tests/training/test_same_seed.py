@@ -36,7 +36,7 @@ def test_attention_never_is_cudnns() -> None:
 
 
 def gradients(kit: Any) -> dict[str, torch.Tensor]:
-    """Of the first step of each stage, by stage and parameter."""
+    """Gradients of the first step of each stage, by stage and parameter."""
     seed_everything(7)
     method = kit.build().to(kit.device)
     grads = {}

@@ -89,7 +89,7 @@ def test_at_once_the_step_itself_fails() -> None:
 
 
 def test_read_later_the_first_bad_step_is_named() -> None:
-    """As on a GPU: the numbers of many steps are read together."""
+    """The numbers of many steps are read together, as on a GPU."""
     watch = FiniteLosses(at_once=False)
     note(watch, ONE, 1, 0.5)
     watch.check()
@@ -130,7 +130,7 @@ def test_scaling_changes_no_step_and_no_clipping(kit_for: KitFor) -> None:
 
 
 def test_a_state_without_a_scale_goes_on_with_one(kit_for: KitFor) -> None:
-    """As a trial does that another machine has begun in bf16."""
+    """Another machine has begun the trial in bf16."""
     kit = kit_for("simcse")
     method = kit.build()
     plain, scaled = (optimiser_of(kit, method, scaling) for scaling in (None, "cpu"))

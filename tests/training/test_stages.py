@@ -1,4 +1,4 @@
-"""What a stage can ask of the loop.
+"""Options of a stage that the loop keeps.
 
 Accumulation, horizons, runs of their own, moves, label subsets, items without text.
 """
@@ -119,7 +119,7 @@ ELSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "weight decay": ({"decays": "all"}, {"weight_decay": 0.5}),
     "what scores": ({}, {"scored": "another suite", "evaluate": lambda _: 2.0}),
 }
-"""What differs -> options of the stage and of the run"""
+"""Difference -> options of the stage and of the run"""
 
 
 @pytest.mark.slow

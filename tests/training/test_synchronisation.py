@@ -61,7 +61,7 @@ OPTIONS = [
     ("flow", "unsup", {"permutation": "invertible"}),
     ("scored_pairs", "sup", {"objective": "cosent"}),
 ]
-"""What a step computes in another way"""
+"""Options that make a step compute something in another way"""
 CHOSEN = {"aten::nonzero": 1}
 """A step reads, once, at how many positions it predicts tokens"""
 WAITING_STAGES = {("infocse", "contrastive"): CHOSEN, ("llm2vec", "masked"): CHOSEN}
@@ -152,7 +152,7 @@ def test_a_step_waits_for_nothing(
 @pytest.mark.slow
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_a_whole_step_waits_for_nothing(kit_for: KitFor, accumulation: int, triplets: Path) -> None:
-    """With clipping, the update and what the record keeps of the step."""
+    """The step includes clipping, the update, and what the record keeps of it."""
     kit = kit_for(
         "diffaug", setting="sup", batch_size=4, accumulation=accumulation, triplets=str(triplets)
     )

@@ -31,7 +31,7 @@ TRAINED_BEFORE: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("simcse", {"engine": "deepspeed", "zero": 3, "learning_rate": 1e30}),
     ],
 }
-"""What a process trains first"""
+"""The trial that a process trains first"""
 
 
 def computed(store: Path) -> dict[str, Any]:

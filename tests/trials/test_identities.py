@@ -1,4 +1,4 @@
-"""What caches hold is found again only by what it depends on, all of it."""
+"""Cached values are found again only by what they depend on, all of it."""
 
 import itertools
 import os
@@ -186,7 +186,7 @@ def allowed(plugin: Plugin, values: dict[str, Any]) -> MethodConfig | None:
 
 @pytest.mark.slow
 def test_dev_alone_is_a_record_of_its_own(tmp_path: Path) -> None:
-    """It embeds and scores dev only, and does not stand for the whole suite."""
+    """The trial embeds and scores dev only, and does not stand for the whole suite."""
     store, whole = Store(tmp_path / "store"), suite("graded")
     asked = model("tiny-bert", store, pooling=None, method=None)
     measurement = Measurement(asked, store)

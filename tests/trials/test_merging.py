@@ -42,7 +42,7 @@ def failure(number: int) -> Record:
 
 @pytest.mark.slow
 def test_all_records_come_together(stores: Stores) -> None:
-    """Of compacted sources and of others; what has finished goes before what has not."""
+    """Compacted sources and others; what has finished goes before what has not."""
     one = stores("one", record(1), record(2), failure(5), record(6))
     one.compact(at_least=2)
     two = stores("two", record(2), record(3), failure(4))

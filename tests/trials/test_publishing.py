@@ -1,4 +1,4 @@
-"""What is published has the scores and says nothing of the machine."""
+"""Published stores have the scores and say nothing of the machine."""
 
 import getpass
 import platform
