@@ -1,4 +1,4 @@
-"""What a folder has in the place of a model's files, and what would do: a sentence for each."""
+"""Files of other libraries in the place of a model's, with a sentence about what would do."""
 
 import re
 import shlex

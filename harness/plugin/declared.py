@@ -86,7 +86,7 @@ _PARTS: dict[str, tuple[str, type[BaseModel]]] = {
 
 
 def _part_problem(hook: str, part: Any, config: MethodConfig) -> str:
-    """What is wrong with a stage or an artefact."""
+    """The fault of a stage or an artefact as the rest of a sentence; "": none."""
     word, kinds = _PARTS[hook]
     try:
         kinds.model_validate(part)

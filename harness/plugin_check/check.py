@@ -121,7 +121,7 @@ def _faults(plugin: Plugin, values: Mapping[str, Any], lines: PluginLines) -> It
 
 
 def _named_faults(config: type[MethodConfig], lines: PluginLines) -> Iterator[Fault]:
-    """What `published` and `released` of a configuration name and nothing looks up."""
+    """The names in `published` and `released` of a configuration that nothing looks up."""
     place = lines.of_class(config.__name__)
     for key in config.published:
         if not (isinstance(key, tuple) and len(key) == 2 and key[0] in get_args(Setting)):
@@ -181,7 +181,7 @@ def _check_longest(method: Method[Any], lines: PluginLines) -> None:
 
 
 def _problem(name: str, method: Method[Any], lines: PluginLines) -> str:
-    """What is wrong with the vectors that the function `name` of a plugin gives for texts."""
+    """The fault of the vectors that the function `name` of a plugin gives for texts; "": none."""
     embed, name = getattr(method, name), f"{name}()"
 
     def vectors(texts: list[str]) -> Any:

@@ -1,4 +1,4 @@
-"""How much of a paper a store has, and the verdict on it.
+"""Share of a paper that a store has, and the verdict on it.
 
 Shares of tables and figures, commands that fill the rest, and how each row of a reproduced table
 compares, with the set-up of its trials.
