@@ -3,8 +3,6 @@
 import errno
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from harness.trials.store import Store
 from tests.cli.conftest import Harness, Shown, check_sentence, sets
+from tests.programs import run_module
 from tests.trials.test_store import record
 
 AtEachWrite = Callable[[Callable[[Path], None]], None]
@@ -119,19 +118,19 @@ def test_files_that_cannot_grow(limit: int, tmp_path: Path, shown: Shown, cache:
     """Not even a record fits for sure in 20 kB; in 100 kB a record fits, but no weights."""
     shown(*RUN, "--store", tmp_path / "before")  # the cache has what it needs
     environment = {name: value for name, value in os.environ.items() if name != "HARNESS_HUB"}
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(limit), *RUN, "--store", str(tmp_path / "store")],
-        env={**environment, "HARNESS_CACHE": str(cache)}, capture_output=True, text=True,
-        check=False, timeout=1200,
+    (tmp_path / "limited.py").write_text(LIMITED, encoding="utf-8")
+    done = run_module(
+        "limited", limit, *RUN, "--store", tmp_path / "store",
+        environment={**environment, "HARNESS_CACHE": str(cache)}, folder=tmp_path,
     )  # fmt: skip
     if limit < 64 * 1024:
-        assert done.returncode == 2
-        assert done.stderr.splitlines()[-1].startswith("Error: ")
-        assert "File too large" in done.stderr
+        assert done.code == 2
+        assert done.err.splitlines()[-1].startswith("Error: ")
+        assert "File too large" in done.err
         assert not (tmp_path / "store").exists()
     else:
-        assert done.returncode == 0, done.stderr
-        assert "not kept" in done.stderr
+        assert done.code == 0, done.err
+        assert "not kept" in done.err
         [record] = Store(tmp_path / "store").read().records()
         assert record.finished
         assert not Store(tmp_path / "store").weights(record.key).exists()
