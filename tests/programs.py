@@ -24,11 +24,12 @@ from tests import forked
 from tests.checkout import CHECKOUT
 
 IMPORTED = [
-    "harness.cli", "harness.trials.run", "harness.trials.workers", "transformers",
+    "harness.cli.run", "harness.cli.sweep", "harness.report.tables", "harness.sweeps.run",
+    "harness.trials.run", "harness.trials.workers", "transformers",
     "transformers.models.bert.modeling_bert", "datasets", "optuna", "sklearn.linear_model", "peft",
     # What Ray imports: two thirds of the time that its programs need until they begin.
-    "aiohttp", "fastapi", "google.protobuf.json_format", "jsonschema", "opentelemetry.sdk.metrics",
-    "prometheus_client", "requests",
+    "aiohttp.web", "fastapi", "google.protobuf.json_format", "jsonschema", "opencensus.stats.stats",
+    "opentelemetry.sdk.metrics", "prometheus_client", "requests", "uvicorn", "wcwidth",
 ]  # fmt: skip
 """Modules that most programs import; one that reads the environment at its import may not be
 here, unless all tests have the same settings of it (HF_HUB_OFFLINE, OMP_NUM_THREADS)"""
@@ -115,6 +116,8 @@ def main() -> None:
     parent = os.pidfd_open(os.getppid())
     for module in IMPORTED:
         importlib.import_module(module)
+    # What the first model would compile when it is loaded: hundreds of regular expressions.
+    importlib.import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping("")
     # What the first step of ZeRO would import, and compile for a second of a processor.
     importlib.import_module("harness.training.engines").library()
     importlib.import_module("deepspeed.runtime.zero.muon.muon_optimizer")
