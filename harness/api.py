@@ -12,11 +12,12 @@ folder or a bucket; None is that of the command line, `results/trials`.
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from harness.errors import UserError, counted
+from harness.errors import UserError, counted, suggest
+from harness.inputs import check_types
 from harness.sweeps.spaces.overrides import whole_numbers
 from harness.targets.options import SweepOptions
 from harness.targets.stores import opened
@@ -46,8 +47,11 @@ class Table:
         """The tables as `terminal`, `markdown`, `latex`, `csv`, `json` or `parquet`.
 
         width: characters in a line for a terminal, in which the best scores may be bold. Raises
-        UserError for another format.
+        UserError for another format or width.
         """
+        check_types(Table.render.__annotations__, {"format": format, "width": width})
+        if width < 1:
+            raise UserError(f"width = {width}: write a whole number, at least 1")
         from harness.report.formats import rendered
 
         return rendered(self.sheets, format, width, bold=bold)
@@ -61,7 +65,7 @@ class Table:
         return "".join(map(html_table, self.sheets))
 
 
-def searches(space: str | Path, *methods: str, **options: Any) -> "list[Search]":
+def searches(space: str | Path, *methods: str | Path, **options: Any) -> "list[Search]":
     """The searches of a search space.
 
     space: the name of a shipped one or the path of a YAML file. methods: names or paths of plugins;
@@ -74,12 +78,12 @@ def searches(space: str | Path, *methods: str, **options: Any) -> "list[Search]"
         >>> [search.label for search in harness.api.searches("quickstart", "simcse")]
         ['simcse unsup tiny-bert']
     """
-    return SweepOptions(space=str(space), methods=methods, **options).searches(warnings.warn)
+    return _asked(space, methods, options).searches(warnings.warn)
 
 
 def plan(
     space: str | Path | None = None,
-    *methods: str,
+    *methods: str | Path,
     device: str | None = None,
     gpus: int | None = None,
     papers: bool = False,
@@ -97,8 +101,8 @@ def plan(
         >>> harness.plan("quickstart", "pooling", store="no-store-yet").to_run
         4
     """
-    named = None if space is None else str(space)
-    asked = SweepOptions(space=named, methods=methods, **options)
+    check_types(plan.__annotations__, {"device": device, "gpus": gpus, "papers": papers})
+    asked = _asked(space, methods, options)
     if papers:
         from harness.targets.paper_costs import paper_plans
 
@@ -111,7 +115,7 @@ def plan(
     )
 
 
-def sweep(space: str | Path, *methods: str, **options: Any) -> Table:
+def sweep(space: str | Path, *methods: str | Path, **options: Any) -> Table:
     """Search on dev, train the chosen configurations on the final seeds, and test them.
 
     Trials that the store has are not run again. space, methods: as `searches` takes them. options:
@@ -122,7 +126,7 @@ def sweep(space: str | Path, *methods: str, **options: Any) -> Table:
     Example: a notebook shows a bar, and then the table.
         table = harness.sweep("quickstart", "simcse", "pooling")
     """
-    asked = SweepOptions(space=str(space), methods=methods, **options)
+    asked = _asked(space, methods, options)
     asked.check_encoders()
     chosen, store = asked.searches(warnings.warn), opened(asked.store)
     from harness.sweeps.budget import out_of_time
@@ -145,6 +149,19 @@ def sweep(space: str | Path, *methods: str, **options: Any) -> Table:
     ]:
         raise UserError(f"{'; '.join(problems)}; harness.load({store.place!r}) has the reasons")
     return table(asked.store)
+
+
+def _asked(
+    space: str | Path | None, methods: Sequence[Any], options: Mapping[str, Any]
+) -> SweepOptions:
+    """The options of a sweep. Raises UserError for a name or a value that is wrong."""
+    check_types({"space": str | Path | None}, {"space": space})
+    known = [field.name for field in fields(SweepOptions)]
+    for name in options:
+        if name not in known:
+            raise UserError(f'there is no option "{name}"{suggest(name, known)}')
+    named = None if space is None else str(space)
+    return SweepOptions(space=named, methods=methods, **options)
 
 
 def trial(method: str, values: Mapping[str, Any], seed: int) -> "Trial":
@@ -178,9 +195,9 @@ def trial(method: str, values: Mapping[str, Any], seed: int) -> "Trial":
 
 
 def run(
-    method: str,
+    method: str | Path,
     *,
-    encoder: str | None = None,
+    encoder: str | Path | None = None,
     seed: int = 0,
     store: Path | str | None = None,
     **values: Any,
@@ -195,7 +212,9 @@ def run(
         >>> {name: round(score, 2) for name, score in record.dev.items()}
         {'graded-dev': 25.14}
     """
-    asked = trial(method, {**values, **({"encoder": encoder} if encoder else {})}, seed)
+    given = {"method": method, "encoder": encoder, "store": store}
+    check_types(run.__annotations__, given)
+    asked = trial(str(method), {**values, **({"encoder": encoder} if encoder else {})}, seed)
     for name in asked.without_effect:
         warnings.warn(f"{name} changes nothing here: it is left out", stacklevel=2)
     results = opened(store)
@@ -222,8 +241,8 @@ def run(
 def table(
     store: Path | str | None = None,
     *,
-    paper: str | None = None,
-    number: int | None = None,
+    paper: str | Path | None = None,
+    number: int | str | None = None,
     encoder: str | None = None,
     values: Mapping[str, Any] | None = None,
     ask: bool = False,
@@ -240,6 +259,8 @@ def table(
         >>> print(harness.table(folder))  # doctest: +ELLIPSIS
         #  method   setting  encoder ...
     """
+    given = {"store": store, "paper": paper, "number": number, "encoder": encoder}
+    check_types(table.__annotations__, {**given, "values": values})
     if paper is None:
         if number is not None:
             raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
@@ -251,7 +272,7 @@ def table(
         return Table(store_tables(results.read(TABLE_COLUMNS), results.place))
     from harness.report.papers import load_paper
 
-    loaded = load_paper(paper)  # a wrong name is answered before what follows is imported
+    loaded = load_paper(str(paper))  # a wrong name is answered before what follows is imported
     results = opened(store)
     from harness.plugin.registry import names
     from harness.report.matching import Commands
@@ -271,7 +292,7 @@ def table(
     )
 
 
-def check_ours_on(encoder: str | None, paper: str | None) -> None:
+def check_ours_on(encoder: str | None, paper: str | Path | None) -> None:
     """Raises UserError for an encoder of our trials without a paper."""
     if encoder and not paper:
         raise UserError(f"--encoder {encoder} needs the name of a paper: --paper PAPER")

@@ -2,11 +2,13 @@
 
 import errno
 import math
+import numbers
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from types import NoneType, UnionType
+from typing import Any, BinaryIO, get_args, get_origin
 
 from harness.errors import UserError
 
@@ -18,6 +20,17 @@ DEEPEST_PATH = 500
 """Folders of a path; to make a path of some hundreds more, Python calls itself too often"""
 LARGEST_NOTE = 2**20
 """Bytes of what one process leaves for another one in a store"""
+_TYPES = {
+    str: "a text",
+    Path: "a path",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    NoneType: "None",
+    Mapping: "a dictionary",
+    Sequence: "a list",
+    Iterable: "a list",
+}
 _KINDS = {
     stat.S_IFREG: "a file",
     stat.S_IFDIR: "a folder",
@@ -132,6 +145,26 @@ def names_in(parts: Sequence[str], is_name: Callable[[str], bool]) -> list[str]:
 def why(error: Exception) -> str:
     """The reason that the system gives for an error, or else the error's own text."""
     return getattr(error, "strerror", None) or str(error)
+
+
+def check_types(hints: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Raises UserError for an argument in Python whose type is not that of its name.
+
+    hints: name -> a type of those that have words here, or a union of such.
+    """
+    for name, value in values.items():
+        kinds = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
+        if not any(_is_of(value, kind) for kind in kinds):
+            *first, last = (_TYPES[get_origin(kind) or kind] for kind in kinds)
+            words = f"{', '.join(first)} or {last}" if first else last
+            raise UserError(f"{name} = {value!r}: write {words}")
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    if kind in (int, float):  # also those of numpy
+        number = numbers.Integral if kind is int else numbers.Real
+        return isinstance(value, number) and not isinstance(value, bool)
+    return isinstance(value, get_origin(kind) or kind)
 
 
 def checked_number(raw: Any, parsed: Any) -> Any:

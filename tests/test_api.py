@@ -103,6 +103,29 @@ def test_a_plan_is_shown_as_html_and_a_table_beside_a_paper(tmp_path: Path) -> N
         (lambda: harness.sweep("quickstart", trial_timeout=0.5), "at least one second"),
         (lambda: harness.sweep("quickstart", local=True, trial_timeout="30m"), "leave out one"),
         (lambda: harness.table(paper="difaug"), 'did you mean "diffaug"'),
+        (lambda: harness.run(3), "method = 3: write a text or a path"),
+        (lambda: harness.run("simcse", store=3), "store = 3: write a path, a text or None"),
+        (lambda: harness.load(["a"]), "store = .* write a path, a text or None"),
+        (lambda: harness.encoder(None), "folder = None: write a path or a text"),
+        (lambda: harness.plan("quickstart", ["simcse"]), "method = .'simcse'.: write a text"),
+        (lambda: harness.plan("quickstart", gpus="8"), "gpus = '8': write a whole number or None"),
+        (lambda: harness.plan("quickstart", values=["a=1"]), "values = .* write a dictionary"),
+        (lambda: harness.plan("quickstart", values={1: 2}), "a name in values = 1: write a text"),
+        (lambda: harness.plan("quickstart", encoders=3), "encoder = 3: write a text or a path"),
+        (
+            lambda: harness.plan("quickstart", published="no"),
+            "published = 'no': write True or False",
+        ),
+        (lambda: harness.plan("quickstart", memory_per_trial="8"), "= '8': write a number or None"),
+        (lambda: harness.plan("quickstart", encoder="a"), 'no option "encoder"; did you mean "enc'),
+        (
+            lambda: harness.table(paper="diffaug", number=1.0),
+            "write a whole number, a text or None",
+        ),
+        (
+            lambda: harness.table().render("terminal", 0),
+            "width = 0: write a whole number, at least",
+        ),
         (lambda: harness.table(number=3), "needs the name of its paper"),
         (lambda: harness.table(encoder="tiny-bert"), "needs the name of a paper"),
     ],
@@ -164,3 +187,15 @@ def test_ctrl_c_in_a_notebook_saves_the_training(
     monkeypatch.setenv("HARNESS_TEST_PAUSE", "0")
     record = harness.run(str(plugin), store=store.folder, **values, **steps)
     assert (record.status, record.steps) == ("finished", 40)
+
+
+def test_a_method_and_a_file_may_be_named_by_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin, sentences = tmp_path / "slowly.py", tmp_path / "none.txt"
+    plugin.write_text(SLOWLY, encoding="utf-8")
+    with pytest.raises(UserError, match="there is no such file"):
+        harness.run(plugin, encoder=Path("tiny-bert"), sentences=sentences)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="there is no store results/trials"):
+        harness.load()

@@ -33,6 +33,9 @@ def main() -> None:
     # Pydantic would look for its plugins in the metadata of every package, as a tenth of the work
     # of a refusal.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
+    if "_HARNESS_COMPLETE" in os.environ:
+        # Typer folds what a word means, and fish would offer the second line as a word.
+        os.environ["COLUMNS"] = "1000"
     collect_seldom()
     sys.unraisablehook = _hear_again
     try:

@@ -19,6 +19,7 @@ from harness.encoders.masked_lm import Generator
 from harness.evaluation.embedder import Embedder
 from harness.export.formats import PROBES, check_equal, copy_tokenizer, write_plain
 from harness.files import written_whole
+from harness.inputs import check_types
 from harness.plugin.kit import Kit
 from harness.plugin.library_model import load_model
 from harness.plugin.method import Method
@@ -79,6 +80,7 @@ def encoder(folder: Path | str) -> "SentenceTransformer":
     package, which sentence-transformers imports only with `trust_remote_code=True`. Raises
     UserError when the folder cannot be loaded, and when it asks for code of its own.
     """
+    check_types(encoder.__annotations__, {"folder": folder})
     return load_model(str(folder))
 
 

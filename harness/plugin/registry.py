@@ -150,22 +150,23 @@ def docstring_line(source: Path) -> str:
 def locate(name: str) -> Path:
     """The folder or file of the method `name`, which is a path or a name.
 
-    What a record of a store names is looked up as a path only where it is absolute. Raises
+    What a record of a store names is looked up as a path only where it is absolute. A folder
+    without a method does not hide the method of its name, as an exported model would. Raises
     UserError for an unknown name and for a folder without a method.
     """
-    path = here(Path(name))
+    path, plugins = here(Path(name)), sources()
     is_path = path.is_absolute() or not named_by_records()
-    if name and is_path and kind_of(path) != "nothing":
+    hides = name not in plugins or kind_of(path / "__init__.py") != "nothing"
+    if name and is_path and hides and kind_of(path) != "nothing":
         if not is_folder(path):
             return regular_file(path, "the plugin ").resolve()
         if kind_of(path / "__init__.py") != "nothing":
             regular_file(path / "__init__.py", "the plugin ")
             return path.resolve()
         raise UserError(
-            f"{name} holds no method: it has no __init__.py{suggest(path.name, names())}"
+            f"{name} holds no method: it has no __init__.py{suggest(path.name, plugins)}"
         )
     # `methods/simcse` names the shipped method also where there is no such folder.
-    plugins = sources()
     plain = path.name if name == f"methods/{path.name}" else name
     if plain in plugins:
         return plugins[plain]

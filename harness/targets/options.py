@@ -37,7 +37,7 @@ class SweepOptions(Overrides):
     space: str | None = None
     """The name or the path of the search space; None beside a published table"""
     paper: str | None = None
-    table: int | None = None
+    table: int | str | None = None
     """The number of the table of the paper whose missing trials are run"""
     store: Path | str | None = None
     """A folder or a bucket; None: results/trials"""
@@ -60,9 +60,9 @@ class SweepOptions(Overrides):
     """Whether trials run in this process; None: where that takes no longer"""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._check_target()
         self._check_execution()
-        super().__post_init__()
         _check_range("--configurations", self.configurations, 1, 1_000_000)
         for option, value in (
             ("--configurations", self.configurations), ("--budget", self.budget),
@@ -207,7 +207,7 @@ class SweepOptions(Overrides):
         return replace(self, values=self.table_values()) if self.of_table else self
 
 
-def _check_fillable(paper: str, number: int) -> None:
+def _check_fillable(paper: str, number: int | str) -> None:
     """Raise UserError for an unknown paper or table, and for a table that trials cannot fill."""
     from harness.report.papers import load_paper  # not for what names no paper
 

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -313,14 +314,21 @@ class Checkpoint:
     """File of a trial's checkpoint, and the times when it is to be written."""
 
     def __init__(
-        self, path: Path, identity: Mapping[str, Any], asked: Callable[[], bool] = lambda: False
+        self,
+        path: Path,
+        identity: Mapping[str, Any],
+        asked: Callable[[], bool] = lambda: False,
+        spent: Callable[[], dict[str, float]] = dict,
     ) -> None:
         """`identity`: what a checkpoint must have been written with, so that it can be used.
 
-        `asked`: whether the trial is asked to give way; it is called after every step. Raises
-        UserError when HARNESS_CHECKPOINT_MINUTES is not a number.
+        `asked`: whether the trial is asked to give way; it is called after every step. `spent`: the
+        seconds of this attempt so far, by their names in the record. Raises UserError when
+        HARNESS_CHECKPOINT_MINUTES is not a number.
         """
-        self.path, self.identity, self.asked = path, dict(identity), asked
+        self.path, self.identity, self.asked, self._spent = path, dict(identity), asked, spent
+        self.earlier: Counter[str] = Counter()
+        """The seconds of earlier attempts, up to the checkpoint from which this one goes on"""
         self._interval = 60 * checkpoint_minutes()
         first = min(self._interval, FIRST_SECONDS) if rank_count() > 1 else self._interval
         self._next = time.monotonic() + first
@@ -350,12 +358,13 @@ class Checkpoint:
                     self.path, name, theirs.get(name), value,
                 )  # fmt: skip
                 return None
+        self.earlier = Counter(saved.facts.get("spent", {}))
         return saved
 
     def write(self, saved: SavedState) -> None:
         """Replace the checkpoint. A file that cannot be written is logged; the training goes on."""
         started = time.monotonic()
-        saved.facts["identity"] = self.identity
+        saved.facts |= {"identity": self.identity, "spent": self.earlier + Counter(self._spent())}
         try:
             saved.write(self.path)
         except OSError as error:

@@ -27,13 +27,14 @@ from harness.data.hub_tables import is_hub_name
 from harness.data.revisions import parts_of
 from harness.errors import UserError
 from harness.files import written_whole
-from harness.inputs import is_folder
+from harness.inputs import check_types, is_folder
 from harness.remote import SCHEME
 from harness.trials.record import JSON_COLUMNS
 from harness.trials.record_files import COMPACTED, Reading, write_rows
 from harness.trials.remote_store import store_at
 from harness.trials.schema import SCHEMA, WITHOUT_LARGE
 from harness.trials.store import Store
+from harness.trials.store_folders import DEFAULT_STORE
 
 if TYPE_CHECKING:
     import pandas
@@ -51,8 +52,8 @@ _LEFT_OUT = ("schema_version", "suite_card")
 _logger = logging.getLogger(__name__)
 
 
-def data_frame(location: Path | str) -> "pandas.DataFrame":
-    """The trials of a store as a flat DataFrame; it is `harness.load`.
+def data_frame(store: Path | str | None = None) -> "pandas.DataFrame":
+    """The trials of a store as a flat DataFrame; it is `harness.load`. None: `results/trials`.
 
     A row is a trial or an evaluation. Whole numbers and truth values that some method does not have
     are pandas' nullable types. Raises UserError when there is no such store, and when pandas is not
@@ -68,7 +69,9 @@ def data_frame(location: Path | str) -> "pandas.DataFrame":
         raise UserError(
             "harness.load returns a DataFrame of pandas, which is not installed: pip install pandas"
         ) from None
-    if not str(location).startswith(SCHEME) and not is_folder(Path(location)):
+    check_types(data_frame.__annotations__, {"store": store})
+    location = str(store or DEFAULT_STORE)
+    if not location.startswith(SCHEME) and not is_folder(Path(location)):
         raise UserError(f"there is no store {location}")
     nullable = {
         pa.int64(): pandas.Int64Dtype(),

@@ -3,6 +3,7 @@
 import functools
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -97,7 +98,8 @@ def attempt(
         if not isinstance(error, TrialFailure | UserError):
             _logger.exception("trial %s failed", trial.label)
         record = failed(trial, reason(error))
-    return replace(record, started=started, wall_seconds=time.perf_counter() - clock)
+    seconds = time.perf_counter() - clock + (record.wall_seconds or 0.0)
+    return replace(record, started=started, wall_seconds=seconds)
 
 
 def run_trial(
@@ -106,7 +108,7 @@ def run_trial(
     """Train and evaluate one trial, and return its record.
 
     Raises TrialFailure when the trial cannot go on, and Interrupted when it gave way. The arguments
-    are those of `attempt`.
+    are those of `attempt`. Of `wall_seconds` the record has those of earlier attempts alone.
     """
     measured, *others = suites_of(trial.config)
     final = trial.role == "final"
@@ -120,7 +122,7 @@ def run_trial(
         embedder = Embedder(method, kit)
         with engines.before_training(method, kit):
             before = measured.score_dev(embedder)
-        outcome, precision = train(method, kit, trial, measured, embedder, report, running)
+        outcome, precision, earlier = train(method, kit, trial, measured, embedder, report, running)
         if outcome.best_dev is None:
             dev = before
         elif precision == "fp32" or outcome.pruned:
@@ -151,7 +153,8 @@ def run_trial(
         history=[*outcome.all_points()],
         steps=outcome.steps,
         training_seconds=outcome.seconds,
-        evaluation_seconds=embedder.seconds,
+        wall_seconds=earlier["wall_seconds"],
+        evaluation_seconds=earlier["evaluation_seconds"] + embedder.seconds,
         sentences_per_second=outcome.sentences / outcome.seconds if outcome.seconds else None,
         **sizes(method, memory),
         parameters_trainable=outcome.trainable_parameters,
@@ -177,27 +180,34 @@ def train(
     embedder: Embedder,
     report: Report,
     running: Path | None = None,
-) -> tuple[Outcome, str]:
+) -> tuple[Outcome, str, Counter[str]]:
     """Run the method's stages, and select the checkpoint on dev.
 
-    Returns the outcome and the precision of the training, `bf16`, `fp16` or `fp32`. During the
+    Returns the outcome, the precision of the training, `bf16`, `fp16` or `fp32`, and the seconds of
+    earlier attempts from whose checkpoint it went on, by their names in the record. During the
     training, dev is embedded in that precision, because bf16 is quicker and changes the score by
     some hundredths of a point (benchmarks/README.md). The scores that are stored are embedded in
     float32. Raises Interrupted when the trial gave way (`running` as in `attempt`).
     """
     config = kit.config
     if not kit.declared.stages or not isinstance(config, TrainingConfig):
-        return Outcome(), "fp32"
+        return Outcome(), "fp32", Counter()
     check_trains(method, kit)
     precision = resolve_precision(config.precision, kit.device)
     evaluate = _dev_score(method, kit, measured, embedder, precision)
     start = functools.partial(Trainer, method, kit, trial.seed, evaluate, report)
     scored = measured.digest()
     if running is None:
-        return start(scored=scored).run(), precision
+        return start(scored=scored).run(), precision, Counter()
+    began = time.perf_counter()
+
+    def spent() -> dict[str, float]:
+        wall = time.perf_counter() - began
+        return {"wall_seconds": wall, "evaluation_seconds": embedder.seconds}
+
     with giving_way(running / GIVE_WAY) as asked:
-        checkpoint = Checkpoint(running / CHECKPOINT, _identity(trial, precision), asked)
-        return start(checkpoint, scored).run(), precision
+        checkpoint = Checkpoint(running / CHECKPOINT, _identity(trial, precision), asked, spent)
+        return start(checkpoint, scored).run(), precision, checkpoint.earlier
 
 
 def run_shared_stage(trial: Trial, asked: Collection[int], report: Report) -> None:

@@ -9,6 +9,7 @@ drop a row that they see in both.
 import errno
 import logging
 import os
+import shlex
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ from harness.trials.record_files import (
     write_rows,
 )
 from harness.trials.schema import SCHEMA, WITHOUT_LARGE
-from harness.trials.store_folders import StoreFolders
+from harness.trials.store_folders import PROGRESS, StoreFolders, store_option
 
 SMALL_FILES = 256
 """The number of trials' own files that are worth a compaction, since many files are slow to read"""
@@ -183,6 +184,14 @@ class Store(StoreFolders):
         for name, reason in reading.unreadable:
             if name.startswith(prefix):
                 raise UserError(f"{name} in {self.folder} cannot be read: {reason}")
+        for note in self.running_folder.glob(f"*/{PROGRESS}"):
+            if note.parent.name.startswith(prefix):
+                key = note.parent.name[:10]
+                logs = shlex.join(["harness", "logs", key, *store_option(self.place)])
+                raise UserError(
+                    f"trial {key} has no record yet: it runs, or was stopped; what it has printed: "
+                    f"`{logs}`"
+                )
         raise UserError(
             f'no trial in {self.folder} has a key that starts with "{prefix}"; see `harness list '
             f"trials`"

@@ -172,3 +172,15 @@ def test_a_shell_completes_the_keys_of_a_store(swept: Swept) -> None:
         shown = completed(f"{verb} --store {swept.store} {key[:4]}")
         assert f'"{key}":"' in shown
         assert "simcse unsup tiny-bert seed" in shown
+
+
+@pytest.mark.process
+def test_fish_is_offered_a_word_in_one_line() -> None:
+    asked = {"_HARNESS_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    typed = {"_TYPER_COMPLETE_ARGS": "harness run sim"}
+    command = [sys.executable, "-m", "harness"]
+    shown = subprocess.run(
+        command, env={**os.environ, **asked, **typed}, capture_output=True, text=True, check=True
+    )
+    [line] = shown.stdout.splitlines()
+    assert line.startswith("simcse\tSimCSE: ")

@@ -339,6 +339,10 @@ def test_training_goes_on_from_the_last_checkpoint_and_its_seconds_add_up(
         record = run(simcse.trial, tmp_path / "other")
     assert len(batches) == 1, "of seven steps one is left"
     assert (record.steps, record.training_seconds) == (7, 7.0)
+    # Those of the trial without a kill, and of what the second process did again.
+    whole = run(simcse.trial, tmp_path / "whole")
+    assert (record.wall_seconds or 0) >= (whole.wall_seconds or 0)
+    assert (record.evaluation_seconds or 0) >= (whole.evaluation_seconds or 0)
 
 
 def test_asked_to_give_way_it_saves_and_goes_on_later(

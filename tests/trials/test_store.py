@@ -275,6 +275,11 @@ def test_a_trial_is_found_by_the_first_characters_of_its_key(store: Store) -> No
         store.find("aa")
     with pytest.raises(UserError, match=r'no trial in .* has a key that starts with "c"'):
         store.find("c")
+    note = store.running("cab0" * 8) / "progress.json"
+    note.parent.mkdir(parents=True)
+    note.write_text("{}")
+    with pytest.raises(UserError, match="trial cab0cab0ca has no record yet: it runs, or was stop"):
+        store.find("c")
 
 
 @pytest.mark.slow

@@ -1,13 +1,13 @@
 """A search space as it is asked for: its name or file, and what narrows it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from harness.errors import UserError, suggest
 from harness.files import shipped
-from harness.inputs import is_file
+from harness.inputs import check_types, is_file
 
 YAML_SUFFIXES = (".yaml", ".yml")
 SPACE_FOLDERS = ("search_spaces", "search_spaces/ablations")
@@ -18,7 +18,7 @@ SPACE_FOLDERS = ("search_spaces", "search_spaces/ablations")
 class Overrides:
     """Changes of a search space; they go before its file.
 
-    Raises UserError for seeds and subsets that are none.
+    Raises UserError for a value of another type, and for seeds and subsets that are none.
     """
 
     methods: Sequence[str] = ()
@@ -38,10 +38,17 @@ class Overrides:
     """Whether the papers' own values are run instead of a search"""
 
     def __post_init__(self) -> None:
-        named = [self.encoders] if isinstance(self.encoders, str) else self.encoders
-        object.__setattr__(self, "encoders", tuple(dict.fromkeys(named)))
+        for name, values in {
+            "method": self.methods, "encoder": _listed(self.encoders),
+            "a name in values": self.values,
+        }.items():  # fmt: skip
+            for value in values:
+                check_types({name: str | Path}, {name: value})
+        object.__setattr__(self, "methods", tuple(map(str, self.methods)))
+        object.__setattr__(self, "encoders", tuple(dict.fromkeys(map(str, _listed(self.encoders)))))
         object.__setattr__(self, "seeds", whole_numbers(self.seeds, "--seeds"))
         object.__setattr__(self, "subsets", whole_numbers(self.subsets, "--subsets"))
+        check_types(get_type_hints(type(self)), vars(self))
 
     def searched(self, axes: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
         """The axes that are left to a search whose method gets these values."""
@@ -55,7 +62,7 @@ def whole_numbers(numbers: int | str | Sequence[int], option: str) -> tuple[int,
 
     Raises UserError for anything else.
     """
-    text = str(numbers) if isinstance(numbers, int | str) else ",".join(map(str, numbers))
+    text = ",".join(map(str, _listed(numbers)))
     parts = text.split(",") if text else []
     # The length first: Python refuses to read a number of thousands of digits.
     if all(part.strip().isdecimal() and len(part) < 20 and int(part) < 2**32 for part in parts):
@@ -64,6 +71,11 @@ def whole_numbers(numbers: int | str | Sequence[int], option: str) -> tuple[int,
         f"{option} {text}: write whole numbers from 0 to 4294967295 with commas between "
         f'them, for example "0,1,2"'
     )
+
+
+def _listed(values: Any) -> Iterable[Any]:
+    """The values, of which a text or a number is a single one."""
+    return values if isinstance(values, Iterable) and not isinstance(values, str) else [values]
 
 
 def shipped_spaces() -> dict[str, Path]:

@@ -209,8 +209,8 @@ def read_values(texts: Mapping[str, Any], plugins: Iterable[Plugin]) -> dict[str
     for plugin in plugins:
         fields = {**plugin.config_type.model_fields, **fields}
     return {
-        name: _read(name, value, _kinds(fields[name].annotation))
-        if isinstance(value, str) and name in fields
+        name: _read(name, str(value), _kinds(fields[name].annotation))
+        if isinstance(value, str | Path) and name in fields
         else value
         for name, value in texts.items()
     }

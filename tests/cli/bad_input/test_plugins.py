@@ -151,7 +151,9 @@ def test_two_stages_of_one_name(refused_plugin: Refused) -> None:
     refused_plugin(declared("stages", "[stage(), stage()]"), "gives one name to several", "s, s")
 
 
-def test_names_of_methods(refused: Refused, space: SpaceFile, tmp_path: Path) -> None:
+def test_names_of_methods(
+    refused: Refused, space: SpaceFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unknown = 'unknown method "simcze"', 'did you mean "simcse"?'
     (tmp_path / "tension.py").touch()
     near = tmp_path / "tensoin.py", f'did you mean "{tmp_path}/tension.py"?'
@@ -161,6 +163,10 @@ def test_names_of_methods(refused: Refused, space: SpaceFile, tmp_path: Path) ->
     refused(["sweep", "pooling", space()], 'no method "pooling"', "simcse")
     (tmp_path / "empty").mkdir()
     refused(["run", tmp_path / "empty"], tmp_path / "empty", "holds no method", "__init__.py")
+    monkeypatch.chdir(tmp_path)  # such as a folder with an exported model
+    (tmp_path / "simcse").mkdir()
+    refused(["run", "simcse", "--set", "temperatur=1"], 'did you mean "temperature"')
+    refused(["run", "./simcse"], "./simcse holds no method")
     (tmp_path / "notes.txt").write_text("text")
     refused(["check", tmp_path / "notes.txt"], "notes.txt", "not a Python file")
 
