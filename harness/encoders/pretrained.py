@@ -159,8 +159,13 @@ def check_loadable(name: str) -> None:
     It takes about a tenth of a second. Raises UserError when transformers has no such model, when
     there are no weights, and when their shapes differ.
     """
-    model_shape(name)
+    layers = model_shape(name).get("num_hidden_layers", 1)
     shapes = {key: shape for key, shape, _ in tensors(name)}
+    if layers > len(shapes):  # to build a billion layers would take hours
+        raise UserError(
+            f'model "{name}": config.json asks for {layers} layers, and its weights have '
+            f"{len(shapes)} tensors"
+        )
     transformers.logging.set_verbosity_error()
     with explained(f'model "{name}" cannot be loaded: '):
         config = transformers.AutoConfig.from_pretrained(
