@@ -147,8 +147,8 @@ def prepare(options: SweepOptions) -> None:
     Example: harness prepare methods/diffaug search_spaces/semisup.yaml
     """
     searches, store = options.searches(_notice), opened(options.store)
-    of = "1 search shares" if len(searches) == 1 else f"{len(searches)} searches share"
-    _notice(f"preparing what the trials of {of}")
+    several = "es" if len(searches) > 1 else ""
+    _notice(f"preparing what the trials of {len(searches)} search{several} share")
     from harness.cli.output import Screen
     from harness.sweeps.screen.live_view import publishing
     from harness.sweeps.screen.terminal import Terminal
