@@ -58,15 +58,18 @@ class Pruned(Exception):
 def explained(beginning: str) -> Iterator[None]:
     """In the block, whatever a library or a user's code raises becomes a UserError.
 
-    Its sentence is `beginning` and the first line of the reason. A UserError stays as it is.
-    SystemExit counts as well, because a plugin that exits must not end the program.
+    Its sentence is `beginning` and the first line of the reason, and the second one behind a colon.
+    A UserError stays as it is. SystemExit counts as well, because a plugin that exits must not end
+    the program.
     """
     try:
         yield
     except UserError:
         raise
     except (Exception, SystemExit) as error:  # a damaged file or a plugin may raise anything
-        first = reason(error).partition("\n")[0]
+        first, *more = reason(error).splitlines()
+        if first.endswith(":"):
+            first = " ".join([first, *map(str.strip, more[:1])])
         raise UserError(f"{beginning}{first}") from error
 
 

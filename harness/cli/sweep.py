@@ -147,7 +147,8 @@ def prepare(options: SweepOptions) -> None:
     Example: harness prepare methods/diffaug search_spaces/semisup.yaml
     """
     searches, store = options.searches(_notice), opened(options.store)
-    _notice(f"preparing what the trials of {len(searches)} searches share")
+    several = "es" if len(searches) > 1 else ""
+    _notice(f"preparing what the trials of {len(searches)} search{several} share")
     from harness.cli.output import Screen
     from harness.sweeps.screen.live_view import publishing
     from harness.sweeps.screen.terminal import Terminal

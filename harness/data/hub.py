@@ -170,6 +170,8 @@ def _model_here(name: str) -> Path | None:
     """The folder of a model that is a folder, or that a mirror has."""
     if is_model_folder(name):
         folder = _expanded(name)
+        if (kind := kind_of(folder)) not in ("a folder", "nothing"):
+            raise NotHere(f'encoder "{name}" is {kind}: name the folder in which config.json lies')
         if kind_of(folder / "config.json") == "nothing":
             rest = instead_of_config(folder)
             raise NotHere(f'encoder "{name}": the folder has no config.json{rest}')
@@ -318,7 +320,8 @@ def model_shape(name: str, *, download: bool = True) -> dict[str, Any]:
         value = shape.get(size, 1)
         if type(value) is not int or not 1 <= value < LARGEST_SIZE:
             raise UserError(
-                f"{beginning}{path}: {size} is {value!r}; it must be a whole number from 1 on"
+                f"{beginning}{path}: {size} is {value!r}; it must be a whole number from 1 on, "
+                f"below {LARGEST_SIZE}"
             )
     heads = 1 if "head_dim" in shape else shape.get("num_attention_heads", 1)
     if shape.get("hidden_size", 0) % heads:

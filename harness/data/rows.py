@@ -216,8 +216,23 @@ def _under_header(
         if len(fields) != len(header):
             raise UserError(
                 f"{path}, line {line}: {len(header)} fields were expected, {len(texts)} found"
+                f"{other_separator(path, header)}"
             )
         yield f"{path}, line {line}", dict(zip(header, fields, strict=True))
+
+
+_SEPARATORS = {"commas": ",", "tabs": "\t", "semicolons": ";", "vertical bars": "|"}
+
+
+def other_separator(path: Path, columns: Sequence[str]) -> str:
+    """The end of a sentence about a table whose only column is a row of another separator."""
+    wanted = {".csv": "commas", ".tsv": "tabs"}.get(ending(path))
+    for name, sign in _SEPARATORS.items():
+        if wanted and len(columns) == 1 and sign in columns[0]:
+            return (
+                f"; {wanted} stand between the fields of such a file, and its first row has {name}"
+            )
+    return ""
 
 
 def _check_distinct(path: Path, names: Sequence[str]) -> None:

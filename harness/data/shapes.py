@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from harness.data.rows import FORMATS, ending
+from harness.data.rows import FORMATS, ending, other_separator
 from harness.errors import UserError, suggest
 
 Shape = Literal[
@@ -85,6 +85,8 @@ def recognised(columns: Sequence[str], where: str) -> tuple[Shape, dict[str, str
     if len(fitting) == 1:
         [(shape, layout)] = fitting
         return shape, dict(zip(ROLES[shape], layout, strict=True))
+    if other := other_separator(Path(where), columns):
+        raise UserError(f"{where} has one column, {columns[0]!r}{other}")
     problem = "do not say what the corpus is" if not fitting else "fit more than one shape"
     raise UserError(
         f"{where}: the columns {', '.join(columns)} {problem}; name them behind a question mark, "
@@ -208,4 +210,5 @@ def parsed(name: str) -> CorpusName:
 def check_column(column: str, columns: list[str], where: str) -> None:
     """Raises UserError when a table has no such column."""
     if column not in columns:
-        raise UserError(f'{where} has no column "{column}"{suggest(column, columns)}')
+        other = other_separator(Path(where), columns) or suggest(column, columns)
+        raise UserError(f'{where} has no column "{column}"{other}')

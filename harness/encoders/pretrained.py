@@ -22,6 +22,9 @@ from harness.encoders.families import (
 from harness.encoders.plain_attention import replace_dropout
 from harness.errors import UserError, explained
 
+DEEPEST = 1000
+"""Layers that a model may have whose weights have fewer tensors, as layers of ALBERT share them"""
+
 
 class Loading(TypedDict, total=False):
     """Options with which a model is read from its files. What is left out stays as it is there."""
@@ -159,8 +162,13 @@ def check_loadable(name: str) -> None:
     It takes about a tenth of a second. Raises UserError when transformers has no such model, when
     there are no weights, and when their shapes differ.
     """
-    model_shape(name)
+    layers = model_shape(name).get("num_hidden_layers", 1)
     shapes = {key: shape for key, shape, _ in tensors(name)}
+    if layers > max(len(shapes), DEEPEST):  # to build a billion layers would take hours
+        raise UserError(
+            f'model "{name}": config.json asks for {layers} layers, and its weights have '
+            f"{len(shapes)} tensors"
+        )
     transformers.logging.set_verbosity_error()
     with explained(f'model "{name}" cannot be loaded: '):
         config = transformers.AutoConfig.from_pretrained(

@@ -6,10 +6,13 @@ import numpy as np
 
 from harness.data.corpora import source
 from harness.data.readers import Corpus
+from harness.errors import shortened
 from harness.evaluation.overlap import overlaps
 
 FIRST = 3
 """Items that are printed"""
+_CHARACTERS = 300
+"""Characters of a text that are printed, its beginning and its end"""
 
 
 def corpus_facts(name: str) -> Iterator[str]:
@@ -53,4 +56,5 @@ def _first(corpus: Corpus) -> Iterator[str]:
     """The first items, with their labels or scores."""
     for item in range(min(FIRST, len(corpus))):
         label = "" if corpus.labels is None else f"  [{corpus.labels[item]:g}]"
-        yield "  " + " | ".join(column[item] for column in corpus.columns) + label
+        texts = (shortened(column[item], _CHARACTERS) for column in corpus.columns)
+        yield "  " + " | ".join(texts) + label

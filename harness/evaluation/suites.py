@@ -7,10 +7,12 @@ pairs, and it is found by its path.
 
 import functools
 import importlib
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -21,7 +23,7 @@ from harness.data.hub import once
 from harness.data.rows import FORMATS, ending, known_endings
 from harness.data.shapes import split_name
 from harness.data.user_modules import UserCode, listed_paths, user_code
-from harness.errors import UserError, explained, suggest
+from harness.errors import TrialFailure, UserError, explained, suggest
 from harness.evaluation.catalogue import CARDS, CHOOSING, STRICT, SUITE_MODULES, metric_named
 from harness.evaluation.catalogue import SuiteCard as SuiteCard
 from harness.evaluation.scores import Scores as Scores
@@ -188,9 +190,21 @@ class Suite:
         return scores | self.averaged(scores)
 
     def measure(self, task: str, vectors: "Callable[[list[str]], np.ndarray]") -> Scores:
-        """The scores of one task."""
+        """The scores of one task. Raises TrialFailure when a user's function gives something else.
+
+        The score of the dev task that selects has its name.
+        """
         data = self.load(task)
-        return self.score(task, data, vectors if self.embeds else vectors(data.texts))
+        found: Any = self.score(task, data, vectors if self.embeds else vectors(data.texts))
+        beginning = f'suite "{self.name}": the function of task "{task}" must return Scores'
+        if not isinstance(found, Scores):
+            raise TrialFailure(f"{beginning}({{task: SCORE}}), not a {type(found).__name__}")
+        for metric, value in found.metrics.items():
+            if not isinstance(value, Real) or not math.isfinite(value):
+                raise TrialFailure(f"{beginning} of finite numbers; {metric} is {value!r}")
+        if task == self.card.dev and task not in found.metrics:
+            raise TrialFailure(f'{beginning} with the score "{task}"')
+        return found
 
     def averaged(self, scores: Scores) -> Scores:
         """The average of the tests, where there is one and no test is missing."""

@@ -13,6 +13,7 @@ import numpy as np
 from harness.data.corpora import source
 from harness.data.user_modules import names_of_records
 from harness.device import device
+from harness.encoders.pretrained import check_loadable
 from harness.errors import UserError, reason
 from harness.evaluation.embedder import Embedder
 from harness.evaluation.kept import KeptEmbeddings, keep_pairs
@@ -54,6 +55,8 @@ class Measurement:
         loaded.
         """
         self.steps, record = steps, model.record
+        for name in model.trial.declared.models:
+            check_loadable(name)
         with names_of_records():
             weights = store.kept_weights(key(model.trial))
             self.method, kit, digest = trained(

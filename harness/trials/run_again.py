@@ -5,6 +5,7 @@ import json
 import logging
 import shlex
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from harness.data.user_modules import CodeNotRun, names_of_records
@@ -108,5 +109,5 @@ def _warn(sentence: str) -> None:
 
 
 def written_value(value: Any) -> str:
-    """A value as `--set` reads it: a text is itself, and a list or a mapping is JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
+    """A value as `--set` reads it: a text or a path is itself, and a list or a mapping is JSON."""
+    return str(value) if isinstance(value, str | PurePath) else json.dumps(value, default=str)

@@ -30,6 +30,7 @@ PRINTED: list[tuple[str, dict[str, Any]]] = [
     ("dcpcse", {"template": 'He said "{s}" # [MASK]', "mlm": True, "learning_rate": 1e-5}),
     ("promptbert", {"template": "{s} : [MASK]", "second_template": "no, '{s}' [MASK]"}),
     ("simcse", {"sentences": "1e3", "triplets": "null"}),
+    ("glove", {"vectors": Path("my vectors.txt")}),
 ]
 
 

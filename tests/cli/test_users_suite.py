@@ -169,6 +169,11 @@ def test_corpora_are_listed_and_shown(shown: Shown, tmp_path: Path) -> None:
         'sts12    data file "',  # there is no SentEval archive here
     ):
         assert line in text
+    (tmp_path / "long.txt").write_text(f"begin{'x' * 100_000}end\nshort\n")
+    text = shown("show", tmp_path / "long.txt")
+    assert "  beginxx" in text
+    assert "xxend\n" in text
+    assert len(text) < 10_000
     for method in ("simcse", "methods/simcse"):
         assert "Its own hyperparameters" in shown("show", method), "a method is no corpus"
 

@@ -83,6 +83,26 @@ def test_a_short_or_a_long_row_is_refused_under_every_header(
             read(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "sent0;sent1;hard_neg\na;b;c\n"),
+        ("a.csv?first=sentence1&second=sentence2", "sentence1;sentence2\na;b\n"),
+        ("a.csv.gz", "sentence1;score\na, b;1,5\n"),
+        ("a.csv", "sentence1\tsentence2\na\tb\n"),
+        ("a.tsv", "sentence1,sentence2\na,b\n"),
+    ],
+)
+def test_another_separator_is_named(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name.partition("?")[0]
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    found = "semicolons" if ";" in text else "tabs" if "\t" in text else "commas"
+    wanted = "tabs" if path.suffix == ".tsv" else "commas"
+    said = f"; {wanted} stand between the fields of such a file, and its first row has {found}$"
+    with pytest.raises(UserError, match=said):
+        source(str(tmp_path / name)).corpus([path])
+
+
 @pytest.mark.parametrize("value", [None, MISSING])
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet", ".jsonl.gz"])
 def test_a_missing_text_or_score_is_refused(tmp_path: Path, ending: str, value: object) -> None:

@@ -1,5 +1,6 @@
 """Suites as plugins, and the changes of vectors that must not change their figures."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,25 @@ def toy(**options: Any) -> tuple[Suite, list[str]]:
         )
 
     return score, loaded
+
+
+TEXT: Any = {"one": "1"}
+
+
+@pytest.mark.parametrize(
+    ("task", "given", "said"),
+    [
+        ("one", {"one": 1.0}, r"must return Scores\(\{task: SCORE\}\), not a dict"),
+        ("one", 1.0, "not a float"),
+        ("one", Scores({"one": math.nan}), "finite numbers; one is nan"),
+        ("one", Scores(TEXT), "finite numbers; one is '1'"),
+        ("dev", Scores({"other": 1.0}), 'with the score "dev"'),
+    ],
+)
+def test_what_is_no_score_is_named(task: str, given: Any, said: str) -> None:
+    score = register(SuiteCard("toy", dev_tasks=("dev",)), toy()[0].data, list)(lambda *_: given)
+    with pytest.raises(TrialFailure, match=f'suite "toy": the function of task "{task}" .*{said}'):
+        score.measure(task, lambda texts: np.ones((len(texts), 2)))
 
 
 def test_tests_are_embedded_in_one_pass_over_distinct_texts() -> None:

@@ -55,6 +55,14 @@ def test_config_json(refused: Refused, model: Model, space: SpaceFile) -> None:
     for key, value in OTHER_MODELS:
         path.write_text(json.dumps(right | {key: value}))
         refused([*RUN, path.parent], path.parent)
+    for key, value, part in (
+        ("num_hidden_layers", 10**9, "asks for 1000000000 layers"),
+        ("hidden_size", 64, "has the shape [729, 128], but config.json asks for [729, 64]"),
+        ("hidden_dropout_prob", "x", "'hidden_dropout_prob' with value 'x'"),
+    ):
+        path.write_text(json.dumps(right | {key: value}))
+        refused(["eval", path.parent, "--suite", "graded"], path.parent, part)
+    refused(["eval", path, "--suite", "graded"], f'"{path}" is a file: name the folder')
 
 
 SIZES: list[tuple[str, Any]] = [
