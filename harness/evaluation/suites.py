@@ -195,16 +195,16 @@ class Suite:
         The score of the dev task that selects has its name.
         """
         data = self.load(task)
-        found: Any = self.score(task, data, vectors if self.embeds else vectors(data.texts))
+        returned: Any = self.score(task, data, vectors if self.embeds else vectors(data.texts))
         beginning = f'suite "{self.name}": the function of task "{task}" must return Scores'
-        if not isinstance(found, Scores):
-            raise TrialFailure(f"{beginning}({{task: SCORE}}), not a {type(found).__name__}")
-        for metric, value in found.metrics.items():
+        if not isinstance(returned, Scores):
+            raise TrialFailure(f"{beginning}({{task: SCORE}}), not a {type(returned).__name__}")
+        for metric, value in returned.metrics.items():
             if not isinstance(value, Real) or not math.isfinite(value):
                 raise TrialFailure(f"{beginning} of finite numbers; {metric} is {value!r}")
-        if task == self.card.dev and task not in found.metrics:
+        if task == self.card.dev and task not in returned.metrics:
             raise TrialFailure(f'{beginning} with the score "{task}"')
-        return found
+        return returned
 
     def averaged(self, scores: Scores) -> Scores:
         """The average of the tests, where there is one and no test is missing."""
