@@ -154,9 +154,10 @@ def locate(name: str) -> Path:
     without a method does not hide the method of its name, as an exported model would. Raises
     UserError for an unknown name and for a folder without a method.
     """
-    path, plugins = here(Path(name)), sources()
+    path = here(Path(name))
     is_path = path.is_absolute() or not named_by_records()
-    hides = name not in plugins or kind_of(path / "__init__.py") != "nothing"
+    # A path is looked up for every trial, and the names are not read for it.
+    hides = "/" in name or name not in sources() or kind_of(path / "__init__.py") != "nothing"
     if name and is_path and hides and kind_of(path) != "nothing":
         if not is_folder(path):
             return regular_file(path, "the plugin ").resolve()
@@ -164,9 +165,10 @@ def locate(name: str) -> Path:
             regular_file(path / "__init__.py", "the plugin ")
             return path.resolve()
         raise UserError(
-            f"{name} holds no method: it has no __init__.py{suggest(path.name, plugins)}"
+            f"{name} holds no method: it has no __init__.py{suggest(path.name, names())}"
         )
     # `methods/simcse` names the shipped method also where there is no such folder.
+    plugins = sources()
     plain = path.name if name == f"methods/{path.name}" else name
     if plain in plugins:
         return plugins[plain]
