@@ -156,10 +156,10 @@ def _asked(
 ) -> SweepOptions:
     """The options of a sweep. Raises UserError for a name or a value that is wrong."""
     check_types({"space": str | Path | None}, {"space": space})
-    known = [field.name for field in fields(SweepOptions)]
+    names = [field.name for field in fields(SweepOptions)]
     for name in options:
-        if name not in known:
-            raise UserError(f'there is no option "{name}"{suggest(name, known)}')
+        if name not in names:
+            raise UserError(f'there is no option "{name}"{suggest(name, names)}')
     named = None if space is None else str(space)
     return SweepOptions(space=named, methods=methods, **options)
 
@@ -212,8 +212,7 @@ def run(
         >>> {name: round(score, 2) for name, score in record.dev.items()}
         {'graded-dev': 25.14}
     """
-    given = {"method": method, "encoder": encoder, "store": store}
-    check_types(run.__annotations__, given)
+    check_types(run.__annotations__, {"method": method, "encoder": encoder, "store": store})
     asked = trial(str(method), {**values, **({"encoder": encoder} if encoder else {})}, seed)
     for name in asked.without_effect:
         warnings.warn(f"{name} changes nothing here: it is left out", stacklevel=2)
@@ -259,8 +258,8 @@ def table(
         >>> print(harness.table(folder))  # doctest: +ELLIPSIS
         #  method   setting  encoder ...
     """
-    given = {"store": store, "paper": paper, "number": number, "encoder": encoder}
-    check_types(table.__annotations__, {**given, "values": values})
+    arguments = {"store": store, "paper": paper, "number": number, "encoder": encoder}
+    check_types(table.__annotations__, {**arguments, "values": values})
     if paper is None:
         if number is not None:
             raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")

@@ -74,8 +74,8 @@ def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> Metho
         name = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")  # a rule between fields has no name
         value = "" if first["type"] == "missing" else f" = {first.get('input')!r}"
-        place = f"{name}{value}: " if name else ""
-        raise UserError(f"{where}{plugin.name}: {place}{message}") from None
+        field = f"{name}{value}: " if name else ""
+        raise UserError(f"{where}{plugin.name}: {field}{message}") from None
     except UserError:
         raise
     except Exception as error:  # a plugin's own rules may raise anything

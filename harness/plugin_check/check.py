@@ -122,17 +122,17 @@ def _faults(plugin: Plugin, values: Mapping[str, Any], lines: PluginLines) -> It
 
 def _named_faults(config: type[MethodConfig], lines: PluginLines) -> Iterator[Fault]:
     """The names in `published` and `released` of a configuration that nothing looks up."""
-    place = lines.of_class(config.__name__)
+    line = lines.of_class(config.__name__)
     for key in config.published:
         if not (isinstance(key, tuple) and len(key) == 2 and key[0] in get_args(Setting)):
             yield Fault(
                 f"published has the key {key!r}; its keys are (setting, encoder), such as "
                 f'("unsup", "*")',
-                place,
+                line,
             )
     for name in sorted(config.released - config.model_fields.keys()):
         near = suggest(name, config.model_fields)
-        yield Fault(f'released names "{name}", which is no field{near}', place)
+        yield Fault(f'released names "{name}", which is no field{near}', line)
 
 
 def _tiny(values: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -328,7 +328,9 @@ def _padding_matters(method: Method[Any], stage: Stage, streams: Mapping[str, St
         plain = _losses(method, batch, stage)
         torch.rand(1)
         again, padded = _losses(method, batch, stage, draw=1), _losses(method, wider, stage)
-    except Exception:  # a method may ask for gradients, or keep what cannot be copied
+    # Code of a plugin may raise anything. In training it has run without an error; here it may
+    # miss the mode or a gradient, or have kept what cannot be copied, and nothing is compared.
+    except Exception:
         return ""
     for name, loss in plain.items():
         allowed = LOSS_TOLERANCE * max(1e-3, abs(loss))

@@ -184,7 +184,7 @@ class Prediction:
     """
 
     runs: Score
-    """Of at least 2, which were trained"""
+    """The score of at least two trained trials"""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -218,5 +218,5 @@ def _reach(freedom: int) -> float:
 
 def prediction(score: Score | None) -> Prediction | None:
     """The prediction of runs; None for a single one, and where nothing is trained."""
-    known = score is not None and score.std is not None and score.trained
-    return Prediction(score) if score and known else None
+    has_spread = score is not None and score.std is not None and score.trained
+    return Prediction(score) if score and has_spread else None
