@@ -14,7 +14,6 @@ from harness.errors import UserError
 from harness.targets.stores import opened
 from harness.training.interruption import ended_by_sigterm
 from harness.training.progress import Progress
-from harness.trials.run_again import run_command
 
 if TYPE_CHECKING:
     from harness.trials.record import Record
@@ -130,6 +129,8 @@ def _summary(record: "Record", store: "Store", locator: str) -> Iterator[str]:
     if not record.finished and store.log(record.key).is_file():
         logs = ["harness", "logs", *show[2:]]
         yield f"what it printed: {shlex.join(logs)}"
+    from harness.trials.run_again import run_command
+
     yield f"again: {run_command(record, locator)}"
 
 

@@ -68,13 +68,6 @@ def mean_replicates(values: np.ndarray, *, seed: int = 0, resamples: int = RESAM
     return means
 
 
-def on_all_pairs(cosines: np.ndarray, gold: np.ndarray) -> float:
-    """Spearman x100 of the cosines with the gold scores, each (pairs,), without scipy."""
-    check_defined(cosines, gold)
-    counts = np.ones((1, len(gold)), np.int64)
-    return float(_correlations(counts, [_Ranks(gold), _Ranks(cosines)])[0, 0])
-
-
 def _resamples(size: int, seed: int, resamples: int) -> Iterator[np.ndarray]:
     """Counts of how often each pair is drawn: blocks of (resamples, size)."""
     generator = np.random.default_rng(seed)

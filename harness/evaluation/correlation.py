@@ -103,14 +103,20 @@ def correlation(cosines: np.ndarray, gold: np.ndarray) -> Correlation:
 
     Raises TrialFailure where they are not defined.
     """
-    # A table names suites, and does not wait for scipy.
-    from scipy.stats import pearsonr, spearmanr
-
     check_defined(cosines, gold)
+    ranked = _ranks(cosines), _ranks(gold)
+    # The import of scipy.stats takes 0.3 s of every trial; its Spearman is this line.
     return Correlation(
-        pearson=float(pearsonr(cosines, gold).statistic * 100),
-        spearman=float(spearmanr(cosines, gold).statistic * 100),
+        pearson=float(np.corrcoef(cosines, gold)[1, 0] * 100),
+        spearman=float(np.corrcoef(*ranked)[1, 0] * 100),
     )
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """The ranks of values (n,), from 1; equal values share the mean of theirs."""
+    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: np.ndarray = (np.cumsum(sizes) - (sizes - 1) / 2)[group]
+    return ranks
 
 
 def spearman(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> float:
@@ -127,7 +133,7 @@ def check_defined(cosines: np.ndarray, gold: np.ndarray) -> None:
 
     That is so when they are not finite or all equal.
     """
-    # scipy would only warn, and give nan.
+    # numpy would only warn, and give nan.
     if not (np.isfinite(cosines).all() and np.isfinite(gold).all()):
         raise TrialFailure("similarities are not finite")
     if len(gold) == 1:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from harness.arrays import save_array
 from harness.errors import TrialFailure, UserError
-from harness.evaluation.bootstrap import RESAMPLES, mean_replicates, on_all_pairs, replicates
+from harness.evaluation.bootstrap import RESAMPLES, mean_replicates, replicates
 from harness.evaluation.correlation import correlation, pair_cosines
 from harness.evaluation.judged import figures
 from harness.evaluation.scores import Queries, Scores
@@ -133,7 +133,7 @@ def score_of(kept: np.ndarray | Queries) -> float:
     """The score of what is kept of a test. Raises TrialFailure where there is no correlation."""
     if isinstance(kept, Queries):
         return 100 * float(kept.figures.mean())
-    return on_all_pairs(*kept)
+    return correlation(*kept).spearman
 
 
 def keep_pairs(pairs: ScoredPairs, path: Path) -> None:

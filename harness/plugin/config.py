@@ -106,7 +106,11 @@ class MethodConfig(DecoderConfig):
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        validate_default=True,
+        defer_build=True,  # a wrong name is answered without a validator
     )
 
     published: ClassVar[Mapping[tuple[str, str], Mapping[str, object]]] = {}

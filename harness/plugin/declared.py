@@ -50,7 +50,11 @@ class _StageFields(BaseModel):
     """The kinds of those fields of a stage that the plan and the loop compute with."""
 
     model_config = ConfigDict(
-        strict=True, from_attributes=True, allow_inf_nan=False, revalidate_instances="always"
+        strict=True,
+        from_attributes=True,
+        allow_inf_nan=False,
+        revalidate_instances="always",
+        defer_build=True,
     )
 
     name: str
@@ -71,7 +75,7 @@ class _StageFields(BaseModel):
 class _ArtefactFields(BaseModel):
     """The kinds of those fields of an artefact that name something."""
 
-    model_config = ConfigDict(strict=True, from_attributes=True)
+    model_config = ConfigDict(strict=True, from_attributes=True, defer_build=True)
 
     name: str
     fields: Sequence[str]
@@ -112,7 +116,7 @@ def _answer(hook: str, wanted: str, kind: type[T]) -> "cached_property[T]":
     wanted: the right answer in words. The attribute raises UserError when the hook raises or gives
     something else.
     """
-    adapter = TypeAdapter(kind, config=ConfigDict(strict=True))
+    adapter = TypeAdapter(kind, config=ConfigDict(strict=True, defer_build=True))
 
     def asked(self: "Declared") -> T:
         with explained(f"method {self.name}: {hook}() raises "):

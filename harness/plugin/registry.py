@@ -110,20 +110,36 @@ def sources() -> dict[str, Path]:
     directory; a later one takes the name of an earlier one. Where a record of a store gives the
     name, one of the working directory does so only if its user has run it before.
     """
-    plugins = _trusted()
-    for name, folder in _below(Path("methods").resolve()).items():
-        if name not in plugins or not named_by_records() or _code(folder).is_known:
-            plugins[name] = folder
-    return plugins
+    plugins, own = _installed() | _shipped(), _own()
+    return plugins | {
+        name: own[name] for name in own if name not in plugins or _takes_names(own[name])
+    }
 
 
-def _trusted() -> dict[str, Path]:
-    """The methods whose code was installed, with harness or by another package."""
-    return _installed() | _below(shipped("methods"))
+def source(name: str) -> Path | None:
+    """The folder or file of one method, as in `sources`; None where there is no such method."""
+    own = _own().get(name)
+    if own and _takes_names(own):
+        return own
+    return _shipped().get(name) or _installed().get(name) or own
+
+
+def _takes_names(own: Path) -> bool:
+    """Whether a method of the working directory takes the name of an installed one."""
+    return not named_by_records() or _code(own).is_known
+
+
+def _own() -> dict[str, Path]:
+    return _below(Path("methods").resolve())
 
 
 def _below(folder: Path) -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted(folder.glob("*/__init__.py"))}
+
+
+@functools.cache
+def _shipped() -> dict[str, Path]:
+    return _below(shipped("methods").resolve())
 
 
 @functools.cache
@@ -133,7 +149,7 @@ def _installed() -> dict[str, Path]:
     for point in entry_points(group=ENTRY_POINTS):
         spec = importlib.util.find_spec(point.module)
         if spec and spec.origin:
-            origin = Path(spec.origin)
+            origin = Path(spec.origin).resolve()
             plugins[point.name] = origin.parent if origin.name == "__init__.py" else origin
     return plugins
 
@@ -156,8 +172,7 @@ def locate(name: str) -> Path:
     """
     path = here(Path(name))
     is_path = path.is_absolute() or not named_by_records()
-    # A path is looked up for every trial, and the names are not read for it.
-    hides = "/" in name or name not in sources() or kind_of(path / "__init__.py") != "nothing"
+    hides = "/" in name or source(name) is None or kind_of(path / "__init__.py") != "nothing"
     if name and is_path and hides and kind_of(path) != "nothing":
         if not is_folder(path):
             return regular_file(path, "the plugin ").resolve()
@@ -168,11 +183,11 @@ def locate(name: str) -> Path:
             f"{name} holds no method: it has no __init__.py{suggest(path.name, names())}"
         )
     # `methods/simcse` names the shipped method also where there is no such folder.
-    plugins = sources()
     plain = path.name if name == f"methods/{path.name}" else name
-    if plain in plugins:
-        return plugins[plain]
+    if method := source(plain):
+        return method
     file = f"{name}.py"
+    plugins = names()
     near: Iterable[str] = plugins
     if is_path and kind_of(here(Path(file))) != "nothing":
         near = [file]
@@ -187,26 +202,26 @@ def load(name: str) -> Plugin:
 
     Raises UserError when there is no such method and when its import fails, and CodeNotRun.
     """
-    source = locate(name)
-    if _main_file(source).suffix != ".py":
-        raise UserError(f"{source} is not a Python file or a folder with one")
-    code = _code(source)
-    trusted = source.resolve() in {each.resolve() for each in _trusted().values()}
+    path = locate(name)
+    if _main_file(path).suffix != ".py":
+        raise UserError(f"{path} is not a Python file or a folder with one")
+    code = _code(path)
+    trusted = any(path.resolve() in methods().values() for methods in (_shipped, _installed))
     module = code.module("plugin", trusted=trusted)
     declares = getattr(module, "Method", None) or getattr(module, "Declaration", None)
     if not _declares(declares, module):
         raise UserError(
-            f"{source} holds no method: it has no class Method that derives from "
+            f"{path} holds no method: it has no class Method that derives from "
             f"harness.plugin.Method"
         )
     kind = declares.config_type
     if not (isinstance(kind, type) and issubclass(kind, MethodConfig)):
         raise UserError(
-            f"{source}: config_type of class {declares.__name__} must be a class that derives from "
+            f"{path}: config_type of class {declares.__name__} must be a class that derives from "
             f"harness.plugin.MethodConfig, not {kind!r}"
         )
-    plans = f"{PLANNING}.py" in dict(code.files) and source.is_dir()
-    return Plugin(name_of(source), declares, _digest(code), module.__name__, plans)
+    plans = f"{PLANNING}.py" in dict(code.files) and path.is_dir()
+    return Plugin(name_of(path), declares, _digest(code), module.__name__, plans)
 
 
 def _declares(value: Any, module: ModuleType) -> TypeGuard[type[Declaration[Any]]]:

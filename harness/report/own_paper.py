@@ -67,7 +67,7 @@ def _with_paths(paper: Paper, document: Document) -> Paper:
             return None
         location: Location = (*where, "method")
         locator, name = located(run.method, document, location), plain_name(run.method)
-        shipped = registry.sources().get(name)
+        shipped = registry.source(name)
         if is_path(run.method) and shipped is not None and str(shipped.resolve()) != locator:
             raise document.error(
                 location,

@@ -39,7 +39,7 @@ def folder() -> Path:
 class ReportedPart(BaseModel):
     """A part of a paper's file; unknown keys are refused, and numbers that are none."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class ReportedRow(ReportedPart):

@@ -231,7 +231,7 @@ def revisions(trial: Trial, measured: Suite) -> dict[str, str]:
 
 def _path_of(trial: Trial) -> str | None:
     """The path by which the plugin of a trial is named; None where its name is enough."""
-    source = registry.sources().get(trial.plugin.name)
+    source = registry.source(trial.plugin.name)
     if source and registry.source_digest(source) == trial.plugin.source_digest:
         return None
     return trial.method if Path(trial.method).is_absolute() else str(registry.locate(trial.method))

@@ -40,7 +40,7 @@ class SpacePart(BaseModel):
     """A part of a search space: it refuses unknown keys, and numbers that are none."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False
+        frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False, defer_build=True
     )
 
     @field_validator("*", mode="wrap")

@@ -51,8 +51,8 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
     plugins = [registry.load(locator) for locator in locators.values()]
     values = read_values(replaced_names(overrides.values, space.corpora), plugins)
     overrides = replace(overrides, values=values)
-    check_shared(space, document, plugins)
     check_command_line(overrides.values, plugins)
+    check_shared(space, document, plugins)
     made = _Searches(space, overrides, locators)
     searches: list[Search] = []
     total = 0

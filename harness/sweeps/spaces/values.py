@@ -52,7 +52,8 @@ def check_shared(space: Space, document: Document, plugins: list[Plugin]) -> Non
     Raises UserError for a hyperparameter that no method has.
     """
     fields = _fields(plugins)
-    fields |= {key for name in space.methods for key in _fields_of(name, document)}
+    if space.set.keys() - fields:  # it may be of a method that was not asked for
+        fields |= {key for name in space.methods for key in _fields_of(name, document)}
     for key in space.set:
         if problem := _problem(key, fields, "no method here has a"):
             raise document.error(("set", key), problem)
