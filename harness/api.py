@@ -264,6 +264,9 @@ def table(
         if number is not None:
             raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
         check_ours_on(encoder, paper)
+        if values:
+            names = ", ".join(values)
+            raise UserError(f"values of {names}: they need the name of a paper, paper=PAPER")
         results = opened(store)
         from harness.report.measured_trials import TABLE_COLUMNS
         from harness.report.store_tables import store_tables
@@ -272,8 +275,14 @@ def table(
     from harness.report.papers import load_paper
 
     loaded = load_paper(str(paper))  # a wrong name is answered before what follows is imported
+    from harness.plugin import registry
+
+    if values:
+        from harness.sweeps.spaces.values import check_command_line
+
+        plugins = [*registry.names(), *loaded.plugins.values()]
+        check_command_line(values, map(registry.load, plugins))
     results = opened(store)
-    from harness.plugin.registry import names
     from harness.report.matching import Commands
     from harness.report.paper_cells import Answers
     from harness.report.paper_tables import paper_tables
@@ -283,7 +292,7 @@ def table(
         paper_tables(
             results.read(PAPER_COLUMNS),
             loaded,
-            Commands(names(), results.place, encoder),
+            Commands(registry.names(), results.place, encoder),
             None if number is None else str(number),
             answers=Answers(results, status) if ask or number is not None else None,
             values=values,

@@ -128,6 +128,11 @@ def test_a_plan_is_shown_as_html_and_a_table_beside_a_paper(tmp_path: Path) -> N
         ),
         (lambda: harness.table(number=3), "needs the name of its paper"),
         (lambda: harness.table(encoder="tiny-bert"), "needs the name of a paper"),
+        (lambda: harness.table(values={"max_steps": 1}), "need the name of a paper"),
+        (
+            lambda: harness.table(paper="diffaug", values={"max_step": 1}),
+            'did you mean "max_steps"',
+        ),
     ],
 )
 def test_mistakes_are_the_sentences_of_the_command_line(
