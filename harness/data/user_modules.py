@@ -98,7 +98,7 @@ class UserCode:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
-            with _importing(f"the {kind} {self.path}"):
+            with explained(f"the {kind} {self.path} fails to import: "):
                 assert spec.loader is not None
                 spec.loader.exec_module(module)
         except BaseException:  # also Ctrl-C: half a module must not be found again
@@ -130,16 +130,8 @@ def listed_paths(files: Callable[[], Any], code: Path) -> list[Path]:
 
 def imported(name: str, title: str) -> ModuleType:
     """Import a module inside of one that `UserCode.module` gave. Raises UserError when it fails."""
-    with _importing(title):
+    with explained(f"{title} fails to import: "):
         return importlib.import_module(name)
-
-
-@contextmanager
-def _importing(title: str) -> Iterator[None]:
-    try:
-        yield
-    except (Exception, SystemExit) as error:  # a user's file that exits must not end harness
-        raise UserError(f"{title} fails to import: {type(error).__name__}: {error}") from error
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from harness.data.user_modules import UserCode, imported, named_by_records, user_code
-from harness.errors import UserError, suggest
+from harness.errors import UserError, explained, suggest
 from harness.files import digest, shipped
 from harness.inputs import is_folder, kind_of, read_text, regular_file
 from harness.plugin.config import MethodConfig
@@ -220,6 +220,9 @@ def load(name: str) -> Plugin:
             f"{path}: config_type of class {declares.__name__} must be a class that derives from "
             f"harness.plugin.MethodConfig, not {kind!r}"
         )
+    if not trusted:  # a field of a kind that pydantic does not know is said here
+        with explained(f"the plugin {path} fails to import: "):
+            kind.model_rebuild()
     plans = f"{PLANNING}.py" in dict(code.files) and path.is_dir()
     return Plugin(name_of(path), declares, _digest(code), module.__name__, plans)
 
