@@ -273,7 +273,7 @@ def table(
 
     loaded = load_paper(str(paper))  # a wrong name is answered before what follows is imported
     results = opened(store)
-    from harness.plugin.registry import names
+    from harness.plugin.registry import sources
     from harness.report.matching import Commands
     from harness.report.paper_cells import Answers
     from harness.report.paper_tables import paper_tables
@@ -283,7 +283,7 @@ def table(
         paper_tables(
             results.read(PAPER_COLUMNS),
             loaded,
-            Commands(names(), results.place, encoder),
+            Commands(sources(), results.place, encoder),
             None if number is None else str(number),
             answers=Answers(results, status) if ask or number is not None else None,
             values=values,
