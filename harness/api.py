@@ -292,7 +292,7 @@ def table(
         paper_tables(
             results.read(PAPER_COLUMNS),
             loaded,
-            Commands(registry.names(), results.place, encoder),
+            Commands(registry.sources(), results.place, encoder),
             None if number is None else str(number),
             answers=Answers(results, status) if ask or number is not None else None,
             values=values,

@@ -31,6 +31,8 @@ _TYPES = {
     Sequence: "a list",
     Iterable: "a list",
 }
+_NUMBERS: Mapping[Any, Any] = {int: numbers.Integral, float: numbers.Real}
+"""The types of numbers, which those of numpy have, too"""
 _KINDS = {
     stat.S_IFREG: "a file",
     stat.S_IFDIR: "a folder",
@@ -154,17 +156,11 @@ def check_types(hints: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     """
     for name, value in values.items():
         kinds = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
-        if not any(_is_of(value, kind) for kind in kinds):
+        types = tuple(_NUMBERS.get(kind, get_origin(kind) or kind) for kind in kinds)
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in kinds):
             *first, last = (_TYPES[get_origin(kind) or kind] for kind in kinds)
             words = f"{', '.join(first)} or {last}" if first else last
             raise UserError(f"{name} = {value!r}: write {words}")
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    if kind in (int, float):  # also those of numpy
-        number = numbers.Integral if kind is int else numbers.Real
-        return isinstance(value, number) and not isinstance(value, bool)
-    return isinstance(value, get_origin(kind) or kind)
 
 
 def checked_number(raw: Any, parsed: Any) -> Any:

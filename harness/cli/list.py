@@ -117,14 +117,14 @@ def _corpora(further: list[str]) -> None:
 def _papers(listed: list[str], store: str | None, encoder: str | None) -> None:
     """Print for each table and figure of these papers what share of it the store has."""
 
-    from harness.plugin.registry import names
+    from harness.plugin.registry import sources
     from harness.report.coverage import shares
     from harness.report.paper_cells import Comparer
     from harness.report.quantities import PAPER_COLUMNS
 
     tables = [load_paper(name) for name in listed]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    methods = names()
+    methods = sources()
     comparer = Comparer(opened(store).read(PAPER_COLUMNS).table, encoder)
     for paper in tables:
         echo(f"{paper.paper:<12} {paper.title}")

@@ -246,14 +246,11 @@ def metric_under(heading: str, columns: Sequence[object]) -> Metric:
     """
     for suite in (headed(columns), "sts"):
         card = CARDS[suite]
-        for metric, shown in card.headings.items():
-            if shown == heading:
-                return Metric(suite, _average(card, columns) if metric == card.average else metric)
+        metric = next((name for name, shown in card.headings.items() if shown == heading), None)
+        if metric is not None and metric == card.average:
+            printed = {name for name, shown in card.headings.items() if shown in columns}
+            further = (name for name, tests in card.averages.items() if {*tests, metric} == printed)
+            metric = next(further, metric)
+        if metric is not None:
+            return Metric(suite, metric)
     return Metric("sts", STS_AVERAGE)
-
-
-def _average(card: SuiteCard, columns: Sequence[object]) -> str:
-    """The average of a suite that a table with these headings prints."""
-    printed = {metric for metric, shown in card.headings.items() if shown in columns}
-    further = (name for name, tasks in card.averages.items() if {*tasks, card.average} == printed)
-    return next(further, str(card.average))

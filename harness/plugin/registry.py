@@ -110,7 +110,7 @@ def sources() -> dict[str, Path]:
     directory; a later one takes the name of an earlier one. Where a record of a store gives the
     name, one of the working directory does so only if its user has run it before.
     """
-    plugins, own = _installed() | _shipped(), _own()
+    plugins, own = _installed() | _shipped(), _below(Path("methods"))
     return plugins | {
         name: own[name] for name in own if name not in plugins or _takes_names(own[name])
     }
@@ -118,7 +118,7 @@ def sources() -> dict[str, Path]:
 
 def source(name: str) -> Path | None:
     """The folder or file of one method, as in `sources`; None where there is no such method."""
-    own = _own().get(name)
+    own = _below(Path("methods")).get(name)
     if own and _takes_names(own):
         return own
     return _shipped().get(name) or _installed().get(name) or own
@@ -129,17 +129,14 @@ def _takes_names(own: Path) -> bool:
     return not named_by_records() or _code(own).is_known
 
 
-def _own() -> dict[str, Path]:
-    return _below(Path("methods").resolve())
-
-
 def _below(folder: Path) -> dict[str, Path]:
-    return {path.parent.name: path.parent for path in sorted(folder.glob("*/__init__.py"))}
+    files = sorted(folder.resolve().glob("*/__init__.py"))
+    return {file.parent.name: file.parent for file in files}
 
 
 @functools.cache
 def _shipped() -> dict[str, Path]:
-    return _below(shipped("methods").resolve())
+    return _below(shipped("methods"))
 
 
 @functools.cache

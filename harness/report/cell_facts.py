@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from harness.errors import UserError, counted, suggest
 from harness.evaluation.catalogue import DISPLAY
-from harness.plugin.registry import names
+from harness.plugin.registry import sources
 from harness.report.cells import Cell, score_text
 from harness.report.groups import Score
 from harness.report.matching import Commands
@@ -84,7 +84,7 @@ def _compared(address: str, encoder: str | None, store: Store) -> Iterator[str]:
             f"{suggest(paper, papers()) if paper not in papers() else ''}"
         )
     paper, number, of_table, heading = named
-    loaded, commands = load_paper(paper), Commands(names(), store.place, encoder)
+    loaded, commands = load_paper(paper), Commands(sources(), store.place, encoder)
     (name,) = table_names(loaded, number)
     if loaded.tables[name].kind != "scores":
         printed = f"harness table --paper {paper} --table {number}"
@@ -152,7 +152,7 @@ def _missing(row: Row, cell: Cell, commands: Commands, fill: str) -> str:
         return why if cell.expected else "the number is only quoted"
     if cell.wanted is None or cell.metric is None:
         return "the checkpoint was not released for this column"
-    evaluate = commands.evaluation(cell.wanted.model, cell.metric.suite)
+    evaluate = commands.evaluation(cell.wanted, cell.metric.suite)
     return f"not evaluated yet; to evaluate it: {evaluate}"
 
 

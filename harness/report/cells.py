@@ -87,7 +87,7 @@ class Cell:
     @property
     def alone(self) -> bool:
         """Whether ours stands in a row that has no published numbers."""
-        return self.published is not None and self.published.row.alone
+        return self.published is not None and not self.published.row.values
 
     @property
     def asks(self) -> bool:
@@ -95,22 +95,17 @@ class Cell:
         return self.number is not None or self.alone
 
     @property
-    def measured(self) -> Group | None:
-        """Our trials that the suite of the metric has measured; None: none."""
-        if self.group is None or self.metric is None:
-            return None
-        return self.group.measured(self.metric.suite)
-
-    @property
     def n(self) -> str | None:
         """The number of our trials behind it, as text; None where the column needs none."""
         measure = self.published.measure if self.published else None
         if measure in TEXTS:
             return None
-        trials = self.measured if self.metric else self.group if self.ours else None
-        if trials is None:
+        if self.group is None or not (self.metric or self.ours):
             return "0"
-        return "1" if measure is Special.COSINE else trials.n
+        if measure is Special.COSINE:
+            return "1"
+        trials = self.group.measured(self.metric.suite) if self.metric else self.group
+        return trials.n if trials else "0"
 
     @property
     def unmeasured(self) -> list[MeasuredTrial]:

@@ -17,7 +17,7 @@ from harness.errors import counted
 from harness.evaluation.catalogue import CARDS, DISPLAY, suite_option
 from harness.report.cells import Cell, p_text, score_text
 from harness.report.groups import Group
-from harness.report.matching import Commands, Wanted
+from harness.report.matching import Commands, Wanted, command
 from harness.report.notes import Matched, marks, matched_trials, set_ups
 from harness.report.paper import Paper, load_systems
 from harness.report.paper_cells import Comparer, PaperTable
@@ -70,7 +70,7 @@ def shares(paper: Paper, comparer: Comparer, methods: Collection[str]) -> Iterat
 
     methods: the names of the methods that can be run here.
     """
-    for name in paper.shown:
+    for name in paper.numbers.values():
         yield table_share(comparer.table(paper, name), methods)
     for name, of_table in paper.figures.items():
         share = table_share(comparer.table(paper, of_table.table), methods)
@@ -154,7 +154,7 @@ class Gap:
 
 def paper_gaps(paper: Paper, comparer: Comparer, commands: Commands) -> Iterator[Gap]:
     """The tables of a paper that the store has not filled, each with its command."""
-    for name in paper.shown:
+    for name in paper.numbers.values():
         table = comparer.table(paper, name)
         share = table_share(table, commands.methods)
         if share.filled < share.runnable and table.table.kind != "hyperparameters":
@@ -176,8 +176,8 @@ def store_gaps(groups: Iterable[Group], commands: Commands) -> Iterator[Gap]:
         )
         tests = ", ".join(DISPLAY.get(name, name) for name in lacking)
         row = f"{part.method} {part.setting} {part.encoder}"
-        evaluation = commands.evaluation(part.model(trial), suite_option(suite))
-        yield Gap(f"{row} has no score of {tests}", evaluation)
+        words = [*part.model(trial), "--suite", suite_option(suite)]
+        yield Gap(f"{row} has no score of {tests}", command(commands.store, "eval", *words))
 
 
 def failed_trials(records: Iterable[Record], command: Callable[[Record], str]) -> Iterator[Gap]:

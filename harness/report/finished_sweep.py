@@ -91,7 +91,7 @@ def _place_in_papers(groups: list[Group], trials: pa.Table) -> list[str]:
         comparer = Comparer(trials, *option[1:])
         for name in sorted(papers(), key=lambda name: name not in methods):
             paper = load_paper(name)
-            for table in (comparer.table(paper, each) for each in paper.shown):
+            for table in (comparer.table(paper, each) for each in paper.numbers.values()):
                 scores = (cell.ours for cell in table.cells if cell.metric)
                 if any(score and keys.intersection(score.keys) for score in scores):
                     return ["--paper", name, "--table", table.number, *option]

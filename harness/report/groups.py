@@ -242,6 +242,8 @@ def former_protocols(groups: Iterable[Group]) -> str:
 
 def comparable_groups(table: pa.Table) -> list[Group]:
     """The groups of a store: of its final trials, and of the models that were evaluated."""
+    if not table.num_rows:
+        return []
     groups = [
         Group(identity, tuple(trials), _selects(trials, identity))
         for identity, trials in trials_of(table).items()

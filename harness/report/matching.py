@@ -1,7 +1,7 @@
 """The trials that would reproduce a reported number, and the commands that run them."""
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -55,12 +55,6 @@ class Wanted:
     def locator(self) -> str:
         """The path of the method, or else its name."""
         return self.path or self.method
-
-    @property
-    def model(self) -> list[str]:
-        """The words by which `harness eval` takes an encoder that is measured as it is."""
-        pooling = dict(self.configuration).get("pooling")
-        return [self.encoder, *(["--pooling", str(pooling)] if pooling else [])]
 
     def is_here(self, methods: Collection[str]) -> bool:
         """Whether its method is here. methods: the names of those that need no path."""
@@ -255,6 +249,8 @@ class Commands:
         words = ["harness", verb, "--paper", paper, "--table", number]
         return shlex.join([*words, *self.options])
 
-    def evaluation(self, model: Sequence[str], suite: str) -> str:
-        """The command that measures a model with a suite. `model`: the words that name it."""
-        return command(self.store, "eval", *model, "--suite", suite)
+    def evaluation(self, checkpoint: Wanted, suite: str) -> str:
+        """The command that measures a released checkpoint with a suite."""
+        pooling = dict(checkpoint.configuration).get("pooling")
+        words = [checkpoint.encoder, *(["--pooling", str(pooling)] if pooling else [])]
+        return command(self.store, "eval", *words, "--suite", suite)

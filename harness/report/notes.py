@@ -73,12 +73,10 @@ def shortcomings(trials: pa.Table) -> list[str]:
     return notes
 
 
-def unreadable(reading: Reading) -> list[str]:
-    """A note about the files of the store that could not be read, if there are any."""
-    if not reading.unreadable:
-        return []
+def unreadable(reading: Reading) -> str:
+    """The note about the files of the store that could not be read."""
     files = "; ".join(f"{name} ({reason})" for name, reason in reading.unreadable)
-    return [f"{counted(len(reading.unreadable), 'file')} of the store could not be read: {files}"]
+    return f"{counted(len(reading.unreadable), 'file')} of the store could not be read: {files}"
 
 
 def foreign(groups: Iterable[Group]) -> list[str]:
@@ -155,7 +153,7 @@ def released(row: Row, commands: Commands) -> str:
     suites = dict.fromkeys(cell.metric.suite for cell in lacking if cell.metric)
     if not suites:
         return named
-    return f"{named}; to evaluate it: {commands.evaluation(wanted.model, ','.join(suites))}"
+    return f"{named}; to evaluate it: {commands.evaluation(wanted, ','.join(suites))}"
 
 
 def numbers(rows: Iterable[Row]) -> list[str]:
@@ -182,7 +180,7 @@ def marks(cells: Sequence[Cell]) -> list[str]:
     encoders = dict.fromkeys(str(wanted.published_encoder) for wanted in stand_ins)
     return [
         *(f"{OTHER_SYSTEM} {label}: {why}; no Δ" for why, label in others.items()),
-        *foreign(cell.group for cell in shown if cell.group),
+        *(foreign(cell.group for cell in shown if cell.group) if shown else ()),
         *dict.fromkeys(each.note for each in measures if isinstance(each, Quantity)),
         *(
             f"Ours: on {wanted.encoder} in the place of {', '.join(encoders)}, so without Δ."

@@ -18,7 +18,7 @@ from harness.plugin.registry import is_path, located, plain_name
 from harness.plugin.resolution import resolve
 from harness.report.matching import ANY, Wanted, wanted_for
 from harness.report.paper import ColumnRun, Paper, ReportedRun
-from harness.report.published import content_of, printed_text
+from harness.report.published import Loader, printed_text
 from harness.report.quantities import TEXTS, columns_of, measure_of
 
 
@@ -32,7 +32,7 @@ def own_paper(name: str, file: Path) -> Paper:
     if "paper" in document.content:
         raise document.error(("paper",), "the path of the file names the paper; leave this out")
     try:
-        content = content_of(read_text(file))
+        content = yaml.load(read_text(file), Loader=Loader)
     except yaml.YAMLError as error:
         raise UserError(f"{file}: not valid YAML: {error}") from None
     paper = replace(document, content={**content, "paper": name}).parse(Paper)
@@ -133,12 +133,12 @@ def _check_facts(paper: Paper, document: Document) -> None:
 
 def _check_released(paper: Paper, document: Document) -> None:
     """Raise UserError for a checkpoint that stands beside no row of the paper."""
-    kinds = [row.kind for table in paper.tables.values() for row in table.rows]
+    rows = [row for table in paper.tables.values() for row in table.rows]
     for index, one in enumerate(paper.released):
         with _at(document, "released", index, "system"):
             _check_name(one.system, paper.runs.systems, "system")
-        if one.kind not in kinds:
-            words = " ".join(one.kind)
+        if not any(map(one.is_of, rows)):
+            words = f"{one.system} {one.setting} {one.encoder}"
             problem = f"no row of the paper has {words}, beside which it stands"
             raise document.error(("released", index), problem)
 

@@ -12,13 +12,13 @@ from pydantic import Field, field_validator, model_validator
 from harness.choices import EncoderPooling
 from harness.errors import suggest
 from harness.evaluation.catalogue import CARDS
+from harness.files import shipped
 from harness.report.published import (
     QUOTED,
     SYSTEMS_FILE,
     ReportedPart,
     ReportedRow,
     ReportedTable,
-    folder,
     load_yaml,
 )
 
@@ -97,10 +97,9 @@ class Released(ReportedPart):
     suites: list[str] = Field(default=[*CARDS])
     """The suites that its authors released it for"""
 
-    @property
-    def kind(self) -> tuple[str, str, str]:
-        """The system, setting and encoder of the rows beside which it stands."""
-        return self.system, self.setting, self.encoder
+    def is_of(self, row: "ReportedRow | Released") -> bool:
+        """Whether a row, or another checkpoint, has its system, setting and encoder."""
+        return (row.system, row.setting, row.encoder) == (self.system, self.setting, self.encoder)
 
     @field_validator("suites")
     @classmethod
@@ -139,7 +138,7 @@ class Systems(ReportedPart):
 
 def load_systems() -> Systems:
     """The runs for the systems of the papers."""
-    systems: Systems = load_yaml(folder() / f"{SYSTEMS_FILE}.yaml", Systems)
+    systems: Systems = load_yaml(shipped("reported") / f"{SYSTEMS_FILE}.yaml", Systems)
     return systems
 
 
@@ -170,18 +169,17 @@ class Paper(ReportedPart):
     @property
     def runs(self) -> Systems:
         """The systems that are run for its rows, its own before those that harness has."""
-        shipped = load_systems()
-        own = {one.kind for one in self.released}
+        shared = load_systems()
         tables = {f"{self.paper}.{name}": facts for name, facts in self.facts.items()}
         update = {
-            "systems": {QUOTED: None, **shipped.systems, **self.systems},
-            "table_runs": {**shipped.table_runs, **tables},
+            "systems": {QUOTED: None, **shared.systems, **self.systems},
+            "table_runs": {**shared.table_runs, **tables},
             "released": [
                 *self.released,
-                *(one for one in shipped.released if one.kind not in own),
+                *(one for one in shared.released if not any(map(one.is_of, self.released))),
             ],
         }
-        return shipped.model_copy(update=update)
+        return shared.model_copy(update=update)
 
     @property
     def plugins(self) -> Mapping[str, str]:
@@ -193,13 +191,8 @@ class Paper(ReportedPart):
         return {plain_name(run.method): run.method for run in runs if run and is_path(run.method)}
 
     @property
-    def shown(self) -> dict[str, ReportedTable]:
-        """The tables that `harness table --paper` prints with our numbers: those with a number."""
-        return {name: self.tables[name] for name in self.numbers.values()}
-
-    @property
     def numbers(self) -> dict[str, str]:
-        """The number of each table -> its name, such as `table2`."""
+        """The number of each table that `harness table --paper` prints -> its name: `table2`."""
         numbers = {name.removeprefix("table"): name for name in self.tables}
         return {number: name for number, name in numbers.items() if number.isdecimal()}
 
@@ -214,7 +207,8 @@ class Paper(ReportedPart):
 
     @model_validator(mode="after")
     def _rows_say_what_is_run(self) -> Self:
-        for name, table in self.shown.items():
+        for name in self.numbers.values():
+            table = self.tables[name]
             for row in table.rows:
                 if table.kind == "hyperparameters" and not row.field:
                     raise ValueError(f'{name}: "{row.label}" needs a field')

@@ -40,8 +40,8 @@ class PaperTable:
     """A published table with our scores, before its rows are ranked."""
 
     paper: Paper
-    name: str
-    """Its name in the paper's file, such as `table2`"""
+    number: str
+    """The number of the table, such as `2`"""
     table: ReportedTable
     """The table as the paper prints it"""
     columns: Sequence[Column]
@@ -53,11 +53,6 @@ class PaperTable:
     """The released checkpoints of its systems, as the store has measured them.
 
     Each has a mark behind its label, such as `[3]`, which a line under the table explains."""
-
-    @property
-    def number(self) -> str:
-        """The number of the table, such as `2`."""
-        return self.name.removeprefix("table")
 
     @property
     def title(self) -> str:
@@ -163,12 +158,12 @@ class Comparer:
         """The table `name` of a paper. Raises UserError for a row whose system is not listed."""
         table, systems, full_name = paper.tables[name], paper.runs, f"{paper.paper}.{name}"
         about = systems.table_runs.get(full_name, TableRuns())
-        columns, address = columns_of(paper, name), f"{paper.paper}.{name.removeprefix('table')}"
-        sections, number = [], 0
+        columns, number = columns_of(paper, name), name.removeprefix("table")
+        sections, count, address = [], 0, f"{paper.paper}.{number}"
         for group in table.groups:
             rows = []
             for row in group.rows:
-                number += 1
+                count += 1
                 cells, other = [], about.unlike.get(row.system, {}).get(row.setting or "", "")
                 for column in columns:
                     wanted = None
@@ -178,11 +173,11 @@ class Comparer:
                         own = column.run, column.fraction
                         wanted = wanted_for(systems, full_name, row, *own, self.encoder)
                     cells.append(self._cell(table, column, group.name, row, wanted, other))
-                rows.append(self._row(cells, row, f"{address}.{number}", table))
+                rows.append(self._row(cells, row, f"{address}.{count}", table))
             sections.append((group.name, rows))
         released = self._released(table, columns, systems.released, address)
         notes = [*about.notes, *filter(None, [systems.papers.get(paper.paper)])]
-        return PaperTable(paper, name, table, columns, sections, notes, released)
+        return PaperTable(paper, number, table, columns, sections, notes, released)
 
     def _row(
         self, cells: Sequence[Cell], row: ReportedRow, address: str, table: ReportedTable
@@ -248,7 +243,7 @@ class Comparer:
                 row=row,
                 column=column.heading,
                 value=row.value(index),
-                printed=row.text(index),
+                printed=row.printed[index] if row.values else "",
                 std=row.std[index] if row.std else None,
                 source=source,
                 measure=measure,
@@ -284,20 +279,20 @@ class Comparer:
         score of one of its suites. address: that of the table, such as `diffcse.1`; the rows are
         numbered behind those of the paper, and their marks behind its marks.
         """
-        made: list[Row] = []
+        suites, made = [], list[Row]()
+        for column in columns:  # what shows other trials of a system does not show a checkpoint
+            run = column.run
+            other = run.run or run.setting or run.encoder or run.configuration
+            suite = column.measure.suite if isinstance(column.measure, Metric) else ""
+            suites.append("" if other or column.fraction != 1 else suite)
         for one in checkpoints if table.kind == "scores" else ():
-            label = next((row.label for row in table.rows if row.kind == one.kind), None)
-            fits = [_is_released_for(column, one) for column in columns]
+            label = next((row.label for row in table.rows if one.is_of(row)), None)
+            fits = [suite in one.suites for suite in suites]
             if label is None or not any(fits):
                 continue
             mark = f"[{len(table.citations) + len(made) + 1}]"
-            row = ReportedRow(
-                label=label,
-                system=one.system,
-                setting=one.setting,
-                encoder=one.encoder,
-                origin=one.checkpoint,
-            )
+            own = one.model_dump(include={"system", "setting", "encoder"})
+            row = ReportedRow(label=label, origin=one.checkpoint, **own)
             wanted = Wanted(
                 method="pooling" if one.pooling else "sentence_transformer",
                 setting="unsup",
@@ -312,20 +307,13 @@ class Comparer:
             made.append(
                 Row(
                     names=(f"{label} {mark}",),
-                    n=n_text([cell.measured.n for cell in cells if cell.ours and cell.measured]),
+                    n=n_text([n for cell in cells if cell.ours and (n := cell.n)]),
                     cells=cells,
                     address=f"{address}.{len(table.rows) + len(made) + 1}",
                     whose="theirs",
                 )
             )
         return made
-
-
-def _is_released_for(column: Column, one: Released) -> bool:
-    """Whether a column is a score of the checkpoint, and not of other trials of its system."""
-    run, measure = column.run, column.measure
-    other = run.run or run.setting or run.encoder or run.configuration or column.fraction != 1
-    return isinstance(measure, Metric) and measure.suite in one.suites and not other
 
 
 def _has(group: Group, values: Mapping[str, Any], plugins: Mapping[str, str]) -> bool:

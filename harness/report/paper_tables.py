@@ -49,7 +49,7 @@ def paper_tables(
         methods=commands.methods,
         answers=answers,
         values=values,
-        plugins=paper.plugins,
+        plugins=paper.plugins if values else {},
     )
     tables = []
     for name in table_names(paper, number):
@@ -60,43 +60,47 @@ def paper_tables(
             tables.append(_example_table(compared, commands, answers))
         else:
             tables.append(_score_table(compared, commands))
-    last = replace(tables[-1], notes=[*tables[-1].notes, *notes.unreadable(reading)])
-    return [*tables[:-1], last]
+    if reading.unreadable:
+        below = [*tables[-1].notes, notes.unreadable(reading)]
+        tables[-1] = replace(tables[-1], notes=below)
+    return tables
 
 
 def table_names(paper: Paper, number: str | None) -> list[str]:
     """The name of a table by its number, or of all tables. Raises UserError for an unknown one."""
     if number is None:
-        return list(paper.shown)
-    if (name := f"table{number}") not in paper.shown:
+        return list(paper.numbers.values())
+    if number not in paper.numbers:
         raise UserError(f"{paper.paper} has no Table {number}{suggest(number, paper.numbers)}")
-    return [name]
+    return [paper.numbers[number]]
 
 
 def _score_table(compared: PaperTable, commands: Commands) -> Table:
-    columns = [str(column) for column in compared.table.columns]
-    metrics = [cell.metric for cell in compared.cells[: len(columns)]]
-    directions = [
-        CARDS[metric.suite].directions.get(metric.name, 1) if metric else 0 for metric in metrics
-    ]
-    sections = [
-        (heading, ranked(rows, directions, commands.store)) for heading, rows in compared.sections
-    ]
+    columns, metric = [str(column) for column in compared.table.columns], compared.table.metric
+    sections, numbers, of_trials = compared.sections, list[str](), list[str]()
     rows = [row for _, own in sections for row in own]
-    cells = [cell for row in rows for cell in row.cells]
-    released = [(RELEASED, compared.released)] if compared.released else []
-    all_cells = [*cells, *(cell for row in compared.released for cell in row.cells)]
-    scored = [cell for cell in all_cells if cell.group and cell.ours]
-    metric, protocol = compared.table.metric, CARDS[headed(compared.table.columns)].protocol
+    cells = [*compared.cells, *(cell for row in compared.released for cell in row.cells)]
+    protocol = CARDS[headed(compared.table.columns)].protocol
     caption = [
         f"{metric[0].upper()}{metric[1:]}; ours: mean±sample std over n seeds, "
         "selected on dev, test never selects; Δ = ours - published.",
         f"Ours: {protocol}" if protocol else "",
-        over_subsets(row.n for row in rows)
-        if any(cell.group and cell.group.subsets > 1 for cell in cells)
-        else "",
-        notes.made_on(trial for cell in scored if cell.ours for trial in cell.ours.trials),
     ]
+    if any(cell.group for cell in cells):
+        metrics = [cell.metric for cell in compared.cells[: len(columns)]]
+        directions = [
+            CARDS[each.suite].directions.get(each.name, 1) if each else 0 for each in metrics
+        ]
+        sections = [(heading, ranked(own, directions, commands.store)) for heading, own in sections]
+        if any(cell.group and cell.group.subsets > 1 for cell in compared.cells):
+            caption.append(over_subsets(row.n for row in rows))
+        scores = [cell.ours for cell in cells if cell.group and cell.ours]
+        caption.append(notes.made_on(trial for score in scores for trial in score.trials))
+        numbers = notes.numbers(rows)
+        unlike = notes.unlike(compared.cells, commands.methods)
+        of_trials = [*unlike, *notes.leaks(rows), *notes.choices(cells)]
+    released = [(RELEASED, compared.released)] if compared.released else []
+    shown = [cell for _, own in sections for row in own for cell in row.cells]
     return Table(
         title=compared.title,
         columns=["", "", "n", *columns],
@@ -106,15 +110,13 @@ def _score_table(compared: PaperTable, commands: Commands) -> Table:
         notes=[
             *notes.sources(compared),
             *(notes.released(row, commands) for row in compared.released),
-            *notes.numbers(rows),
+            *numbers,
             *compared.notes,
-            *notes.marks(all_cells),
-            *notes.unlike(cells, commands.methods),
-            *notes.leaks(rows),
-            *notes.choices(all_cells),
+            *notes.marks(cells),
+            *of_trials,
             *notes.filling(compared, commands),
         ],
-        make_records=lambda: paper_records(compared, cells, commands, ranked=True),
+        make_records=lambda: paper_records(compared, shown, commands, ranked=True),
         metrics=columns,
         averages=[column for column in columns if column == "Avg."],
         show_options=commands.options,

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.errors import UserError, suggest
+from harness.files import shipped
 from harness.inputs import is_folder, kind_of
 from harness.report.paper import Paper
-from harness.report.published import SYSTEMS_FILE, folder, load_yaml
+from harness.report.published import SYSTEMS_FILE, load_yaml
 
 OWN_FILE = "paper.yaml"
 """The file of a paper of one's own, in its folder"""
@@ -15,7 +16,8 @@ OWN_FILE = "paper.yaml"
 
 def papers() -> list[str]:
     """The names of the papers with reported numbers, sorted."""
-    return sorted(path.stem for path in folder().glob("*.yaml") if path.stem != SYSTEMS_FILE)
+    files = shipped("reported").glob("*.yaml")
+    return sorted(path.stem for path in files if path.stem != SYSTEMS_FILE)
 
 
 def load_paper(name: str) -> Paper:
@@ -27,7 +29,7 @@ def load_paper(name: str) -> Paper:
     if name in papers():
         # The file also has claims, grids and what the text says of plots.
         read = ("paper", "title", "tables")
-        paper: Paper = load_yaml(folder() / f"{name}.yaml", Paper, read)
+        paper: Paper = load_yaml(shipped("reported") / f"{name}.yaml", Paper, read)
         return paper
     file = _own_file(name)
     from harness.report.own_paper import own_paper  # a wrong name is answered before

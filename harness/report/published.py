@@ -13,7 +13,6 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harness.errors import UserError
-from harness.files import shipped
 
 SYSTEMS_FILE = "systems"
 QUOTED = "quoted"
@@ -29,11 +28,6 @@ TableKind = Literal["scores", "hyperparameters", "examples"]
 
 _KINDS: dict[str, TableKind] = {"hyperparameter": "hyperparameters", "ranked sentences": "examples"}
 """The metric of a table -> its kind; all others have numbers"""
-
-
-def folder() -> Path:
-    """The folder of the reported numbers; in a checkout it is `results/reported`."""
-    return shipped("reported")
 
 
 class ReportedPart(BaseModel):
@@ -65,23 +59,9 @@ class ReportedRow(ReportedPart):
     gold_rank: int | None = None
     field: str | None = None  # in a table of hyperparameters: the field of the method's Config
 
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """Its system, setting and encoder."""
-        return self.system, self.setting, self.encoder
-
-    @property
-    def alone(self) -> bool:
-        """Whether it has no published values, and ours stand without them."""
-        return not self.values
-
     def value(self, index: int) -> Value:
         """The value in a column; None: the paper left it out, or there is no paper."""
         return self.values[index] if self.values else None
-
-    def text(self, index: int) -> str:
-        """The value in a column as the paper prints it; "" where there is none."""
-        return self.printed[index] if self.values else ""
 
     @model_validator(mode="before")
     @classmethod
@@ -135,14 +115,6 @@ class ReportedTable(ReportedPart):
         )
         return {name: f"[{number}]" for number, name in enumerate(dict.fromkeys(sources), 1)}
 
-    def printed_decimals(self, index: int) -> int:
-        """Digits after the point of the numbers in a column, as many as the longest has.
-
-        Two where no row has a published value there.
-        """
-        texts = [row.text(index) for row in self.rows if row.value(index) is not None]
-        return max((len(text.partition(".")[2]) for text in texts), default=2)
-
     @model_validator(mode="after")
     def _columns_are_told_apart_and_rows_as_long(self) -> Self:
         for name, number in Counter(map(str, self.columns)).items():
@@ -151,7 +123,7 @@ class ReportedTable(ReportedPart):
         for row in self.rows:
             lists = {"values": row.values, "std": row.std, "origins": row.origins}
             for name, numbers in lists.items():
-                alone = name == "values" and row.alone and self.kind == "scores"
+                alone = name == "values" and not row.values and self.kind == "scores"
                 if numbers is not None and len(numbers) != len(self.columns) and not alone:
                     raise ValueError(
                         f'row "{row.label}" does not have {len(self.columns)} {name}, one for each '
@@ -170,8 +142,8 @@ class _Number(float):
     text: str
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """libyaml, where PyYAML was built with it, reads the same safe YAML ten times faster."""
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Safe YAML whose numbers keep their text; libyaml, where it is, reads it ten times faster."""
 
 
 def _number(loader: Any, node: yaml.ScalarNode) -> _Number:
@@ -180,7 +152,7 @@ def _number(loader: Any, node: yaml.ScalarNode) -> _Number:
     return number
 
 
-_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def printed_text(value: Value) -> str:
@@ -200,12 +172,7 @@ def load_yaml(path: Path, model: type[_Model], only: tuple[str, ...] = ()) -> _M
     only: the keys that are read; empty: all, so that an unknown one is refused.
     """
     try:
-        content = content_of(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
         return model.model_validate({name: content.get(name) for name in only} or content)
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise UserError(f"{path} cannot be used: {error}") from error
-
-
-def content_of(text: str) -> Any:
-    """The content of YAML, whose numbers keep their text. Raises yaml.YAMLError."""
-    return yaml.load(text, Loader=_Loader)

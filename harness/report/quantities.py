@@ -183,9 +183,11 @@ def columns_of(paper: Paper, name: str) -> list[Column]:
     """The columns of the table `name` of a paper."""
     table, systems, columns = paper.tables[name], paper.runs, []
     for index, heading in enumerate(map(str, table.columns)):
-        run, fraction = systems.column(f"{paper.paper}.{name}", heading), 1.0
-        if table.fractions:
-            fraction = table.fractions[index]
-        measure, decimals = measure_of(table, index, run), table.printed_decimals(index)
+        run = systems.column(f"{paper.paper}.{name}", heading)
+        # As many digits as the longest number has; two where no row has a published value.
+        texts = [row.printed[index] for row in table.rows if row.value(index) is not None]
+        decimals = max((len(text.partition(".")[2]) for text in texts), default=2)
+        fraction = table.fractions[index] if table.fractions else 1.0
+        measure = measure_of(table, index, run)
         columns.append(Column(index, heading, run, measure, decimals, fraction))
     return columns

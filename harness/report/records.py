@@ -153,7 +153,7 @@ def paper_records(
         {
             **_published_record(cell, compared, ranked=False),
             "setting": cell.published.row.setting,
-            "command": commands.evaluation(cell.wanted.model, cell.metric.suite),
+            "command": commands.evaluation(cell.wanted, cell.metric.suite),
         }
         for row in compared.released
         for cell in row.cells
@@ -169,7 +169,7 @@ def _published_record(cell: Cell, compared: PaperTable, *, ranked: bool) -> dict
     row = published.row
     return {
         "paper": compared.paper.paper,
-        "table": compared.name,
+        "table": f"table{compared.number}",
         "group": published.heading,
         "label": row.label,
         "system": row.system,
@@ -182,7 +182,7 @@ def _published_record(cell: Cell, compared: PaperTable, *, ranked: bool) -> dict
         "value": published.printed or None,
         "published": cell.number,
         "published_std": published.std,
-        "suite": cell.measured.suite if cell.ours and cell.measured else None,
+        "suite": cell.metric.suite if cell.ours and cell.metric else None,
         "protocol": cell.group.provenance["protocol"] if cell.group else None,
         **_score_record(cell.ours, cell.best if ranked else None),
         "delta": cell.difference,

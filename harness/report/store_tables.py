@@ -33,7 +33,7 @@ def store_tables(reading: Reading, store: Path | str, keys: Set[str] | None = No
     below = [
         *notes.foreign(shown),
         *notes.shortcomings(rows_of(reading.table, keys)),
-        *notes.unreadable(reading),
+        *([notes.unreadable(reading)] if reading.unreadable else []),
     ]
     if not shown:
         first = notes.nothing_yet(reading.table, store)

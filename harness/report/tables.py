@@ -60,14 +60,9 @@ class Row:
         return bool(self.cells) and self.cells[0].published is not None
 
     @property
-    def alone(self) -> bool:
-        """Whether it is a row of a paper without published numbers."""
-        return bool(self.cells) and self.cells[0].alone
-
-    @property
     def score_line(self) -> int:
         """The line that has the scores."""
-        return 1 if self.compared and not self.alone else 0
+        return 1 if self.compared and not self.cells[0].alone else 0
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -75,7 +70,7 @@ class Row:
         scores = [cell.text for cell in self.cells]
         if not self.compared:
             return [[*self.names, self.n, *scores]]
-        if self.alone:
+        if self.cells[0].alone:
             return [[*self.names, self.without or self.whose, self.n, *scores]]
         published = [cell.published_text for cell in self.cells]
         lines = [[*self.names, "published", self.published_n, *published]]
@@ -133,17 +128,12 @@ class Table:
         rows = (row for section in self.sections for row in section.rows)
         return (row for row in rows if isinstance(row, Row))
 
-    @property
-    def cells(self) -> Iterator[Cell]:
-        """All cells of scores."""
-        return (cell for row in self.rows for cell in row.cells)
-
     def legend(self, *, bold: bool = True) -> str:
         """The meaning of the marks that the table has.
 
         `bold`: whether the format can show it; else its sign is explained.
         """
-        scores = [cell for cell in self.cells if cell.ours]
+        scores = [cell for row in self.rows for cell in row.cells if cell.ours]
         shown = [
             (any(cell.best for cell in scores), f"{'Bold' if bold else BEST}: {BEST_NOTE}"),
             (any(cell.agrees is not None for cell in scores), AGREES_NOTE),

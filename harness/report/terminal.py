@@ -101,14 +101,13 @@ class _Layout:
         The text columns become narrower, the widest first, down to its longest word. The width is
         not left to rich, which would break words.
         """
-        block = _Block({at: self.widths[at] for at in columns}, gap)
-        widths = block.widths
-        while block.total > width:
+        widths, gaps = {at: self.widths[at] for at in columns}, gap * (len(columns) - 1)
+        while sum(widths.values()) + gaps > width:
             wide = [at for at in columns if at < self.texts and widths[at] > self.least[at]]
             if not wide:
                 break
             widths[max(wide, key=lambda at: widths[at])] -= 1
-        return block
+        return _Block(widths, gap, sum(widths.values()) + gaps)
 
     def lines(self, row: Line, block: "_Block", *, at_top: bool = True) -> list[str]:
         """The lines of a row. `at_top`: where a cell with fewer lines than others stands."""
@@ -136,11 +135,8 @@ class _Block(NamedTuple):
     widths: dict[int, int]
     """Column -> the characters that it takes"""
     gap: int
-
-    @property
-    def total(self) -> int:
-        """The characters of a line."""
-        return sum(self.widths.values()) + self.gap * (len(self.widths) - 1)
+    total: int
+    """The characters of a line"""
 
 
 def _blocks(layout: _Layout, table: Table, width: int) -> list[_Block]:

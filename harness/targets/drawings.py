@@ -7,7 +7,7 @@ from harness.data.sts_pairs import Pairs
 from harness.errors import UserError, suggest
 from harness.evaluation.suites import Embeddings, suite
 from harness.inputs import is_file
-from harness.plugin.registry import names
+from harness.plugin.registry import sources
 from harness.report.coverage import Gap, failed_trials, paper_gaps, store_gaps
 from harness.report.figures.embeddings import (
     Drawn,
@@ -69,7 +69,7 @@ def paper_drawing(
     if name in STORE_FIGURES:
         return store_figure(name, store, encoder)
     comparer = Comparer(store.read(PAPER_COLUMNS).table, encoder)
-    keys, notes = chosen_trials(name, comparer, Commands(names(), store.place))
+    keys, notes = chosen_trials(name, comparer, Commands(sources(), store.place))
     if not keys:
         return [], notes
     check_caches()
@@ -89,9 +89,9 @@ def own_figure(paper: Paper, name: str, encoder: str | None, store: Store) -> Dr
         here = there if paper.figures else "`figures` of its file names them"
         raise UserError(f"{paper.paper} has no {name}; {here}")
     figure = paper.figures[name]
-    comparer = Comparer(store.read(PAPER_COLUMNS).table, encoder, plugins=paper.plugins)
+    comparer = Comparer(store.read(PAPER_COLUMNS).table, encoder)
     compared = comparer.table(paper, figure.table)
-    commands = Commands(names(), store.place, encoder)
+    commands = Commands(sources(), store.place, encoder)
     fill = commands.table("sweep", paper.paper, compared.number)
     other = f"-{encoder.replace('/', '-')}" if encoder else ""
     return table_figure(f"{paper_label(paper.paper)}-{name}{other}", figure, compared, fill)
@@ -172,7 +172,7 @@ def page_of(paper: str | None, encoder: str | None, sweep: str | None, store: St
     if sweep:
         searches = _searches_of_sweep(sweep, searches, store.place)
         keys = keys_of_searches(reading.table, {search.id for search in searches})
-    again, commands = commands_of_store(store.place), Commands(names(), store.place, encoder)
+    again, commands = commands_of_store(store.place), Commands(sources(), store.place, encoder)
     trials = StoredTrials(stored_records(reading.table, keys), again)
     drawn, others = figured(searches)
     figures, notes = sweep_figures(with_histories(drawn, store), space_name(sweep or "store"))

@@ -6,16 +6,38 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.errors import UserError
+from harness.inputs import kind_of
+
 if TYPE_CHECKING:
     from harness.trials.store import Store
 
 
 def opened(store: Path | str | None) -> "Store":
-    """The store that `--store` names, or the default store; errors as `remote_store.opened`."""
-    _leave_pandas_out()
-    from harness.trials.remote_store import opened as opened_store
+    """The store that `--store` names, or the default store.
 
-    return opened_store(None if store is None else str(store))
+    Raises UserError for what is there and is no folder, and for a bucket that cannot be read.
+    """
+    _leave_pandas_out()
+    from harness.trials.remote_store import RemoteStore, store_at
+    from harness.trials.store_folders import DEFAULT_STORE
+
+    there = store_at(store or DEFAULT_STORE)
+    if isinstance(there, RemoteStore):
+        _reach(there.place)
+    elif (kind := kind_of(there.folder)) not in ("a folder", "nothing"):
+        raise UserError(
+            f"the store {there.place} is {kind}, not a folder; choose another folder with --store"
+        )
+    return there
+
+
+@functools.cache
+def _reach(place: str) -> None:
+    """Check once that a bucket can be read, so that a sweep ends with its table even without it."""
+    from harness.remote import RemoteFolder
+
+    RemoteFolder(place).check()
 
 
 class _NoPandas(MetaPathFinder):

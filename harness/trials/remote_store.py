@@ -7,7 +7,6 @@ key that is asked for (`remote_copy`). What runs
 what it has new is sent later.
 """
 
-import functools
 import logging
 import time
 from collections.abc import Iterable, Iterator
@@ -17,9 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from harness.claims import held
-from harness.errors import UserError
 from harness.files import cache_folder, digest
-from harness.inputs import kind_of
 from harness.owners import Owner
 from harness.remote import SCHEME, RemoteAway, RemoteFolder
 from harness.trials.record import Record
@@ -33,7 +30,7 @@ from harness.trials.remote_claims import (
 )
 from harness.trials.remote_copy import RemoteCopy
 from harness.trials.store import SMALL_FILES, Store
-from harness.trials.store_folders import DEFAULT_STORE, PROGRESS, StoreFolders, logged_keys
+from harness.trials.store_folders import PROGRESS, StoreFolders, logged_keys
 
 QUIET_SECONDS = 60.0
 """Time between two sentences about a bucket that stays away"""
@@ -235,26 +232,3 @@ class RemoteStore(Store):
             if time.monotonic() - self._warned > QUIET_SECONDS:
                 self._warned = time.monotonic()
                 _logger.warning("%s; %s", why, how)
-
-
-def opened(location: str | None) -> Store:
-    """The store at a location, or the default store, as `--store` names it.
-
-    Raises UserError for what is there and is no folder, and for a bucket that cannot be read.
-    """
-    store = store_at(location or DEFAULT_STORE)
-    if isinstance(store, RemoteStore):
-        _reach(store.place)
-        return store
-    kind = kind_of(store.folder)
-    if kind not in ("a folder", "nothing"):
-        raise UserError(
-            f"the store {store.place} is {kind}, not a folder; choose another folder with --store"
-        )
-    return store
-
-
-@functools.cache
-def _reach(place: str) -> None:
-    """Check once that a bucket can be read, so that a sweep ends with its table even without it."""
-    RemoteFolder(place).check()

@@ -21,7 +21,7 @@ from harness.report.quantities import PAPER_COLUMNS, QUANTITIES, Special
 from harness.trials.record_files import no_rows
 from tests.report.conftest import MadeStore
 
-TABLES = [(paper, name) for paper in papers() for name in load_paper(paper).shown]
+TABLES = [(paper, name) for paper in papers() for name in load_paper(paper).numbers.values()]
 NUMBERS = {"clsr": 4, "d2cse": 8, "dcpcse": 4 + 4, "diffaug": 8, "diffcse": 15}
 WITHOUT_TRIALS = (Special.GIVEN, Special.HYPERPARAMETER)
 every_table = pytest.mark.parametrize(("paper", "name"), TABLES)

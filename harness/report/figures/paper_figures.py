@@ -14,6 +14,7 @@ import yaml
 from harness import PROTOCOL
 from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import DISPLAY
+from harness.files import shipped
 from harness.report.cells import Cell
 from harness.report.figures.specification import (
     NAMED,
@@ -34,7 +35,6 @@ from harness.report.matching import Commands, Wanted, command
 from harness.report.measured_trials import TABLE_COLUMNS
 from harness.report.paper import TableFigure, load_systems
 from harness.report.paper_cells import Comparer, PaperTable
-from harness.report.published import folder
 from harness.trials.store import Store
 
 ON_BERT = "bert-base-uncased"
@@ -95,7 +95,7 @@ def published_points(paper: str, figure: str) -> tuple[Row, ...]:
     Of each: `at`, its place on the horizontal axis; `value`, None where the text says something of
     the place alone; `note`, the words of the text, or the source of the value.
     """
-    content = yaml.safe_load((folder() / f"{paper}.yaml").read_text(encoding="utf-8"))
+    content = yaml.safe_load((shipped("reported") / f"{paper}.yaml").read_text(encoding="utf-8"))
     points = content["figures"][figure].get("points") or ()
     own = {"value", "note", "source"}
     return tuple(

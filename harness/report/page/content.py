@@ -155,6 +155,7 @@ class Grid:
 def table_grid(name: str, table: Table, stored: StoredTrials) -> Grid:
     """A table of `harness table`. `stored`: the trials behind its scores."""
     compared = any(row.compared for row in table.rows)
+    cells = [cell for row in table.rows for cell in row.cells]
     # A compared row has a second text column, for the line's name; here its lines share a cell.
     texts = table.text_columns - (1 if compared else 0)
     return Grid(
@@ -171,10 +172,10 @@ def table_grid(name: str, table: Table, stored: StoredTrials) -> Grid:
             for section in table.sections
         ],
         notes=[note.strip() for note in table.notes],
-        compared=any(cell.published_text for cell in table.cells),
+        compared=any(cell.published_text for cell in cells),
         sortable=all(isinstance(row, Row) for each in table.sections for row in each.rows),
         show_options="".join(f" {shlex.quote(word)}" for word in table.show_options),
-        quoted=compared and not any(cell.ours for cell in table.cells),
+        quoted=compared and not any(cell.ours for cell in cells),
     )
 
 
