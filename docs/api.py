@@ -25,9 +25,9 @@ def with_tables(markdown: str) -> str:
 
 
 def table(path: str) -> str:
-    """The public parts of what a dotted path names: how each is called, and what it is."""
+    """The path, under which a reader imports it, and its public parts: calls and meanings."""
     rows = [f"| `{call}` | {meaning} |" for call, meaning in _parts(_named(path))]
-    return "\n".join(["| call | what it is |", "|---|---|", *rows])
+    return "\n".join([f"| `{path}` | what it is |", "|---|---|", *rows])
 
 
 def _named(path: str) -> Any:

@@ -58,7 +58,8 @@ def next_commands(
     table that was swept; empty: a space was.
     """
     best = groups[0]
-    own = best.trials[0].own or "sts"
+    trial = best.best_trial(best.trials) or best.trials[0]
+    own = trial.own or "sts"
     named = all(group.method in methods for group in groups)
     # No paper has the pairs that come with harness, so the papers need not be read.
     if options := swept or (own != "graded" and _place_in_papers(groups, trials)):
@@ -67,10 +68,10 @@ def next_commands(
         table = "this table again; --format latex, markdown or csv for other uses", ["table"]
     if named and own == "sts":
         suites = "transfer-senteval,retrieval,geometry"
-        one = "the best model on other tasks", ["eval", best.keys[0][:10], "--suite", suites]
+        one = "the best model on other tasks", ["eval", trial.key[:10], "--suite", suites]
     else:
         why = "the best trial: its values and scores, and the command that repeats it"
-        one = why, ["show", best.keys[0][:10]]
+        one = why, ["show", trial.key[:10]]
     if len(groups) > 1:
         numbers = group_numbers(comparable_groups(trials))
         two = ["compare", *(str(numbers[group.identity]) for group in groups[:2])]

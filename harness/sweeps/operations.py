@@ -1,7 +1,7 @@
 """Floating-point operations of whole trials: training, what they share, and what is measured."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.errors import NotHere
@@ -43,6 +43,18 @@ class Part:
     """The share of it that is certain; below 1 where a stage may run out of patience"""
     shared: str = ""
     """What trials share has a name, and runs once, as long as the longest asks for"""
+
+    @property
+    def work(self) -> float:
+        """All of its operations."""
+        return self.operations + self.exact + self.evaluated
+
+    def without(self, made: "Part") -> "Part":
+        """What is left of it when a part of it is made."""
+        return replace(
+            self, operations=self.operations - made.operations, exact=self.exact - made.exact,
+            steps=self.steps - made.steps,
+        )  # fmt: skip
 
 
 def parts_of_trial(trial: Trial) -> list[Part] | None:

@@ -91,8 +91,8 @@ class Prices:
         names = sorted({search.name for search in searches})
         self._finished = store.read(_COLUMNS, {"status": ["finished"], "method": names}).table
         self._factors: dict[tuple[str, ...], Bounds] = {}
-        self._made: dict[str, Bounds] = {}
-        """What trials share and an earlier line makes -> its operations and steps"""
+        self._made: dict[str, Part] = {}
+        """What trials share and an earlier line makes"""
 
     def of(self, trial: Trial) -> Price:
         """The price of a trial that shares nothing."""
@@ -104,7 +104,7 @@ class Prices:
         """The operations of a trial; None: not known."""
         if (parts := parts_of_trial(trial)) is None:
             return None
-        return sum(part.operations + part.exact + part.evaluated for part in parts)
+        return sum(part.work for part in parts)
 
     def of_all(self, trials: Iterable[Trial]) -> Price:
         """The price of trials, of which what they share is paid once, for the longest of them."""
@@ -115,15 +115,14 @@ class Prices:
                 continue
             for part in parts:
                 before = longest.get(part.shared)
-                if part.shared and (before is None or part.operations > before[1].operations):
+                if part.shared and (before is None or part.work > before[1].work):
                     longest[part.shared] = trial, part
             whole += self._price(trial, [part for part in parts if not part.shared])
         for name, (trial, part) in longest.items():
-            left = part.operations - (made := self._made.get(name, NOTHING)).least
-            if left > 0:
-                rest = replace(part, operations=left, steps=int(part.steps - made.most))
+            rest = part.without(self._made.get(name, Part()))
+            if rest.work > 0:
                 whole += self._price(trial, [rest], whole=False)
-                self._made[name] = Bounds(part.operations, part.steps)
+                self._made[name] = part
         return whole
 
     def _price(self, trial: Trial, parts: Sequence[Part], *, whole: bool = True) -> Price:

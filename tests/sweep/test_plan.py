@@ -103,6 +103,13 @@ def test_a_first_stage_is_paid_once(plan: Any) -> None:
     assert made.lines[0].each.steps.most == 34
 
 
+def test_vectors_of_a_frozen_encoder_are_paid_once(plan: Any) -> None:
+    methods = "  clsr:\n    set: {pairs: graded-triplets, max_steps: 4}\n"
+    [one], [two] = (plan(methods, "sup", seeds=seeds).lines for seeds in ([0], [0, 1]))
+    assert one.whole.seconds.most == pytest.approx(one.each.seconds.most)
+    assert one.whole.seconds.most < two.whole.seconds.most < 2 * one.whole.seconds.most
+
+
 def test_a_frozen_encoder_reads_dev_once() -> None:
     """An evaluation along CLSR's training costs its two layers, and not the encoder."""
     own = {"encoder": "tiny-bert", "suite": "graded", "pairs": "graded-triplets", "batch_size": 50}
