@@ -52,9 +52,11 @@ class Part:
     def without(self, made: "Part") -> "Part":
         """What is left of it when a part of it is made."""
         return replace(
-            self, operations=self.operations - made.operations, exact=self.exact - made.exact,
+            self,
+            operations=self.operations - made.operations,
+            exact=self.exact - made.exact,
             steps=self.steps - made.steps,
-        )  # fmt: skip
+        )
 
 
 def parts_of_trial(trial: Trial) -> list[Part] | None:
