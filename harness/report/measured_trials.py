@@ -216,8 +216,13 @@ def _precedence(row: Mapping[str, Any]) -> tuple[bool, bool, float, str]:
 
 
 def _scores(suite: str, rows: Sequence[Mapping[str, Any]]) -> SuiteScores:
-    """The scores in the rows of a suite, where a later row goes before an earlier one."""
-    suite_card = card(suite, rows[0]["suite_card"])
+    """The scores in the rows of a suite, where a later row goes before an earlier one.
+
+    Rows of other data than those of the last one are another suite, whose name alone is the same.
+    """
+    cards = [card(suite, row["suite_card"]) for row in rows]
+    suite_card = cards[-1]
+    rows = [row for row, own in zip(rows, cards, strict=True) if own.data == suite_card.data]
     dev, test, contamination = (
         reduce(or_, (row[name] for row in rows)) for name in ("dev", "test", "contamination")
     )
