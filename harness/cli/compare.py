@@ -114,25 +114,27 @@ def _compare_rows(
     from harness.evaluation.catalogue import suite_option
     from harness.report.comparison import shared_metrics, stored_systems
 
+    # A suite of one name with other data is another one.
     groups = (one[1], two[1])
-    measured = [{str(part.suite): part for part in group.parts} for group in groups]
-    shared = [name for name in measured[0] if name in measured[1]]
-    chosen = suite or (shared[0] if shared else None)
-    if chosen not in shared:
+    measured = [{(str(part.suite), part.card.data): part for part in each.parts} for each in groups]
+    asked = [[key for key in own if suite in (None, key[0])] for own in measured]
+    chosen = next((key for key in asked[0] if key in asked[1]), None)
+    if chosen is None:
+        names, others = (dict.fromkeys(name for name, _ in keys) for keys in asked)
+        if alike := next((name for name in names if name in others), None):
+            raise UserError(
+                f"{one[0]} and {two[0]} were measured on other data, both called {alike}; measure "
+                f"them on the same: harness eval MODEL --suite {suite_option(alike)}"
+            )
         if may_ask:
             return False
         have = "; ".join(
-            f"{name} has {', '.join(suites)}"
-            for (name, _), suites in zip((one, two), measured, strict=True)
+            f"{name} has {', '.join(dict.fromkeys(of for of, _ in own))}"
+            for (name, _), own in zip((one, two), measured, strict=True)
         )
         raise UserError(
-            f"{one[0]} and {two[0]} have no scores of {chosen or 'one suite'} in common ({have}); "
+            f"{one[0]} and {two[0]} have no scores of {suite or 'one suite'} in common ({have}); "
             f"`harness eval KEY --suite SUITE` measures a trial"
-        )
-    if len({part[chosen].card.data for part in measured}) > 1:
-        raise UserError(
-            f"{one[0]} and {two[0]} were measured on other data, both called {chosen}; measure "
-            f"them on the same: harness eval MODEL --suite {suite_option(str(chosen))}"
         )
     for name, group in (one, two):
         if not group.current:
@@ -141,12 +143,13 @@ def _compare_rows(
                 f"{group.provenance['protocol']}, whose scores are not compared with those of "
                 f"today; run it again"
             )
-    systems = stored_systems([one, two], str(chosen), store.kept_pairs)
+    parts = [own[chosen] for own in measured]
+    systems = stored_systems([(one[0], parts[0]), (two[0], parts[1])], store.kept_pairs)
     if may_ask and any(system.lacking for system in systems):
         return False
     if not shared_metrics(*systems):
-        raise UserError(f"{one[0]} and {two[0]} have no test score of {chosen} in common")
-    _print(systems, [_trials(group) for group in groups], store, console)
+        raise UserError(f"{one[0]} and {two[0]} have no test score of {chosen[0]} in common")
+    _print(systems, [_trials(part) for part in parts], store, console)
     return True
 
 

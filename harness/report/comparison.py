@@ -229,16 +229,15 @@ def shared_metrics(first: System, second: System) -> list[str]:
 
 
 def stored_systems(
-    groups: Sequence[tuple[str, Group]],
-    suite: str,
+    parts: Sequence[tuple[str, Group]],
     kept_pairs_of: Callable[[str, str], Path],
     resamples: int = RESAMPLES,
 ) -> list[System]:
-    """The rows of a store as systems. groups: the name of each row, and its trials.
+    """The rows of a store as systems. parts: the name of each, and its trials of one suite.
 
     kept_pairs_of: `Store.kept_pairs`. resamples: of the test pairs.
     """
-    parts = [(name, part) for name, group in groups if (part := group.measured(suite))]
+    suite = str(parts[0][1].suite)
     kept = {
         trial.key: pairs
         for _, part in parts

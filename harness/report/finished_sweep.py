@@ -110,30 +110,30 @@ def verdicts(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) ->
         if own and group.current and math.isinf(group.dev_mean):
             without.append(name)
         elif own and group.current:
-            alike[group.encoder, str(own[0].suite), group.selects].append(group)
+            suite = (str(own[0].suite), own[0].card.data)
+            alike[group.encoder, *suite, group.selects].append(own[0])
     several = len(alike) > 1
     lines = [
         f"{f'On {encoder}: ' if several else ''}{line}" if at == 0 else line
-        for (encoder, suite, _), compared in alike.items()
-        for at, line in enumerate(_verdict(compared, suite, kept_pairs))
+        for (encoder, *_), compared in alike.items()
+        for at, line in enumerate(_verdict(compared, kept_pairs))
     ]
     left = [f"Not compared, for want of a dev score: {', '.join(without)}."] if without else []
     return [*lines, *left]
 
 
-def _verdict(
-    groups: Sequence[Group], suite: str, kept_pairs: Callable[[str, str], Path]
-) -> list[str]:
+def _verdict(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) -> list[str]:
+    """groups: those of one suite."""
     called = dict(zip((group.identity for group in groups), short_names(groups), strict=True))
     best = best_on_dev(groups)
     by_dev = sorted(groups, key=lambda group: (group is not best, -group.dev_mean))
     rows = [(called[group.identity], group) for group in by_dev[: SHOWN + 1]]
-    winner, *others = stored_systems(rows, suite, kept_pairs, RESAMPLES)
+    winner, *others = stored_systems(rows, kept_pairs, RESAMPLES)
     dev = best.dev.get(best.selects)
     chosen = f"the best dev score, {score_text(dev)}" if dev else "the best dev score"
     lines = [
         f"{winner.name} wins with {chosen} ({DISPLAY.get(best.selects, best.selects)})"
-        f"{_on_test(best, winner, suite)}"
+        f"{_on_test(best, winner)}"
     ]
     if len(groups) == 1:
         return [f"{lines[0]} It is the only one, so there is nothing to compare it with."]
@@ -142,15 +142,14 @@ def _verdict(
     return [*lines, *_against(winner, others), *more]
 
 
-def _on_test(best: Group, winner: System, suite: str) -> str:
+def _on_test(best: Group, winner: System) -> str:
     metric = main_metric(winner, winner)
-    part = best.measured(suite)
-    if metric is None or part is None:
+    if metric is None:
         return ", and has no test score."
     compared = Compared(winner, winner, metric)
     seeds = f" over {best.n} seeds" if len(best.trials) > 1 else ""
     return (
-        f"; test: {score_text(part.test[metric], compared.decimals)}{seeds} on {compared.heading}."
+        f"; test: {score_text(best.test[metric], compared.decimals)}{seeds} on {compared.heading}."
     )
 
 
