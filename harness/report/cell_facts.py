@@ -1,7 +1,7 @@
 """From a cell of a table to its trials, and to the command that runs them again."""
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from harness.errors import UserError, counted, suggest
@@ -47,8 +47,8 @@ def _own(row: int, metric: str, store: Store) -> Iterator[str]:
 def store_cell(tables: Iterable[Table], row: int, metric: str) -> tuple[str, Cell]:
     """The name of the metric that is meant, and the cell of a row of a store's tables.
 
-    What only one suite of the row has needs no name of a suite. Raises UserError where there is no
-    such row or metric.
+    A score that one suite of the row has, or all of them alike, needs no name of a suite. Raises
+    UserError where there is no such row or metric.
     """
     rows = [(table, each) for table in tables for each in table.rows]
     numbers = {each.address for _, each in rows}
@@ -61,9 +61,11 @@ def store_cell(tables: Iterable[Table], row: int, metric: str) -> tuple[str, Cel
         for table, each in reversed(own)
         for name, cell in zip(table.metrics, each.cells, strict=True)
     }
-    suites = Counter(name.rpartition(":")[2] for name in cells)
-    bare = {name.rpartition(":")[2]: cell for name, cell in cells.items()}
-    cells |= {name: cell for name, cell in bare.items() if suites[name] == 1}
+    bare: dict[str, list[Cell]] = defaultdict(list)
+    for each, cell in cells.items():
+        bare[each.rpartition(":")[2]].append(cell)
+    alone = {each: own[0] for each, own in bare.items() if all(a.ours == own[0].ours for a in own)}
+    cells = alone | cells
     if (dev := cells.get(DEV)) and dev.group:
         cells.setdefault(dev.group.selects, dev)
     name = _named_as_typed(metric, {name: DISPLAY.get(name, name) for name in cells})
