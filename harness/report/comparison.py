@@ -123,12 +123,16 @@ class Compared:
         if not self.defined:
             names = f"{self.first.name} and {self.second.name}"
             return f"{names} are not compared on {self.heading}: a score is no number."
-        upwards = self.first.card.directions.get(self.metric) != -1
+        direction = self.first.card.directions.get(self.metric, 1)
+        if not direction and self.value:
+            names, by = f"{self.first.name} and {self.second.name}", self._amount(abs(self.value))
+            return f"{names} differ by {by} on {self.heading}, where no value is better."
+        upwards = direction > 0
         ahead = self.value >= 0 if upwards else self.value <= 0
         better, worse = (self.first.name, self.second.name)[:: 1 if ahead else -1]
         if not self.value:
             return f"{better} and {worse} have the same score on {self.heading}."
-        unit = " points" if "x100" in self.first.card.unit else ""
+        unit = " points" if "x100" in self.first.card.unit.replace("not x100", "") else ""
         by = f"{'+' if upwards else '-'}{self._amount(abs(self.value))}{unit}"
         moved = self._moved()
         if not moved:
@@ -209,13 +213,14 @@ class Compared:
 def main_metric(first: System, second: System) -> str | None:
     """The metric of the verdict: the average, NDCG@10, or the last one that both have.
 
-    None: they have none.
+    One in which no value is better stands back behind the others. None: they have none.
     """
     shared = shared_metrics(first, second)
     for name in (first.card.average, NDCG):
         if name in shared:
             return name
-    return shared[-1] if shared else None
+    ranked = [name for name in shared if first.card.directions.get(name, 1)]
+    return (ranked or shared or [None])[-1]
 
 
 def items_named(card: SuiteCard) -> str:

@@ -191,6 +191,32 @@ def test_rows_are_compared_on_the_data_that_both_have(compared: Compare, add: Ad
     assert line[1:4] == ["52.50", "51.25", "+1.25"]
 
 
+@pytest.mark.parametrize(
+    ("scores", "verdict"),
+    [
+        (
+            {"uniformity": (-2.0, -1.0), "first-component": (0.1, 0.4)},
+            "simcse is better than d2cse on Uniformity: -1.000; ",
+        ),
+        (
+            {"first-component": (0.1, 0.4)},
+            "simcse and d2cse differ by 0.300 on first component, where no value is better.",
+        ),
+    ],
+    ids=["ranked", "not ranked"],
+)
+def test_a_value_that_is_no_better_than_another_decides_nothing(
+    scores: dict[str, tuple[float, float]], verdict: str, compared: Compare, add: Add
+) -> None:
+    for at, method in enumerate(("simcse", "d2cse")):
+        for seed, key in enumerate(add(method, 0.3, 3)):
+            test = {name: pair[at] + seed / 1000 for name, pair in scores.items()}
+            evaluation = {"role": "evaluation", "suite": "geometry", "evaluates": key}
+            add(method, 0.3, 1, kept=False, seed=seed, test=test, **evaluation)
+    shown = compared("simcse", "d2cse", "--suite", "geometry")
+    assert shown.splitlines()[-1].startswith(verdict)
+
+
 @pytest.mark.slow
 def test_what_cannot_be_compared_gets_one_sentence(
     harness: Harness, compared: Compare, store: Store, add: Add
