@@ -241,7 +241,7 @@ def decimals_of(card: SuiteCard, means: Iterable[float]) -> int:
     """Digits after the point of a test metric: those of its suite, or as its numbers need."""
     if card.decimals is not None:
         return card.decimals
-    return 4 if all(abs(mean) <= 1 for mean in means) else 2
+    return 2 if any(abs(mean) > 1 for mean in means) else 4  # NaN has no digits
 
 
 def percent_text(fraction: float | None) -> str:

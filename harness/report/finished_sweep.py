@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from harness.evaluation.catalogue import DISPLAY
-from harness.report.cells import score_text
+from harness.report.cells import decimals_of, score_text
 from harness.report.comparison import Compared, System, main_metric, stored_systems
 from harness.report.groups import Group, comparable_groups
 from harness.report.matching import best_on_dev, command
@@ -130,10 +130,10 @@ def _verdict(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) ->
     rows = [(called[group.identity], group) for group in by_dev[: SHOWN + 1]]
     winner, *others = stored_systems(rows, kept_pairs, RESAMPLES)
     dev = best.dev.get(best.selects)
-    chosen = f"the best dev score, {score_text(dev)}" if dev else "the best dev score"
+    shown = f", {score_text(dev, decimals_of(best.card, [dev.mean]))}" if dev else ""
     lines = [
-        f"{winner.name} wins with {chosen} ({DISPLAY.get(best.selects, best.selects)})"
-        f"{_on_test(best, winner)}"
+        f"{winner.name} wins with the best dev score{shown} "
+        f"({DISPLAY.get(best.selects, best.selects)}){_on_test(best, winner)}"
     ]
     if len(groups) == 1:
         return [f"{lines[0]} It is the only one, so there is nothing to compare it with."]

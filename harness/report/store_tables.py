@@ -173,13 +173,26 @@ def dev_columns(groups: Sequence[Group], measured_by: MeasuredBy, *, own: bool) 
     trials' own rows; then the first column is the score before training.
     """
     selects, card = groups[0].selects, groups[0].card
+    decimals = _dev_decimals(groups, selects)
     if own:
-        return [Column(DEV_BEFORE, "dev before", DEV_BEFORE), Column(DEV, DEV, selects)]
-    columns = [Column(_column_name(card, DEV, measured_by[DEV]), DEV, selects)]
-    if card.dev and card.dev != selects:
-        name = _column_name(card, card.dev, measured_by[card.dev])
-        columns.append(Column(name, DISPLAY.get(card.dev, card.dev), card.dev))
+        before = Column(DEV_BEFORE, "dev before", DEV_BEFORE, decimals=decimals)
+        return [before, Column(DEV, DEV, selects, decimals=decimals)]
+    name = _column_name(card, DEV, measured_by[DEV])
+    columns = [Column(name, DEV, selects, decimals=decimals)]
+    if (dev := card.dev) and dev != selects:
+        name, heading = _column_name(card, dev, measured_by[dev]), DISPLAY.get(dev, dev)
+        columns.append(Column(name, heading, dev, decimals=_dev_decimals(groups, dev)))
     return [each for each in columns if any(each.metric in group.dev for group in groups)]
+
+
+def _dev_decimals(groups: Sequence[Group], metric: str) -> int:
+    """Digits after the point of a dev score: as many as those of the suite that measures it."""
+    parts = (part for group in groups for part in group.parts if metric in part.card.dev_tasks)
+    if (part := next(parts, None)) is None:
+        return 2
+    return decimals_of(
+        part.card, (group.dev[metric].mean for group in groups if metric in group.dev)
+    )
 
 
 def tasks_of(groups: Sequence[Group]) -> tuple[str, ...]:
