@@ -126,7 +126,7 @@ def _scores(model: Exportable, group: Group | None) -> Iterator[str]:
     n = f"mean±std over seeds (n = {group.n})" if len(group.trials) > 1 else "seeds"
     yield f"| suite | metric | this model | 95 % interval | {n} |\n| :-- | :-- | --: | :-- | --: |"
     for part in (part for part in group.parts if trial in part.trials):
-        suite, scores = str(part.suite), trial.suites[str(part.suite)]
+        suite, scores = str(part.suite), part.scores(trial)
         cells = {**group.dev, **part.test}
         for name, value in {**scores.dev, **scores.test}.items():
             means = [part.test[name].mean] if name in part.test else []

@@ -10,13 +10,14 @@ from harness.plugin.registry import names
 from harness.report.cells import Cell, score_text
 from harness.report.groups import Score
 from harness.report.matching import Commands
-from harness.report.measured_trials import TABLE_COLUMNS
+from harness.report.measured_trials import TABLE_COLUMNS, SuiteOfData, suite_of_data
 from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables, table_names
 from harness.report.papers import cell_address, load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.store_tables import DEV, store_tables
 from harness.report.tables import Row, Table, address_name
+from harness.trials.record import Record
 from harness.trials.run_again import again
 from harness.trials.schema import WITHOUT_LARGE
 from harness.trials.store import Store
@@ -183,15 +184,19 @@ def _score(cell: Score, decimals: int, store: Store, whose: str = "ours") -> Ite
     yield f"again{others}: {' && '.join(_commands(first.key, cell.suite, store))}"
 
 
-def _commands(key: str, suite: str | None, store: Store) -> list[str]:
+def _commands(key: str, suite: SuiteOfData | None, store: Store) -> list[str]:
     """The commands that run a trial again, and that measure it with the suite of a score.
 
     A model that was never a trial is only measured.
     """
     record = store.get(key)
     evaluations = store.read(WITHOUT_LARGE, {"evaluates": [key]}).records()
-    measured = [each for each in evaluations if suite in (None, each.suite)]
+    measured = [each for each in evaluations if suite in (None, _suite_of(each))]
     if record is None:
         return [again(each, store.place) for each in measured[:1]]
-    own = suite in (None, record.suite) or not measured
+    own = suite in (None, _suite_of(record)) or not measured
     return [again(each, store.place) for each in ([record] if own else [record, *measured[:1]])]
+
+
+def _suite_of(record: Record) -> SuiteOfData:
+    return suite_of_data(str(record.suite), record.suite_card)

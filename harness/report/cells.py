@@ -173,7 +173,7 @@ class Cell:
         if not (self.ours and self.ours.trials and self.metric) or self.metric.split == "dev":
             return []
         # The trials of a cell differ in seed and label subset, and have the same corpora.
-        scores = self.ours.trials[0].suites.get(self.metric.suite)
+        scores = self.ours.trials[0].suites.get((self.metric.suite, self.metric.data))
         if scores is None:
             return []
         counts, leaks = scores.contamination, []

@@ -14,20 +14,20 @@ from harness.evaluation.catalogue import CARDS, DISPLAY, NDCG, SuiteCard, suite_
 from harness.evaluation.kept import (
     PAIRS,
     QUERIES,
-    ScoredPairs,
-    kept_pairs,
     resampled_scores,
-    score_of,
 )
 from harness.report.cells import decimals_of, p_text
-from harness.report.difference import Difference, Scored, over_both, over_pairs, over_seeds
+from harness.report.difference import (
+    Difference,
+    Scored,
+    kept_as_stored,
+    over_both,
+    over_pairs,
+    over_seeds,
+)
 from harness.report.groups import Group
 from harness.report.matching import command
-from harness.report.measured_trials import MeasuredTrial
 from harness.report.significance import SIGNIFICANT
-
-NEAR = 0.01
-"""Points by which the score of kept pairs may differ from the stored score"""
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def main_metric(first: System, second: System) -> str | None:
         if name in shared:
             return name
     ranked = [name for name in shared if first.card.directions.get(name, 1)]
-    return (ranked or shared or [None])[-1]
+    return next(reversed(ranked or shared), None)
 
 
 def items_named(card: SuiteCard) -> str:
@@ -247,7 +247,7 @@ def stored_systems(
         trial.key: pairs
         for _, part in parts
         for trial in part.trials
-        if (pairs := _kept(trial, suite, kept_pairs_of(trial.key, suite)))
+        if (pairs := kept_as_stored(kept_pairs_of(trial.key, suite), part.scores(trial).test))
     }
     drawn = resampled_scores(parts[0][1].card, list(kept.values()), resamples) if kept else {}
     return [_system(name, part, list(kept), drawn) for name, part in parts]
@@ -268,12 +268,3 @@ def _system(
             resampled = of_all[rows] if rows and of_all is not None else None
             scored[metric] = Scored(score.values, part.draws, trained, resampled, items)
     return System(name, part.card, scored, lacking)
-
-
-def _kept(trial: MeasuredTrial, suite: str, path: Path) -> ScoredPairs:
-    """The kept pairs of a trial; none where they do not give the scores that the store has."""
-    pairs, stored = kept_pairs(path), trial.suites[suite].test
-    equal = (
-        task in stored and abs(score_of(own) - stored[task]) <= NEAR for task, own in pairs.items()
-    )
-    return pairs if all(equal) else {}

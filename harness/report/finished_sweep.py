@@ -58,7 +58,7 @@ def next_commands(
     table that was swept; empty: a space was.
     """
     best = groups[0]
-    own = best.trials[0].own or "sts"
+    own, _ = best.trials[0].own or ("sts", "")
     named = all(group.method in methods for group in groups)
     # No paper has the pairs that come with harness, so the papers need not be read.
     if options := swept or (own != "graded" and _place_in_papers(groups, trials)):
@@ -110,8 +110,7 @@ def verdicts(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) ->
         if own and group.current and math.isinf(group.dev_mean):
             without.append(name)
         elif own and group.current:
-            suite = (str(own[0].suite), own[0].card.data)
-            alike[group.encoder, *suite, group.selects].append(own[0])
+            alike[group.encoder, str(own[0].suite), own[0].data, group.selects].append(own[0])
     several = len(alike) > 1
     lines = [
         f"{f'On {encoder}: ' if several else ''}{line}" if at == 0 else line

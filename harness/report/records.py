@@ -91,7 +91,7 @@ def store_records(groups: Iterable[Group], best: Collection[int] | None = None) 
 
 def _scores_of(group: Group) -> list[tuple[str, str, Score]]:
     """(split, metric, score) of what the suite measured."""
-    measured = {name for trial in group.trials for name in trial.suites[str(group.suite)].dev}
+    measured = {name for trial in group.trials for name in group.scores(trial).dev}
     before = group.dev_before if group.own else None
     return [
         *([("dev_before", group.selects, before)] if before else []),

@@ -136,7 +136,7 @@ class Column:
     def cell(self, group: Group) -> Cell:
         """The cell of a group, as its suite measured it."""
         if self.card:
-            metric = Metric(self.card.name, self.metric)
+            metric = Metric(self.card.name, self.metric, data=self.card.data)
             score = group.test.get(self.metric)
             return Cell(score, self.decimals, metric, group, expected=True)
         before = self.metric == DEV_BEFORE

@@ -64,8 +64,17 @@ def test_scores_of_other_data_under_one_name_are_never_averaged(store: MadeStore
     measured = {
         part.card.data: {name: score.values for name, score in part.test.items()} for part in parts
     }
-    old, new = (12.0,), (50.0, 53.0)
+    old, new = (10.0, 12.0), (50.0, 53.0)
     assert measured == {"old": {"mine": old, "old": old}, "new": {"mine": new, "new": new}}
+
+
+def test_another_file_with_the_name_of_the_trials_own_has_its_own_scores(store: MadeStore) -> None:
+    """The newer scores are not those of the file by which the trial was selected."""
+    old, new = ({"suite_card": SuiteCard("mine", data=data).dumped()} for data in ("old", "new"))
+    key = store.trial(test={"mine": 70.0}, suite="mine", **old)
+    store.evaluation("mine", {"mine": 50.0}, of=key, **new)
+    parts = [(part.data, part.own, part.test["mine"].mean) for part in group_of(store).parts]
+    assert parts == [("old", True, 70.0), ("new", False, 50.0)]
 
 
 @pytest.mark.parametrize("different", [{"encoder": "roberta-base"}, {"precision": "bf16"}], ids=str)
