@@ -41,6 +41,7 @@ STORE_SCHEMA = pa.schema(
         ("protocol", pa.int32()),
         ("label_fraction", pa.float64()),  # null where the method has no such choice
         ("suite", pa.string()),
+        ("suite_data", pa.string()),  # digest of a user's data; null for a suite of harness
         ("split", pa.string()),  # dev_before | dev | test
         ("metric", pa.string()),
         *SCORE_COLUMNS,
@@ -78,6 +79,7 @@ def store_records(groups: Iterable[Group], best: Collection[int] | None = None) 
             **dict(zip(IDENTITY_COLUMNS, group.identity, strict=True)),
             "label_fraction": group.label_fraction,
             "suite": group.suite,
+            "suite_data": group.data or None,
             "keys": _key_list(group.keys),
             "split": split,
             "metric": metric,

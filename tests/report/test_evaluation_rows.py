@@ -75,6 +75,9 @@ def test_another_file_with_the_name_of_the_trials_own_has_its_own_scores(store: 
     store.evaluation("mine", {"mine": 50.0}, of=key, **new)
     parts = [(part.data, part.own, part.test["mine"].mean) for part in group_of(store).parts]
     assert parts == [("old", True, 70.0), ("new", False, 50.0)]
+    records = [row for sheet in store.sheets() for row in sheet.records.to_pylist()]
+    measured = {row["suite_data"]: row["mean"] for row in records if row["metric"] == "mine"}
+    assert measured == {"old": 70.0, "new": 50.0}
 
 
 @pytest.mark.parametrize("different", [{"encoder": "roberta-base"}, {"precision": "bf16"}], ids=str)
