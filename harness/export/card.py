@@ -133,7 +133,10 @@ def _scores(model: Exportable, group: Group | None) -> Iterator[str]:
             digits = decimals_of(part.card, means) if name in scores.test else 2
             spread = scores.uncertainty.get(name)
             interval = f"{spread.low:.{digits}f} to {spread.high:.{digits}f}" if spread else ""
-            seeds = score_text(cells.get(name), digits) if len(group.trials) > 1 else "1 alone"
+            score = cells.get(name)
+            seeds = score_text(score, digits) if len(group.trials) > 1 else "1 alone"
+            if score and score.n != len(group.trials):
+                seeds += f" (n = {part.n})"
             named = f"{escaped(suite)} | {escaped(name)}"
             yield f"| {named} | {value:.{digits}f} | {interval} | {seeds} |"
     yield ""
