@@ -122,7 +122,7 @@ def _compare_rows(
     from harness.report.comparison import shared_metrics, stored_systems
 
     groups = (one[1], two[1])
-    measured = [{(str(part.suite), part.data): part for part in each.parts} for each in groups]
+    measured = [{(str(part.suite), part.data): part for part in own.parts} for own in groups]
     asked = [[key for key in own if suite in (None, key[0])] for own in measured]
     shared = [key for key in asked[0] if key in asked[1]]
     chosen = min(shared, key=lambda key: key[1] != data, default=None)

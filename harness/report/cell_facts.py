@@ -63,10 +63,10 @@ def store_cell(tables: Iterable[Table], row: int, metric: str) -> tuple[str, Cel
         for name, cell in zip(table.metrics, each.cells, strict=True)
     }
     bare: dict[str, list[Cell]] = defaultdict(list)
-    for each, cell in cells.items():
-        bare[each.rpartition(":")[2]].append(cell)
-    alone = {each: own[0] for each, own in bare.items() if all(a.ours == own[0].ours for a in own)}
-    cells = alone | cells
+    for column, cell in cells.items():
+        bare[column.rpartition(":")[2]].append(cell)
+    alike = (own for own in bare.items() if all(cell.ours == own[1][0].ours for cell in own[1]))
+    cells = {column: own[0] for column, own in alike} | cells
     if (dev := cells.get(DEV)) and dev.group:
         cells.setdefault(dev.group.selects, dev)
     name = _named_as_typed(metric, {name: DISPLAY.get(name, name) for name in cells})
