@@ -263,6 +263,8 @@ def table(
     if paper is None:
         if number is not None:
             raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
+        if values:
+            raise UserError("values needs the name of a paper; harness.load has rows to filter")
         check_ours_on(encoder, paper)
         results = opened(store)
         from harness.report.measured_trials import TABLE_COLUMNS

@@ -128,6 +128,7 @@ def test_a_plan_is_shown_as_html_and_a_table_beside_a_paper(tmp_path: Path) -> N
         ),
         (lambda: harness.table(number=3), "needs the name of its paper"),
         (lambda: harness.table(encoder="tiny-bert"), "needs the name of a paper"),
+        (lambda: harness.table(values={"learning_rate": 1}), "values needs the name of a paper"),
     ],
 )
 def test_mistakes_are_the_sentences_of_the_command_line(
