@@ -263,10 +263,9 @@ def table(
     if paper is None:
         if number is not None:
             raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")
-        check_ours_on(encoder, paper)
         if values:
-            names = ", ".join(values)
-            raise UserError(f"values of {names}: they need the name of a paper, paper=PAPER")
+            raise UserError("values need the name of a paper; harness.load has rows to filter")
+        check_ours_on(encoder, paper)
         results = opened(store)
         from harness.report.measured_trials import TABLE_COLUMNS
         from harness.report.store_tables import store_tables

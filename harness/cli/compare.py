@@ -22,6 +22,7 @@ from harness.trials.store_folders import DEFAULT_STORE
 if TYPE_CHECKING:
     from harness.report.comparison import System
     from harness.report.groups import Group
+    from harness.report.measured_trials import SuiteOfData
     from harness.report.row_names import NamedRow
     from harness.trials.store import Store
 
@@ -70,13 +71,13 @@ def compare(
         from harness.report.row_names import is_key_of, rows_named
 
         groups = comparable_groups(results.read(TABLE_COLUMNS).table)
-        measured = _name_of(suite) if groups and suite else suite
+        measured, data = _suite_of(suite) if groups and suite else (suite, "")
         rows = rows_named((a, b), groups, measured)  # None where one of the two names no row
         for at, (one, two) in enumerate(rows or []):
             console.print("\n" * (at > 0), end="")
             named = ((a, one[1].trials[0]), (b, two[1].trials[0]))
             trials = all(is_key_of(word, trial.key) and trial.own for word, trial in named)
-            if not _compare_rows(one, two, measured, results, console, may_ask=trials):
+            if not _compare_rows(one, two, measured, data, results, console, may_ask=trials):
                 break
         else:
             if rows:
@@ -84,12 +85,16 @@ def compare(
     _print(_models(a, b, suite or "sts", pooling, method, results), ["", ""], results, console)
 
 
-def _name_of(suite: str) -> str:
-    """The name in the records of a suite, which may be named by the path of its files."""
+def _suite_of(suite: str) -> "SuiteOfData":
+    """The name and data in the records of a suite, which may be named by the path of its files."""
     from harness.evaluation.suites import has_files
     from harness.evaluation.suites import suite as suite_called
+    from harness.report.measured_trials import suite_of_data
 
-    return suite_called(suite).name if has_files(suite) else suite
+    if not has_files(suite):
+        return suite, ""
+    measured = suite_called(suite)
+    return suite_of_data(measured.name, measured.dumped_card())
 
 
 def _may_have_rows(store: str | None) -> bool:
@@ -102,6 +107,7 @@ def _compare_rows(
     one: "NamedRow",
     two: "NamedRow",
     suite: str | None,
+    data: str,
     store: "Store",
     console: Screen,
     *,
@@ -109,30 +115,33 @@ def _compare_rows(
 ) -> bool:
     """Print the comparison of two rows; False where their models must be asked instead.
 
-    may_ask: whether they are two trials, whose models can be asked for what is not kept.
+    data: the digest of the suite's data, which go before other data of this name. may_ask: whether
+    they are two trials, whose models can be asked for what is not kept.
     """
     from harness.evaluation.catalogue import suite_option
     from harness.report.comparison import shared_metrics, stored_systems
 
     groups = (one[1], two[1])
-    measured = [{str(part.suite): part for part in group.parts} for group in groups]
-    shared = [name for name in measured[0] if name in measured[1]]
-    chosen = suite or (shared[0] if shared else None)
-    if chosen not in shared:
+    measured = [{(str(part.suite), part.data): part for part in own.parts} for own in groups]
+    asked = [[key for key in own if suite in (None, key[0])] for own in measured]
+    shared = [key for key in asked[0] if key in asked[1]]
+    chosen = min(shared, key=lambda key: key[1] != data, default=None)
+    if chosen is None:
+        names, others = (dict.fromkeys(name for name, _ in keys) for keys in asked)
+        if alike := next((name for name in names if name in others), None):
+            raise UserError(
+                f"{one[0]} and {two[0]} were measured on other data, both called {alike}; measure "
+                f"them on the same: harness eval MODEL --suite {suite_option(alike)}"
+            )
         if may_ask:
             return False
         have = "; ".join(
-            f"{name} has {', '.join(suites)}"
-            for (name, _), suites in zip((one, two), measured, strict=True)
+            f"{name} has {', '.join(dict.fromkeys(of for of, _ in own))}"
+            for (name, _), own in zip((one, two), measured, strict=True)
         )
         raise UserError(
-            f"{one[0]} and {two[0]} have no scores of {chosen or 'one suite'} in common ({have}); "
+            f"{one[0]} and {two[0]} have no scores of {suite or 'one suite'} in common ({have}); "
             f"`harness eval KEY --suite SUITE` measures a trial"
-        )
-    if len({part[chosen].card.data for part in measured}) > 1:
-        raise UserError(
-            f"{one[0]} and {two[0]} were measured on other data, both called {chosen}; measure "
-            f"them on the same: harness eval MODEL --suite {suite_option(str(chosen))}"
         )
     for name, group in (one, two):
         if not group.current:
@@ -141,12 +150,13 @@ def _compare_rows(
                 f"{group.provenance['protocol']}, whose scores are not compared with those of "
                 f"today; run it again"
             )
-    systems = stored_systems([one, two], str(chosen), store.kept_pairs)
+    parts = [own[chosen] for own in measured]
+    systems = stored_systems([(one[0], parts[0]), (two[0], parts[1])], store.kept_pairs)
     if may_ask and any(system.lacking for system in systems):
         return False
     if not shared_metrics(*systems):
-        raise UserError(f"{one[0]} and {two[0]} have no test score of {chosen} in common")
-    _print(systems, [_trials(group) for group in groups], store, console)
+        raise UserError(f"{one[0]} and {two[0]} have no test score of {chosen[0]} in common")
+    _print(systems, [_trials(part) for part in parts], store, console)
     return True
 
 

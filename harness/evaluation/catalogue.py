@@ -180,6 +180,8 @@ class Metric:
     suite: str
     name: str
     split: str = "test"
+    data: str = ""
+    """The digest of a user's data, as the card of the suite has it"""
 
 
 def metric_named(name: str) -> Metric | None:

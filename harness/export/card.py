@@ -125,15 +125,18 @@ def _scores(model: Exportable, group: Group | None) -> Iterator[str]:
         )
     n = f"mean±std over seeds (n = {group.n})" if len(group.trials) > 1 else "seeds"
     yield f"| suite | metric | this model | 95 % interval | {n} |\n| :-- | :-- | --: | :-- | --: |"
-    for suite, scores in trial.suites.items():
-        part = group.measured(suite)
-        cells = {**group.dev, **(part.test if part else {})}
+    for part in (part for part in group.parts if trial in part.trials):
+        suite, scores = str(part.suite), part.scores(trial)
+        cells = {**group.dev, **part.test}
         for name, value in {**scores.dev, **scores.test}.items():
-            means = [part.test[name].mean] if part and name in part.test else []
-            digits = decimals_of(part.card, means) if part and name in scores.test else 2
+            means = [part.test[name].mean] if name in part.test else []
+            digits = decimals_of(part.card, means) if name in scores.test else 2
             spread = scores.uncertainty.get(name)
             interval = f"{spread.low:.{digits}f} to {spread.high:.{digits}f}" if spread else ""
-            seeds = score_text(cells.get(name), digits) if len(group.trials) > 1 else "1 alone"
+            score = cells.get(name)
+            seeds = score_text(score, digits) if len(group.trials) > 1 else "1 alone"
+            if score and score.n != len(group.trials):
+                seeds += f" (n = {part.n})"
             named = f"{escaped(suite)} | {escaped(name)}"
             yield f"| {named} | {value:.{digits}f} | {interval} | {seeds} |"
     yield ""

@@ -1,7 +1,7 @@
 """From a cell of a table to its trials, and to the command that runs them again."""
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from harness.errors import UserError, counted, suggest
@@ -10,13 +10,14 @@ from harness.plugin.registry import sources
 from harness.report.cells import Cell, score_text
 from harness.report.groups import Score
 from harness.report.matching import Commands
-from harness.report.measured_trials import TABLE_COLUMNS
+from harness.report.measured_trials import TABLE_COLUMNS, SuiteOfData, suite_of_data
 from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables, table_names
 from harness.report.papers import cell_address, load_paper, papers
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.store_tables import DEV, store_tables
 from harness.report.tables import Row, Table, address_name
+from harness.trials.record import Record
 from harness.trials.run_again import again
 from harness.trials.schema import WITHOUT_LARGE
 from harness.trials.store import Store
@@ -47,8 +48,8 @@ def _own(row: int, metric: str, store: Store) -> Iterator[str]:
 def store_cell(tables: Iterable[Table], row: int, metric: str) -> tuple[str, Cell]:
     """The name of the metric that is meant, and the cell of a row of a store's tables.
 
-    What only one suite of the row has needs no name of a suite. Raises UserError where there is no
-    such row or metric.
+    A score that one suite of the row has, or all of them alike, needs no name of a suite. Raises
+    UserError where there is no such row or metric.
     """
     rows = [(table, each) for table in tables for each in table.rows]
     numbers = {each.address for _, each in rows}
@@ -61,9 +62,11 @@ def store_cell(tables: Iterable[Table], row: int, metric: str) -> tuple[str, Cel
         for table, each in reversed(own)
         for name, cell in zip(table.metrics, each.cells, strict=True)
     }
-    suites = Counter(name.rpartition(":")[2] for name in cells)
-    bare = {name.rpartition(":")[2]: cell for name, cell in cells.items()}
-    cells |= {name: cell for name, cell in bare.items() if suites[name] == 1}
+    bare: dict[str, list[Cell]] = defaultdict(list)
+    for column, cell in cells.items():
+        bare[column.rpartition(":")[2]].append(cell)
+    alike = (own for own in bare.items() if all(cell.ours == own[1][0].ours for cell in own[1]))
+    cells = {column: own[0] for column, own in alike} | cells
     if (dev := cells.get(DEV)) and dev.group:
         cells.setdefault(dev.group.selects, dev)
     name = _named_as_typed(metric, {name: DISPLAY.get(name, name) for name in cells})
@@ -181,15 +184,19 @@ def _score(cell: Score, decimals: int, store: Store, whose: str = "ours") -> Ite
     yield f"again{others}: {' && '.join(_commands(first.key, cell.suite, store))}"
 
 
-def _commands(key: str, suite: str | None, store: Store) -> list[str]:
+def _commands(key: str, suite: SuiteOfData | None, store: Store) -> list[str]:
     """The commands that run a trial again, and that measure it with the suite of a score.
 
     A model that was never a trial is only measured.
     """
     record = store.get(key)
     evaluations = store.read(WITHOUT_LARGE, {"evaluates": [key]}).records()
-    measured = [each for each in evaluations if suite in (None, each.suite)]
+    measured = [each for each in evaluations if suite in (None, _suite_of(each))]
     if record is None:
         return [again(each, store.place) for each in measured[:1]]
-    own = suite in (None, record.suite) or not measured
+    own = suite in (None, _suite_of(record)) or not measured
     return [again(each, store.place) for each in ([record] if own else [record, *measured[:1]])]
+
+
+def _suite_of(record: Record) -> SuiteOfData:
+    return suite_of_data(str(record.suite), record.suite_card)

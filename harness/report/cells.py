@@ -168,7 +168,7 @@ class Cell:
         if not (self.ours and self.ours.trials and self.metric) or self.metric.split == "dev":
             return []
         # The trials of a cell differ in seed and label subset, and have the same corpora.
-        scores = self.ours.trials[0].suites.get(self.metric.suite)
+        scores = self.ours.trials[0].suites.get((self.metric.suite, self.metric.data))
         if scores is None:
             return []
         counts, leaks = scores.contamination, []
@@ -236,7 +236,7 @@ def decimals_of(card: SuiteCard, means: Iterable[float]) -> int:
     """Digits after the point of a test metric: those of its suite, or as its numbers need."""
     if card.decimals is not None:
         return card.decimals
-    return 4 if all(abs(mean) <= 1 for mean in means) else 2
+    return 2 if any(abs(mean) > 1 for mean in means) else 4  # NaN has no digits
 
 
 def percent_text(fraction: float | None) -> str:

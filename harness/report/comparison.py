@@ -14,20 +14,20 @@ from harness.evaluation.catalogue import CARDS, DISPLAY, NDCG, SuiteCard, suite_
 from harness.evaluation.kept import (
     PAIRS,
     QUERIES,
-    ScoredPairs,
-    kept_pairs,
     resampled_scores,
-    score_of,
 )
 from harness.report.cells import decimals_of, p_text
-from harness.report.difference import Difference, Scored, over_both, over_pairs, over_seeds
+from harness.report.difference import (
+    Difference,
+    Scored,
+    kept_as_stored,
+    over_both,
+    over_pairs,
+    over_seeds,
+)
 from harness.report.groups import Group
 from harness.report.matching import command
-from harness.report.measured_trials import MeasuredTrial
 from harness.report.significance import SIGNIFICANT
-
-NEAR = 0.01
-"""Points by which the score of kept pairs may differ from the stored score"""
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,16 @@ class Compared:
         if not self.defined:
             names = f"{self.first.name} and {self.second.name}"
             return f"{names} are not compared on {self.heading}: a score is no number."
-        upwards = self.first.card.directions.get(self.metric) != -1
+        direction = self.first.card.directions.get(self.metric, 1)
+        if not direction and self.value:
+            names, by = f"{self.first.name} and {self.second.name}", self._amount(abs(self.value))
+            return f"{names} differ by {by} on {self.heading}, where no value is better."
+        upwards = direction > 0
         ahead = self.value >= 0 if upwards else self.value <= 0
         better, worse = (self.first.name, self.second.name)[:: 1 if ahead else -1]
         if not self.value:
             return f"{better} and {worse} have the same score on {self.heading}."
-        unit = " points" if "x100" in self.first.card.unit else ""
+        unit = " points" if "x100" in self.first.card.unit.replace("not x100", "") else ""
         by = f"{'+' if upwards else '-'}{self._amount(abs(self.value))}{unit}"
         moved = self._moved()
         if not moved:
@@ -209,13 +213,14 @@ class Compared:
 def main_metric(first: System, second: System) -> str | None:
     """The metric of the verdict: the average, NDCG@10, or the last one that both have.
 
-    None: they have none.
+    One in which no value is better stands back behind the others. None: they have none.
     """
     shared = shared_metrics(first, second)
     for name in (first.card.average, NDCG):
         if name in shared:
             return name
-    return shared[-1] if shared else None
+    ranked = [name for name in shared if first.card.directions.get(name, 1)]
+    return next(reversed(ranked or shared), None)
 
 
 def items_named(card: SuiteCard) -> str:
@@ -229,21 +234,20 @@ def shared_metrics(first: System, second: System) -> list[str]:
 
 
 def stored_systems(
-    groups: Sequence[tuple[str, Group]],
-    suite: str,
+    parts: Sequence[tuple[str, Group]],
     kept_pairs_of: Callable[[str, str], Path],
     resamples: int = RESAMPLES,
 ) -> list[System]:
-    """The rows of a store as systems. groups: the name of each row, and its trials.
+    """The rows of a store as systems. parts: the name of each, and its trials of one suite.
 
     kept_pairs_of: `Store.kept_pairs`. resamples: of the test pairs.
     """
-    parts = [(name, part) for name, group in groups if (part := group.measured(suite))]
+    suite = str(parts[0][1].suite)
     kept = {
         trial.key: pairs
         for _, part in parts
         for trial in part.trials
-        if (pairs := _kept(trial, suite, kept_pairs_of(trial.key, suite)))
+        if (pairs := kept_as_stored(kept_pairs_of(trial.key, suite), part.scores(trial).test))
     }
     drawn = resampled_scores(parts[0][1].card, list(kept.values()), resamples) if kept else {}
     return [_system(name, part, list(kept), drawn) for name, part in parts]
@@ -264,12 +268,3 @@ def _system(
             resampled = of_all[rows] if rows and of_all is not None else None
             scored[metric] = Scored(score.values, part.draws, trained, resampled, items)
     return System(name, part.card, scored, lacking)
-
-
-def _kept(trial: MeasuredTrial, suite: str, path: Path) -> ScoredPairs:
-    """The kept pairs of a trial; none where they do not give the scores that the store has."""
-    pairs, stored = kept_pairs(path), trial.suites[suite].test
-    equal = (
-        task in stored and abs(score_of(own) - stored[task]) <= NEAR for task, own in pairs.items()
-    )
-    return pairs if all(equal) else {}

@@ -172,7 +172,7 @@ def store_gaps(groups: Iterable[Group], commands: Commands) -> Iterator[Gap]:
         trial = next(
             trial
             for trial in part.trials
-            if any(name not in trial.suites[suite].test for name in lacking)
+            if any(name not in part.scores(trial).test for name in lacking)
         )
         tests = ", ".join(DISPLAY.get(name, name) for name in lacking)
         row = f"{part.method} {part.setting} {part.encoder}"

@@ -12,7 +12,7 @@ in the spread over seeds already; so the bootstrap of the pairs counts only what
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,10 +21,12 @@ import numpy as np
 
 from harness.errors import counted
 from harness.evaluation.catalogue import CARDS, SuiteCard
-from harness.evaluation.kept import PAIRS, kept_pairs, resampled_scores
+from harness.evaluation.kept import PAIRS, ScoredPairs, kept_pairs, resampled_scores, score_of
 from harness.report.significance import LEVEL, Samples, quantile, standard_errors, two_sided
 from harness.trials.store_folders import StoreFolders
 
+NEAR = 0.01
+"""Points by which the score of kept pairs may differ from the stored score"""
 DRAWS = 20
 """Draws of seeds for each resample of the pairs"""
 
@@ -193,28 +195,44 @@ def _chance(resampled: np.ndarray | None) -> float:
     return float(np.var(own, axis=1).sum()) / (n - 1) / n
 
 
+def kept_as_stored(file: Path, stored: Mapping[str, float]) -> ScoredPairs:
+    """The pairs that are kept of a trial; none where they do not give the scores of the store.
+
+    They are then of other data or other weights.
+    """
+    pairs = kept_pairs(file)
+    equal = (
+        task in stored and abs(score_of(own) - stored[task]) <= NEAR for task, own in pairs.items()
+    )
+    return pairs if all(equal) else {}
+
+
 def paired_p_value(
-    store: Path | str, suite: str, scores: Sequence[tuple[str, float]], metric: str
+    store: Path | str, suite: str, models: Sequence[tuple[str, Mapping[str, float]]], metric: str
 ) -> float:
     """The p-value for no difference between two trials of a store in a metric of a suite.
 
-    scores: the key and the score of each. NaN where the cosines or queries of one are not kept.
+    models: the key of each, and its scores of the suite. NaN where the cosines or queries of one
+    are not kept.
     """
-    kept = [StoreFolders(store).kept_pairs(key, suite) for key, _ in scores]
+    kept = [StoreFolders(store).kept_pairs(key, suite) for key, _ in models]
     if len(kept) < 2 or not all(file.is_file() for file in kept):
         return math.nan
-    drawn = _drawn(suite, *kept).get(metric)
+    stored = (tuple(scores.items()) for _, scores in models)
+    drawn = _drawn(suite, *zip(kept, stored, strict=True)).get(metric)
     if drawn is None:
         return math.nan
     one, two = (
-        Scored((score,), ((0, 0),), trained=True, resampled=drawn[[at]])
-        for at, (_, score) in enumerate(scores)
+        Scored((scores[metric],), ((0, 0),), trained=True, resampled=drawn[[at]])
+        for at, (_, scores) in enumerate(models)
     )
     difference = over_pairs(one, two)
     return difference.p_value if difference else math.nan
 
 
 @lru_cache(16)
-def _drawn(suite: str, first: Path, second: Path) -> dict[str, np.ndarray | None]:
-    pairs = [kept_pairs(first), kept_pairs(second)]
+def _drawn(
+    suite: str, *models: tuple[Path, tuple[tuple[str, float], ...]]
+) -> dict[str, np.ndarray | None]:
+    pairs = [kept_as_stored(file, dict(stored)) for file, stored in models]
     return resampled_scores(CARDS.get(suite, SuiteCard(suite)), pairs) if all(pairs) else {}

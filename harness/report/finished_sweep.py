@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from harness.evaluation.catalogue import DISPLAY
-from harness.report.cells import score_text
+from harness.report.cells import decimals_of, score_text
 from harness.report.comparison import Compared, System, main_metric, stored_systems
 from harness.report.groups import Group, comparable_groups
 from harness.report.matching import best_on_dev, command
@@ -59,7 +59,7 @@ def next_commands(
     """
     best = groups[0]
     trial = best.best_trial(best.trials) or best.trials[0]
-    own = trial.own or "sts"
+    own, _ = trial.own or ("sts", "")
     named = all(group.method in methods for group in groups)
     # No paper has the pairs that come with harness, so the papers need not be read.
     if options := swept or (own != "graded" and _place_in_papers(groups, trials)):
@@ -111,30 +111,29 @@ def verdicts(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) ->
         if own and group.current and math.isinf(group.dev_mean):
             without.append(name)
         elif own and group.current:
-            alike[group.encoder, str(own[0].suite), group.selects].append(group)
+            alike[group.encoder, str(own[0].suite), own[0].data, group.selects].append(own[0])
     several = len(alike) > 1
     lines = [
         f"{f'On {encoder}: ' if several else ''}{line}" if at == 0 else line
-        for (encoder, suite, _), compared in alike.items()
-        for at, line in enumerate(_verdict(compared, suite, kept_pairs))
+        for (encoder, *_), compared in alike.items()
+        for at, line in enumerate(_verdict(compared, kept_pairs))
     ]
     left = [f"Not compared, for want of a dev score: {', '.join(without)}."] if without else []
     return [*lines, *left]
 
 
-def _verdict(
-    groups: Sequence[Group], suite: str, kept_pairs: Callable[[str, str], Path]
-) -> list[str]:
+def _verdict(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) -> list[str]:
+    """groups: those of one suite."""
     called = dict(zip((group.identity for group in groups), short_names(groups), strict=True))
     best = best_on_dev(groups)
     by_dev = sorted(groups, key=lambda group: (group is not best, -group.dev_mean))
     rows = [(called[group.identity], group) for group in by_dev[: SHOWN + 1]]
-    winner, *others = stored_systems(rows, suite, kept_pairs, RESAMPLES)
+    winner, *others = stored_systems(rows, kept_pairs, RESAMPLES)
     dev = best.dev.get(best.selects)
-    chosen = f"the best dev score, {score_text(dev)}" if dev else "the best dev score"
+    shown = f", {score_text(dev, decimals_of(best.card, [dev.mean]))}" if dev else ""
     lines = [
-        f"{winner.name} wins with {chosen} ({DISPLAY.get(best.selects, best.selects)})"
-        f"{_on_test(best, winner, suite)}"
+        f"{winner.name} wins with the best dev score{shown} "
+        f"({DISPLAY.get(best.selects, best.selects)}){_on_test(best, winner)}"
     ]
     if len(groups) == 1:
         return [f"{lines[0]} It is the only one, so there is nothing to compare it with."]
@@ -143,15 +142,14 @@ def _verdict(
     return [*lines, *_against(winner, others), *more]
 
 
-def _on_test(best: Group, winner: System, suite: str) -> str:
+def _on_test(best: Group, winner: System) -> str:
     metric = main_metric(winner, winner)
-    part = best.measured(suite)
-    if metric is None or part is None:
+    if metric is None:
         return ", and has no test score."
     compared = Compared(winner, winner, metric)
     seeds = f" over {best.n} seeds" if len(best.trials) > 1 else ""
     return (
-        f"; test: {score_text(part.test[metric], compared.decimals)}{seeds} on {compared.heading}."
+        f"; test: {score_text(best.test[metric], compared.decimals)}{seeds} on {compared.heading}."
     )
 
 

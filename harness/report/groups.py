@@ -18,6 +18,8 @@ from harness.report.measured_trials import (
     Draw,
     Identity,
     MeasuredTrial,
+    SuiteOfData,
+    SuiteScores,
     trials_of,
 )
 
@@ -51,7 +53,7 @@ class Score:
     """The trials"""
     values: tuple[float, ...] = field(default=(), repr=False)
     """The score of each of them"""
-    suite: str | None = None
+    suite: SuiteOfData | None = None
     """The suite of a test score; None: it is a dev score or a quantity"""
 
     @property
@@ -75,6 +77,8 @@ class Group:
     """The dev metric that selected the trials"""
     suite: str | None = None
     """The suite whose scores are in `test`; None: all suites that measured every trial"""
+    data: str = ""
+    """The digest of the data of the suite"""
 
     @property
     def method(self) -> str:
@@ -142,12 +146,15 @@ class Group:
         Suites of one name with other data are two. The suite in the trials' own rows comes first.
         """
         own = {trial.own for trial in self.trials}
-        trials: dict[tuple[str, str], list[MeasuredTrial]] = defaultdict(list)
+        trials: dict[SuiteOfData, list[MeasuredTrial]] = defaultdict(list)
         for trial in self.trials:
-            for name, scores in trial.suites.items():
-                trials[name, scores.card.data].append(trial)
-        names = sorted(trials, key=lambda name: (name[0] not in own, *name))
-        return [replace(self, trials=tuple(trials[name]), suite=name[0]) for name in names]
+            for suite in trial.suites:
+                trials[suite].append(trial)
+        suites = sorted(trials, key=lambda suite: (suite not in own, *suite))
+        return [
+            replace(self, trials=tuple(trials[name, data]), suite=name, data=data)
+            for name, data in suites
+        ]
 
     def measured(self, suite: str) -> "Group | None":
         """The part of this suite, or None when the suite measured no trial."""
@@ -172,16 +179,19 @@ class Group:
         lowest = -math.inf
         return max(trials, key=lambda trial: trial.dev.get(self.selects, lowest), default=None)
 
+    def scores(self, trial: MeasuredTrial) -> SuiteScores:
+        """The scores of a trial under the suite."""
+        return trial.suites[str(self.suite), self.data]
+
     @property
     def card(self) -> SuiteCard:
         """The card of the suite."""
-        assert self.suite is not None
-        return self.trials[0].suites[self.suite].card
+        return self.scores(self.trials[0]).card
 
     @property
     def own(self) -> bool:
         """Whether the suite is the one in the trials' own rows."""
-        return any(trial.own == self.suite for trial in self.trials)
+        return any(trial.own == (self.suite, self.data) for trial in self.trials)
 
     @cached_property
     def dev(self) -> Mapping[str, Score]:
@@ -206,12 +216,12 @@ class Group:
             # In reverse order, so that of a metric with one name the trials' own suite stands.
             whole = [part for part in reversed(self.parts) if len(part.trials) == len(self.trials)]
             return {name: cell for part in whole for name, cell in part.test.items()}
-        measured = [trial.suites[self.suite] for trial in self.trials]
+        measured = [self.scores(trial) for trial in self.trials]
         cells = _cells(
             [scores.test for scores in measured],
             self.trials,
             measured[0].uncertainty if len(measured) == 1 else {},
-            self.suite,
+            (self.suite, self.data),
         )
         average = self.card.average
         if average and not set(self.tasks) <= set(cells):
@@ -221,7 +231,7 @@ class Group:
     @property
     def tasks(self) -> tuple[str, ...]:
         """The metrics of the suite without their average, also those that some trial lacks."""
-        names = {name for trial in self.trials for name in trial.suites[str(self.suite)].test}
+        names = {name for trial in self.trials for name in self.scores(trial).test}
         return self.card.tasks(names)
 
     @property
@@ -268,7 +278,7 @@ def _cells(
     scores: Sequence[Mapping[str, float]],
     trials: tuple[MeasuredTrial, ...],
     spread: Mapping[str, Uncertainty],
-    suite: str | None = None,
+    suite: SuiteOfData | None = None,
 ) -> dict[str, Score]:
     names = set.intersection(*(set(own) for own in scores))
     return {
@@ -281,7 +291,7 @@ def cell_of(
     values: Sequence[float],
     trials: tuple[MeasuredTrial, ...],
     uncertainty: Uncertainty | None = None,
-    suite: str | None = None,
+    suite: SuiteOfData | None = None,
 ) -> Score:
     """The cell of the values. With fsum it does not depend on the order of the trials."""
     n, mean = len(values), math.fsum(values) / len(values)

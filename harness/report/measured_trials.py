@@ -35,6 +35,8 @@ They are everything that decides a result, without the seed. The label subset, w
 
 Identity = tuple[Any, ...]
 """The values of IDENTITY_COLUMNS, in the same order"""
+SuiteOfData = tuple[str, str]
+"""The name of a suite, and the digest of a user's data: with others it is another suite"""
 Draw = tuple[int, int]
 """(label subset, seed) of a trial"""
 
@@ -73,13 +75,13 @@ class MeasuredTrial:
     draw: Draw
     trained: bool
     """Whether anything was trained, so that the seed matters"""
-    own: str | None
+    own: SuiteOfData | None
     """The suite in the trial's own row; None: the store has only evaluations of the trial"""
     selects: str | None
     """The dev metric by which the trial was selected, where its own row names it"""
     dev_before: float | None
     """The score of that metric before training"""
-    suites: Mapping[str, SuiteScores]
+    suites: Mapping[SuiteOfData, SuiteScores]
     device: str | None = None
     """The hardware of its own row, or else of an evaluation of it"""
     commit: str | None = None
@@ -104,7 +106,7 @@ class MeasuredTrial:
         """Whether the metric was measured."""
         if metric.split == "dev":
             return metric.name in self.dev
-        scores = self.suites.get(metric.suite)
+        scores = self.suites.get((metric.suite, metric.data))
         return scores is not None and metric.name in scores.test
 
     @property
@@ -186,20 +188,20 @@ def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) ->
     """The trial that several rows measured.
 
     Of a metric that was measured twice, the value of the final row is taken, or else that of the
-    newest finished evaluation, or else that of a partial one: the data of a suite may have changed.
+    newest finished evaluation, or else that of a partial one: the weights may have changed.
     """
     rows = sorted(rows, key=_precedence)
-    by_suite: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    by_suite: dict[SuiteOfData, list[Mapping[str, Any]]] = defaultdict(list)
     for row in reversed(rows):
-        by_suite[row["suite"] or unnamed_suite].append(row)
-    suites = {name: _scores(name, own) for name, own in by_suite.items()}
+        by_suite[suite_of_data(row["suite"] or unnamed_suite, row["suite_card"])].append(row)
+    suites = {suite: _scores(suite[0], own) for suite, own in by_suite.items()}
     first, final = rows[0], rows[0]["role"] == "final"
     return MeasuredTrial(
         key=first["key"] if final else first["evaluates"],
         draw=draw,
         # A final row without a number of steps belongs to a method that trains.
         trained=any(row["steps"] != 0 if row["role"] == "final" else row["steps"] for row in rows),
-        own=(first["suite"] or unnamed_suite) if final else None,
+        own=suite_of_data(first["suite"] or unnamed_suite, first["suite_card"]) if final else None,
         selects=first["selected_by"] if final else None,
         dev_before=first["dev_before"] if final else None,
         suites=suites,
@@ -213,6 +215,11 @@ def _trial(draw: Draw, rows: Sequence[Mapping[str, Any]], unnamed_suite: str) ->
 def _precedence(row: Mapping[str, Any]) -> tuple[bool, bool, float, str]:
     newest = -row["started"].timestamp() if row["started"] else 0.0
     return row["role"] != "final", row["status"] != "finished", newest, row["key"]
+
+
+def suite_of_data(name: str, dumped: str | None) -> SuiteOfData:
+    """The suite of a record with its data. dumped: its card as JSON."""
+    return name, card(name, dumped).data
 
 
 def _scores(suite: str, rows: Sequence[Mapping[str, Any]]) -> SuiteScores:

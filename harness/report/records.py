@@ -41,6 +41,7 @@ STORE_SCHEMA = pa.schema(
         ("protocol", pa.int32()),
         ("label_fraction", pa.float64()),  # null where the method has no such choice
         ("suite", pa.string()),
+        ("suite_data", pa.string()),  # digest of a user's data; null for a suite of harness
         ("split", pa.string()),  # dev_before | dev | test
         ("metric", pa.string()),
         *SCORE_COLUMNS,
@@ -78,6 +79,7 @@ def store_records(groups: Iterable[Group], best: Collection[int] | None = None) 
             **dict(zip(IDENTITY_COLUMNS, group.identity, strict=True)),
             "label_fraction": group.label_fraction,
             "suite": group.suite,
+            "suite_data": group.data or None,
             "keys": _key_list(group.keys),
             "split": split,
             "metric": metric,
@@ -91,7 +93,7 @@ def store_records(groups: Iterable[Group], best: Collection[int] | None = None) 
 
 def _scores_of(group: Group) -> list[tuple[str, str, Score]]:
     """(split, metric, score) of what the suite measured."""
-    measured = {name for trial in group.trials for name in trial.suites[str(group.suite)].dev}
+    measured = {name for trial in group.trials for name in group.scores(trial).dev}
     before = group.dev_before if group.own else None
     return [
         *([("dev_before", group.selects, before)] if before else []),

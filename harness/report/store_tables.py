@@ -18,6 +18,8 @@ from harness.trials.store_folders import store_option
 
 GroupNumbers = Mapping[Identity, int]
 """The number of each group among those of the store, by which `harness show` finds it"""
+MeasuredBy = Mapping[str, Set[tuple[str, str]]]
+"""Metric -> the suites that have measured it, each with the digest of its data"""
 DEV, DEV_BEFORE = "dev", "dev-before"
 """The score by which trials were selected, and that score before training"""
 
@@ -42,9 +44,9 @@ def store_tables(reading: Reading, store: Path | str, keys: Set[str] | None = No
     for part in (part for group in shown for part in group.parts):
         parts[part.selects, str(part.suite), part.card.data].append(part)
     searched, numbers = searched_by(reading.table), group_numbers(groups)
-    shared = shared_metrics(groups)
+    measured_by = suites_of(groups)
     order = sorted(parts, key=lambda key: (key[0], rank(key[1]), tasks_of(parts[key]), key[2]))
-    tables = [_suite_table(parts[key], searched, numbers, shared, store) for key in order]
+    tables = [_suite_table(parts[key], searched, numbers, measured_by, store) for key in order]
     # What other data gave is not to be ranked, whatever its name is.
     names = [name for name, _ in {(suite, data) for _, suite, data in order}]
     for at, (_, suite, data) in enumerate(order):
@@ -63,14 +65,14 @@ def _suite_table(
     groups: list[Group],
     searched: Searched,
     numbers: GroupNumbers,
-    shared: Set[str],
+    measured_by: MeasuredBy,
     store: Path | str,
 ) -> Table:
     """The table of one suite. groups: the parts that it measured."""
     card, selects = groups[0].card, groups[0].selects
     own = any(group.own for group in groups)
-    dev = dev_columns(groups, own=own)
-    columns = [*dev, *suite_columns(groups, shared)]
+    dev = dev_columns(groups, measured_by, own=own)
+    columns = [*dev, *suite_columns(groups, measured_by)]
     names = names_of(groups, searched)
     rows = [
         Row(
@@ -107,7 +109,7 @@ def _suite_table(
         # The columns that stand first where a terminal is narrow.
         averages=[
             *(each.name for each in columns if each.card and each.metric == card.average),
-            DEV,
+            *(each.name for each in dev if each.heading == DEV),
         ],
         show_options=store_option(store),
     )
@@ -118,7 +120,7 @@ class Column:
     """A column of scores of groups."""
 
     name: str
-    """In options and in addresses; where two suites share a metric, `SUITE:METRIC`"""
+    """In addresses; where two suites share a metric, `SUITE:METRIC` or `SUITE@DATA:METRIC`"""
     heading: str
     metric: str
     """Its name in the records, or DEV_BEFORE"""
@@ -134,7 +136,7 @@ class Column:
     def cell(self, group: Group) -> Cell:
         """The cell of a group, as its suite measured it."""
         if self.card:
-            metric = Metric(self.card.name, self.metric)
+            metric = Metric(self.card.name, self.metric, data=self.card.data)
             score = group.test.get(self.metric)
             return Cell(score, self.decimals, metric, group, expected=True)
         before = self.metric == DEV_BEFORE
@@ -143,10 +145,10 @@ class Column:
         return Cell(score, self.decimals, None, group, expected=not before)
 
 
-def suite_columns(groups: Sequence[Group], shared: Collection[str]) -> list[Column]:
+def suite_columns(groups: Sequence[Group], measured_by: MeasuredBy) -> list[Column]:
     """The columns of the tests of one suite, with their average last.
 
-    groups: the parts that it measured. shared: the metrics that other suites have, too.
+    groups: the parts that it measured.
     """
     card, names = groups[0].card, list(tasks_of(groups))
     printed = card.average in card.headings or any(card.average in group.test for group in groups)
@@ -154,7 +156,7 @@ def suite_columns(groups: Sequence[Group], shared: Collection[str]) -> list[Colu
         names.append(card.average)
     return [
         Column(
-            f"{card.name}:{name}" if name in shared else name,
+            _column_name(card, name, measured_by.get(name, ())),
             card.headings.get(name) or DISPLAY.get(name, name),
             name,
             card,
@@ -164,20 +166,33 @@ def suite_columns(groups: Sequence[Group], shared: Collection[str]) -> list[Colu
     ]
 
 
-def dev_columns(groups: Sequence[Group], *, own: bool) -> list[Column]:
+def dev_columns(groups: Sequence[Group], measured_by: MeasuredBy, *, own: bool) -> list[Column]:
     """The columns of the dev scores: of the metric that selected, and of the suite's own dev task.
 
-    `own`: whether the suite is the one in the trials' own rows; then the first column is the score
-    before training.
+    They are over the trials that the suite has measured. `own`: whether the suite is the one in the
+    trials' own rows; then the first column is the score before training.
     """
-    selects, dev = groups[0].selects, groups[0].card.dev
-    column = Column(DEV, DEV, selects)
+    selects, card = groups[0].selects, groups[0].card
+    decimals = _dev_decimals(groups, selects)
     if own:
-        return [Column(DEV_BEFORE, "dev before", DEV_BEFORE), column]
-    further = [Column(dev, DISPLAY.get(dev, dev), dev)] if dev and dev != selects else []
-    return [
-        each for each in (column, *further) if any(each.metric in group.dev for group in groups)
-    ]
+        before = Column(DEV_BEFORE, "dev before", DEV_BEFORE, decimals=decimals)
+        return [before, Column(DEV, DEV, selects, decimals=decimals)]
+    name = _column_name(card, DEV, measured_by[DEV])
+    columns = [Column(name, DEV, selects, decimals=decimals)]
+    if (dev := card.dev) and dev != selects:
+        name, heading = _column_name(card, dev, measured_by[dev]), DISPLAY.get(dev, dev)
+        columns.append(Column(name, heading, dev, decimals=_dev_decimals(groups, dev)))
+    return [each for each in columns if any(each.metric in group.dev for group in groups)]
+
+
+def _dev_decimals(groups: Sequence[Group], metric: str) -> int:
+    """Digits after the point of a dev score: as many as those of the suite that measures it."""
+    parts = (part for group in groups for part in group.parts if metric in part.card.dev_tasks)
+    if (part := next(parts, None)) is None:
+        return 2
+    return decimals_of(
+        part.card, (group.dev[metric].mean for group in groups if metric in group.dev)
+    )
 
 
 def tasks_of(groups: Sequence[Group]) -> tuple[str, ...]:
@@ -185,10 +200,18 @@ def tasks_of(groups: Sequence[Group]) -> tuple[str, ...]:
     return groups[0].card.tasks(name for group in groups for name in group.tasks)
 
 
-def shared_metrics(groups: Sequence[Group]) -> set[str]:
-    """The metrics that more than one suite has measured."""
-    suites: dict[str, set[str]] = defaultdict(set)
+def suites_of(groups: Sequence[Group]) -> MeasuredBy:
+    """The suites that have measured each metric of the groups."""
+    suites: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for part in (part for group in groups for part in group.parts):
-        for metric in (*part.tasks, *part.test):
-            suites[metric].add(str(part.suite))
-    return {metric for metric, own in suites.items() if len(own) > 1}
+        for metric in (DEV, *part.card.dev_tasks, *part.tasks, *part.test):
+            suites[metric].add((str(part.suite), part.card.data))
+    return suites
+
+
+def _column_name(card: SuiteCard, metric: str, suites: Collection[tuple[str, str]]) -> str:
+    """The metric; its suite, too, where several have it, and the data where these are several."""
+    if len(suites) <= 1:
+        return metric
+    several = [suite for suite, _ in suites].count(card.name) > 1
+    return f"{card.name}{f'@{card.data[:8]}' if several and card.data else ''}:{metric}"

@@ -165,8 +165,11 @@ def ranked(rows: Sequence[Row], directions: Sequence[int], store: Path | str) ->
 
         def paired(one: int, two: int, at: int, cells: list[tuple[Cell, ...]] = cells) -> float:
             metric, scores = cells[one][at].metric, (cells[one][at].ours, cells[two][at].ours)
-            own = [(score.keys[0], score.mean) for score in scores if score]
-            return paired_p_value(store, metric.suite, own, metric.name) if metric else math.nan
+            if metric is None:
+                return math.nan
+            of, alone = (metric.suite, metric.data), [score.trials[0] for score in scores if score]
+            models = [(trial.key, trial.suites[of].test) for trial in alone]
+            return paired_p_value(store, metric.suite, models, metric.name)
 
         columns = [_samples(column) for column in zip(*cells, strict=True)]
         best = best_cells(columns, directions, paired).tolist()

@@ -56,7 +56,7 @@ def address_note(tables: Sequence[Table], width: int) -> str:
     """A line that says how to ask for a cell of the tables; "" where no cell has an address."""
     for table, row in ((each, row) for each in tables for row in each.rows):
         scores = dict(zip(table.metrics, (cell.ours for cell in row.cells), strict=False))
-        named = [name for name in table.averages if name != "dev"]
+        named = [name for name in table.averages if name.rpartition(":")[2] != "dev"]
         shown = (name for name in (*named, *reversed(table.metrics)) if scores.get(name))
         name = next(shown, None)
         if row.address and name:

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from harness import PROTOCOL
+from harness.evaluation.catalogue import SuiteCard
 from harness.evaluation.correlation import correlation
 from harness.evaluation.kept import keep_pairs
 from harness.report.comparison import Compared, stored_systems
@@ -173,6 +174,49 @@ def test_methods_are_compared_by_a_suite_that_both_have(compared: Compare, add: 
         assert "on graded" in shown
 
 
+def test_rows_are_compared_on_the_data_that_both_have(compared: Compare, add: Add) -> None:
+    """Of four seeds, two were measured on a file before it changed, and two after that."""
+    keys = {"simcse": add("simcse", 0.3, 4), "d2cse": add("d2cse", 0.5, 2)}
+    measured = {"simcse": ("old 10", "old 11", "new 52", "new 53"), "d2cse": ("new 51", "new 51.5")}
+    for method, texts in measured.items():
+        for seed, text in enumerate(texts):
+            data, score = text.split()
+            card = SuiteCard("mine", data=data).dumped()
+            evaluation = {"role": "evaluation", "suite": "mine", "suite_card": card}
+            test = {"test": {"x": float(score)}, "evaluates": keys[method][seed], "seed": seed}
+            add(method, 0.3, 1, kept=False, **evaluation, **test)
+    shown = compared("simcse", "d2cse", "--suite", "mine")
+    assert "A: simcse, 2 seeds, tiny-bert, unsup\nB: d2cse, 2 seeds, " in shown
+    (line,) = (line.split() for line in shown.splitlines() if line.startswith("  x "))
+    assert line[1:4] == ["52.50", "51.25", "+1.25"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict"),
+    [
+        (
+            {"uniformity": (-2.0, -1.0), "first-component": (0.1, 0.4)},
+            "simcse is better than d2cse on Uniformity: -1.000; ",
+        ),
+        (
+            {"first-component": (0.1, 0.4)},
+            "simcse and d2cse differ by 0.300 on first component, where no value is better.",
+        ),
+    ],
+    ids=["ranked", "not ranked"],
+)
+def test_a_value_that_is_no_better_than_another_decides_nothing(
+    scores: dict[str, tuple[float, float]], verdict: str, compared: Compare, add: Add
+) -> None:
+    for at, method in enumerate(("simcse", "d2cse")):
+        for seed, key in enumerate(add(method, 0.3, 3)):
+            test = {name: pair[at] + seed / 1000 for name, pair in scores.items()}
+            evaluation = {"role": "evaluation", "suite": "geometry", "evaluates": key}
+            add(method, 0.3, 1, kept=False, seed=seed, test=test, **evaluation)
+    shown = compared("simcse", "d2cse", "--suite", "geometry")
+    assert shown.splitlines()[-1].startswith(verdict)
+
+
 @pytest.mark.slow
 def test_what_cannot_be_compared_gets_one_sentence(
     harness: Harness, compared: Compare, store: Store, add: Add
@@ -247,8 +291,8 @@ def test_as_many_seeds_as_are_needed_settle_it(store: Store, add: Add) -> None:
     """The proposed number of seeds makes the half interval smaller than the difference."""
     add("simcse", 0.30, 3, dev=60.0)
     add("d2cse", 0.33, 3, kept=False)
-    groups = [(group.method, group) for group in comparable_groups(store.read().table)]
-    pair = Compared(*stored_systems(groups, "graded", store.kept_pairs), "graded")
+    parts = [(group.method, group.parts[0]) for group in comparable_groups(store.read().table)]
+    pair = Compared(*stored_systems(parts, store.kept_pairs), "graded")
     n = seeds_needed(pair)
     assert n is not None
     scored = [system.scored["graded"].values for system in (pair.first, pair.second)]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.evaluation.catalogue import SuiteCard
 from harness.report.groups import Group
 from tests.report.conftest import NEVER_RUN, MadeStore
 
@@ -48,6 +49,35 @@ def test_of_several_evaluations_the_newest_stands(store: MadeStore, newest: int)
         day = datetime(2026, 1, 3 if number == newest else 1, tzinfo=UTC)
         store.evaluation("mine", {"mine": float(number)}, of=key, started=day)
     assert group_of(store).measured("mine").test["mine"].mean == newest
+
+
+def test_scores_of_other_data_under_one_name_are_never_averaged(store: MadeStore) -> None:
+    """Seed 0 was measured on both files, seed 1 on the old one alone, seed 2 on the new one."""
+    keys = [store.trial(seed=seed) for seed in range(3)]
+    for data, day, of_file in (("old", 1, {0: 10.0, 1: 12.0}), ("new", 2, {0: 50.0, 2: 53.0})):
+        alike = {"suite_card": SuiteCard("mine", data=data).dumped()}
+        for seed, score in of_file.items():
+            started = datetime(2026, 1, day, tzinfo=UTC)
+            test = {"mine": score, data: score}
+            store.evaluation("mine", test, of=keys[seed], seed=seed, started=started, **alike)
+    parts = [part for part in group_of(store).parts if part.suite == "mine"]
+    measured = {
+        part.card.data: {name: score.values for name, score in part.test.items()} for part in parts
+    }
+    old, new = (10.0, 12.0), (50.0, 53.0)
+    assert measured == {"old": {"mine": old, "old": old}, "new": {"mine": new, "new": new}}
+
+
+def test_another_file_with_the_name_of_the_trials_own_has_its_own_scores(store: MadeStore) -> None:
+    """The newer scores are not those of the file by which the trial was selected."""
+    old, new = ({"suite_card": SuiteCard("mine", data=data).dumped()} for data in ("old", "new"))
+    key = store.trial(test={"mine": 70.0}, suite="mine", **old)
+    store.evaluation("mine", {"mine": 50.0}, of=key, **new)
+    parts = [(part.data, part.own, part.test["mine"].mean) for part in group_of(store).parts]
+    assert parts == [("old", True, 70.0), ("new", False, 50.0)]
+    records = [row for sheet in store.sheets() for row in sheet.records.to_pylist()]
+    measured = {row["suite_data"]: row["mean"] for row in records if row["metric"] == "mine"}
+    assert measured == {"old": 70.0, "new": 50.0}
 
 
 @pytest.mark.parametrize("different", [{"encoder": "roberta-base"}, {"precision": "bf16"}], ids=str)

@@ -76,7 +76,7 @@ def test_the_p_value_counts_the_resamples_as_far_as_the_difference(
 ) -> None:
     """Against a plain loop in which scipy ranks each resample; both are random."""
     first, second = "a" * 32, "b" * 32
-    scores = (first, keep(first, 0.5)), (second, keep(second, 0.6))
+    scores = [(key, {"graded": keep(key, noise)}) for key, noise in ((first, 0.5), (second, 0.6))]
     p_value = paired_p_value(store.folder, "graded", scores, "graded")
     assert paired_p_value(store.folder, "graded", scores[::-1], "graded") == pytest.approx(p_value)
     kept = [kept_pairs(pairs_file(store.weights(key), "graded"))["graded"] for key, _ in scores]
@@ -85,20 +85,24 @@ def test_the_p_value_counts_the_resamples_as_far_as_the_difference(
         drawn = random.integers(0, 200, 200)
         one, two = (correlation(*each[:, drawn]).spearman for each in kept)
         differences.append(one - two)
-    observed = scores[0][1] - scores[1][1]
+    observed = scores[0][1]["graded"] - scores[1][1]["graded"]
     expected = np.mean(np.abs(np.asarray(differences) - observed) >= abs(observed))
     assert p_value == pytest.approx(float(expected), abs=0.08)
 
 
 def test_what_cannot_be_compared_has_no_p_value(store: MadeStore, keep: Keep) -> None:
-    """Nothing kept, another suite, other gold scores, too few pairs, and a damaged file."""
+    """Nothing kept, another score, suite, or gold scores, too few pairs, and a damaged file."""
     one, other = ("c" * 32, keep("c" * 32, 0.2)), ("d" * 32, 50.0)
 
     def p(suite: str = "graded", first: tuple[str, float] = one) -> float:
-        return paired_p_value(store.folder, suite, (first, other), "graded")
+        models = [(key, {"graded": score}) for key, score in (first, other)]
+        return paired_p_value(store.folder, suite, models, "graded")
 
     assert math.isnan(p())
-    keep("d" * 32, 0.3, np.linspace(0, 4, 200))
+    other = "d" * 32, keep("d" * 32, 0.3)
+    assert p() < 1
+    other = "d" * 32, other[1] - 1
+    assert math.isnan(p()), "the pairs of another table, or of other weights"
     other = "e" * 32, keep("e" * 32, 0.3, np.linspace(0, 4, 200))
     assert math.isnan(p()), "other gold scores"
     assert math.isnan(p("retrieval"))

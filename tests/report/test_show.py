@@ -7,6 +7,7 @@ import pytest
 
 from harness.cli.show import show
 from harness.errors import UserError
+from harness.evaluation.catalogue import SuiteCard
 from harness.plugin import registry
 from harness.plugin.fields import RELEASED, described_fields
 from harness.report.cell_facts import paper_cell, store_cell
@@ -51,11 +52,16 @@ def test_a_cell_leads_to_its_trials_and_their_command(store: MadeStore, shown: S
 
 @pytest.mark.slow
 def test_every_cell_of_a_table_has_its_address(store: MadeStore, shown: Shown) -> None:
-    """SimCSE was measured by two suites with the same metrics, and D2CSE by one of them."""
-    for seed in (0, 1):
+    """SimCSE was measured by two suites with the same metrics, and D2CSE by one of them.
+
+    A third suite has measured half of the seeds on other data.
+    """
+    for seed in range(4):
         key = store.trial(score=75.0, seed=seed)
         store.evaluation("transfer", dict.fromkeys(TRANSFER, 90.5), key, seed=seed)
         store.evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), key, seed=seed)
+        mine = {"suite_card": SuiteCard("mine", data=f"data-{seed % 2}").dumped()}
+        store.evaluation("mine", {"x": 60.0 + seed % 2}, key, seed=seed, **mine)
         other = {"seed": seed, "method": "d2cse"}
         of = store.trial(score=70.0, **other)
         store.evaluation("transfer-senteval", dict.fromkeys(TRANSFER, 80.5), of, **other)
@@ -71,6 +77,8 @@ def test_every_cell_of_a_table_has_its_address(store: MadeStore, shown: Shown) -
     assert store_cell(tables, 1, "mr")[1].ours.mean == 80.5, "d2cse has it of one suite"
     with pytest.raises(UserError, match='row 2 has no score "mr"; several suites have it'):
         store_cell(tables, 2, "mr")
+    with pytest.raises(UserError, match="several suites have it: mine@data-0:x, mine@data-1:x"):
+        store_cell(tables, 2, "x")
 
 
 def test_a_column_is_named_as_it_is_printed_or_stored(store: MadeStore, shown: Shown) -> None:

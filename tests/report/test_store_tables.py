@@ -125,6 +125,22 @@ def test_a_users_suite_has_any_names(store: MadeStore) -> None:
     assert sheet.caption.startswith("Apples, mean±sample std")
 
 
+def test_dev_has_the_digits_of_its_suite_and_nan_takes_none_from_the_others(
+    store: MadeStore,
+) -> None:
+    card = SuiteCard("mine", dev_tasks=("mine-dev",)).dumped()
+    own = {"suite": "mine", "suite_card": card, "dev_before": 0.125}
+    for method, dev, test in (("clsr", 0.8123, float("nan")), ("simcse", 0.8171, 0.5)):
+        key = store.trial(method=method, dev={"mine-dev": dev}, test={"x": test}, **own)
+        store.evaluation("retrieval", RETRIEVAL, of=key, method=method)
+    tables = sheets(store)
+    assert [line[4:] for line in lines(tables[""])] == [
+        ["0.1250", "0.8123", "nan"],
+        ["0.1250", "0.8171", "0.5000"],
+    ]
+    assert lines(tables["suite retrieval"])[0][4:6] == ["0.8123", "80.00"]
+
+
 def test_trials_that_other_dev_scores_selected_stay_apart(store: MadeStore) -> None:
     store.evaluation("retrieval", RETRIEVAL, of=store.trial())
     by_graded = {"suite": "graded"}

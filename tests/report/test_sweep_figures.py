@@ -1,5 +1,6 @@
 """The data of a sweep's figures, compared with what was put into a made-up store."""
 
+from math import nan
 from typing import Any
 
 import pytest
@@ -77,6 +78,15 @@ def test_configurations_are_means_over_their_search_trials(searches: list[SweepS
     assert rows[0]["std"] == pytest.approx(2**0.5)
     assert [row["std"] for row in rows[1:]] == [None, None]
     assert [row["pruned"] for row in rows] == [False, False, True]
+
+
+def test_a_dev_score_that_is_no_number_is_none(store: MadeStore) -> None:
+    for seed, dev in enumerate((nan, nan, -3.0, nan)):
+        values, alike = {"learning_rate": 1e-5 if seed < 2 else 1e-4}, {"search": "aaaa"}
+        store.trial(values, role="search", seed=seed, dev={"stsb-dev": dev}, test={}, **alike)
+    [search] = sweep_searches(store.read(FIGURE_COLUMNS).table)
+    assert [(row["dev"], row["n"]) for row in configurations(search)] == [(-3.0, 1)]
+    assert search.trials[0].dev_score == -3
 
 
 def test_curves_have_dev_terms_rates_and_norms(searches: list[SweepSearch]) -> None:

@@ -1,6 +1,7 @@
 """The trials and configurations of a sweep as its figures need them, by search."""
 
 import json
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -96,7 +97,9 @@ def sweep_searches(table: pa.Table) -> list[SweepSearch]:
 
 
 def _dev(trial: Record) -> float:
-    return -1e9 if trial.dev_score is None else trial.dev_score
+    """The dev score; -inf where there is none, and where it is no number."""
+    score = trial.dev_score
+    return -math.inf if score is None or math.isnan(score) else score
 
 
 def figured(searches: Sequence[SweepSearch]) -> tuple[list[SweepSearch], list[str]]:
@@ -133,7 +136,7 @@ def configurations(search: SweepSearch) -> list[dict[str, Any]]:
     """
     trials: dict[str, list[Record]] = defaultdict(list)
     for trial in search.searched:
-        if trial.dev_score is not None:
+        if math.isfinite(_dev(trial)):
             trials[json.dumps(search.values(trial), sort_keys=True)].append(trial)
     rows = []
     for values, own in trials.items():

@@ -13,7 +13,7 @@ from harness.errors import counted, headline
 from harness.evaluation.catalogue import DISPLAY
 from harness.report.cells import Cell
 from harness.report.groups import comparable_groups
-from harness.report.measured_trials import rows_of
+from harness.report.measured_trials import SuiteOfData, rows_of, suite_of_data
 from harness.report.row_names import text_of
 from harness.report.tables import Line, Row, Table, address_name
 from harness.trials.record import Record, record_of
@@ -49,10 +49,10 @@ class StoredTrials:
         return evaluated | {one.key: number for number, one in enumerate(self.records)}
 
     @cached_property
-    def evaluations(self) -> Mapping[tuple[str, str], int]:
+    def evaluations(self) -> Mapping[tuple[str, SuiteOfData], int]:
         """Key of a trial and suite -> number of the evaluation that measured it."""
         return {
-            (record.evaluates, record.suite): number
+            (record.evaluates, suite_of_data(record.suite, record.suite_card)): number
             for number, record in enumerate(self.records)
             if record.evaluates and record.suite
         }
@@ -209,8 +209,8 @@ def _score(cell: Cell, title: str, address: str, stored: StoredTrials) -> GridCe
         beside = {"published": published.printed}
     if cell.ours is None:
         return {"text": "", **beside} if beside else ""
-    suite = str(cell.ours.suite)
-    evaluations = [stored.evaluations.get((key, suite)) for key in cell.ours.keys]
+    suite = cell.ours.suite
+    evaluations = [suite and stored.evaluations.get((key, suite)) for key in cell.ours.keys]
     score = {
         "row": title,
         "address": address,

@@ -33,7 +33,7 @@ async function showScore(cell, column, showOptions) {
   const rows = order.map((place) => {
     const { seed, subset, key, status, device } = found[place];
     const draw = subsets ? [String(seed), String(subset)] : [String(seed)];
-    return [...draw, values[place].toFixed(4), key.slice(0, 10), status, device];
+    return [...draw, (values[place] ?? NaN).toFixed(4), key.slice(0, 10), status, device];
   });
   const lines = [element("p", { class: "large" }, cell.text)];
   if (cell.published) {
