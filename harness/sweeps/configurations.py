@@ -113,7 +113,7 @@ class Configurations:
             if trial.state in (TrialState.COMPLETE, TrialState.PRUNED):
                 self._heard_of.add(trial.number)
                 # On other data or under another protocol, its trials had other keys.
-                if names <= settled and names == self._keys({**self.search.fixed, **trial.params}):
+                if names <= settled and names == self._keys(self.study.values(trial)):
                     self._count(names)
         for tried in stored:
             if tried.records[0].key not in studied:
@@ -131,7 +131,7 @@ class Configurations:
                 continue
             if names := _names(trial):
                 if trial.state == TrialState.RUNNING:
-                    joined.append(self._begin(trial.number, {**self.search.fixed, **trial.params}))
+                    joined.append(self._begin(trial.number, self.study.values(trial)))
                 elif trial.state != TrialState.FAIL:
                     self._count(names)
                 self._heard_of.add(trial.number)

@@ -218,8 +218,7 @@ class Sweep:
             await self._all(title, search, search.trials(settled, "search"))
             return sampled_of(search, self.store)
         study = await self._judged(title, search)
-        tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
-        return scored_of(search, tried, self.store)
+        return scored_of(search, study.completed(), self.store)
 
     async def _judged(
         self,

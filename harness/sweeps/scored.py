@@ -65,10 +65,13 @@ def scored_of(search: Search, configurations: list[Values], store: Store) -> Sco
 def chosen_of(search: Search, scored: Scored, store: Store) -> Values:
     """The configuration with the highest dev score; of equal ones, the first.
 
+    A store does not know the order of a sampler's suggestions, so theirs is that of their texts.
     Where cost selects, too, it is the cheapest of those at most COST_MARGIN below the highest, and
     of equal ones the best. Nothing has a higher score at a lower cost, so it is on the front.
     """
     highest = max(dev for _, dev in scored)
+    if search.sampler:
+        scored = sorted(scored, key=lambda each: repr(search.resolved(each[0]).declared.config))
     if not search.by_cost:
         return best(scored)
     near = [values for values, dev in scored if dev >= highest - COST_MARGIN]

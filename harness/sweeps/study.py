@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -163,9 +164,15 @@ class Study:
             # Another sweep of the same search may have told the same.
             self._study.tell(number, values, state=state, skip_if_finished=True)
 
-    def finished_params(self) -> list[Values]:
-        """Values that were drawn for each configuration that has finished, in their order."""
-        return [dict(each.params) for each in self.trials() if each.state == TrialState.COMPLETE]
+    def completed(self) -> list[Values]:
+        """Values of each configuration that has finished, in their order."""
+        return [self.values(each) for each in self.trials() if each.state == TrialState.COMPLETE]
+
+    def values(self, trial: FrozenTrial) -> Values:
+        """All values of a configuration of a sampler."""
+        axes = self.search.ranges
+        drawn = {name: exact(axes[name], each) for name, each in trial.params.items()}
+        return {**self.search.fixed, **drawn}
 
     @property
     def over_seeds(self) -> bool:
@@ -292,4 +299,16 @@ def suggested(trial: optuna.Trial, name: str, axis: SamplerRange | SamplerValues
         return trial.suggest_categorical(name, space.choices)
     if isinstance(space, distributions.IntDistribution):
         return trial.suggest_int(name, space.low, space.high, step=space.step, log=space.log)
-    return trial.suggest_float(name, space.low, space.high, step=space.step, log=space.log)
+    value = trial.suggest_float(name, space.low, space.high, step=space.step, log=space.log)
+    return exact(axis, value)
+
+
+def exact(axis: SamplerRange | SamplerValues, value: Any) -> Any:
+    """A drawn value, of a range with steps the decimal number that it stands for.
+
+    Optuna adds floats, and gives 0.060000000000000005 for 0.06, which would be another trial.
+    """
+    if not isinstance(value, float) or not isinstance(axis, SamplerRange) or axis.step is None:
+        return value
+    low, step = Decimal(str(axis.low)), Decimal(str(axis.step))
+    return float(low + round((value - axis.low) / axis.step) * step)

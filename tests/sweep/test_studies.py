@@ -15,7 +15,7 @@ import harness.sweeps.study
 from harness import PROTOCOL
 from harness.claims import Claim
 from harness.sweeps import trial_runs
-from harness.sweeps.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
+from harness.sweeps.scored import COST_MARGIN, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweeps.study import Study
 from harness.trials.store import Store
 from harness.trials.trial import Trial
@@ -296,6 +296,41 @@ def test_the_front_of_dev_and_cost(playing: Playing) -> None:
     chosen = chosen_of(search, scored, playing.store)["max_steps"]
     near = [steps for steps in values if points[steps] >= points[max(values)] - COST_MARGIN]
     assert chosen == min(near) < max(values)
+
+
+def test_steps_are_exact_decimals(playing: Playing) -> None:
+    """As in a grid; a condition on one of them holds, and nothing is drawn again."""
+    part = """\
+    ranges:
+      temperature: {low: 0.01, high: 0.1, step: 0.01}
+      learning_rate: {low: 1.0e-5, high: 1.0e-2, when: {temperature: [0.06, 0.07, 0.1]}}
+    sampler: {name: random, configurations: 16}
+"""
+    search = playing.search(part)
+    drawn = [
+        trial.configuration["temperature"] for trial in playing.play(search, lambda _: [50.0]).ran
+    ]
+    assert {0.06, 0.07, 0.1} <= {*drawn} <= {number / 100 for number in range(1, 11)}
+    trials = playing.study(search).trials()
+    steered = sum("learning_rate" in trial.params for trial in trials)
+    assert steered == sum(value in (0.06, 0.07, 0.1) for value in drawn)
+    assert playing.over(search)
+    playing.forget_studies()
+    assert playing.over(search)
+
+
+def test_the_choice_among_equals_does_not_depend_on_the_order(playing: Playing) -> None:
+    """The sweep knows the order of the suggestions, and the same command later does not."""
+    search = playing.search(ranges("random", configurations=4))
+    playing.play(search, lambda _: [50.0])
+    scored = sampled_of(search, playing.store)
+    orders = [
+        scored,
+        scored[::-1],
+        scored_of(search, playing.study(search).completed(), playing.store),
+    ]
+    chosen = [chosen_of(search, each, playing.store)["learning_rate"] for each in orders]
+    assert chosen == [min(values["learning_rate"] for values, _ in scored)] * 3
 
 
 @pytest.mark.slow
