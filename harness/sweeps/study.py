@@ -235,6 +235,8 @@ def _end_with_a_line(path: Path) -> None:
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 # These are in Optuna to stay, and say on every start that they are new.
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+# A range ends with the last value that its steps reach.
+warnings.filterwarnings("ignore", message="The distribution is specified by")
 
 # A range that applies only sometimes is drawn at random by the samplers that cannot model it.
 SAMPLERS: Mapping[str, Callable[..., samplers.BaseSampler]] = {
@@ -287,8 +289,7 @@ def distribution(axis: SamplerRange | SamplerValues) -> distributions.BaseDistri
     numbers = (axis.low, axis.high, axis.step or 0.5)
     if isinstance(axis, WholeRange) or all(float(number).is_integer() for number in numbers):
         low, step = int(axis.low), int(axis.step or 1)
-        high = low + (int(axis.high) - low) // step * step  # the last value that a step reaches
-        return distributions.IntDistribution(low, high, log=axis.log, step=step)
+        return distributions.IntDistribution(low, int(axis.high), log=axis.log, step=step)
     return distributions.FloatDistribution(axis.low, axis.high, log=axis.log, step=axis.step)
 
 
