@@ -10,13 +10,12 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-import pyarrow.compute as pc
 from optuna.trial import FrozenTrial, TrialState
 
 from harness.errors import UserError
 from harness.sweeps.budget import Budget
 from harness.sweeps.pool import Report, Slot
-from harness.sweeps.scored import tried_of
+from harness.sweeps.scored import spent_seconds, tried_of
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.study import KEYS, Study
@@ -99,9 +98,7 @@ class Configurations:
         stored = tried_of(self.search, self.store)
         settled = self.store.finished_keys()  # also what another search has finished
         settled |= {record.key for tried in stored for record in tried.records}
-        of_search = self.store.read(("wall_seconds",), {"search": [self.search.id]})
-        seconds = of_search.table["wall_seconds"]
-        self._spent = pc.sum(seconds).as_py() or 0.0
+        self._spent = spent_seconds(self.search, self.store)
         studied: set[str] = set()
         for trial in self.study.trials():
             names = _names(trial)

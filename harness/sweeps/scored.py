@@ -118,6 +118,12 @@ def sampled_of(search: Search, store: Store) -> Scored:
     return scored_of(search, finished, store)
 
 
+def spent_seconds(search: Search, store: Store) -> float:
+    """Seconds that the trials of a search have run, without its final seeds."""
+    rows = store.read(("wall_seconds",), {"search": [search.id], "role": ["search"]}).table
+    return sum(seconds or 0.0 for seconds in rows["wall_seconds"].to_pylist())
+
+
 def _means(
     search: Search, configurations: list[Values], store: Store
 ) -> list[tuple[Values, float, float]]:

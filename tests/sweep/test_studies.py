@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import optuna
@@ -15,10 +16,11 @@ import harness.sweeps.study
 from harness import PROTOCOL
 from harness.claims import Claim
 from harness.sweeps import trial_runs
+from harness.sweeps.plan import plan_sweep
 from harness.sweeps.scored import COST_MARGIN, chosen_of, sampled_of, scored_of, tried_of
 from harness.sweeps.study import Study
 from harness.trials.store import Store
-from harness.trials.trial import Trial
+from harness.trials.trial import Trial, describe
 from tests.sweep.conftest import HandPool, Killed, Playing, settled, to_run
 
 RANGES = """\
@@ -240,6 +242,17 @@ def test_a_budget_in_hours_and_a_sampler_without_another_configuration(playing: 
     assert source.more() is None
     assert len(playing.play(source, score).ran) == 3
     assert playing.over(search)
+    # Neither its final trials nor another search take of its hours, and a failed trial does.
+    finals = search.trials([sampled_of(search, playing.store)[0][0]], "final")
+    for trial in finals:
+        playing.store.write(replace(describe(trial), status="finished", wall_seconds=3600.0))
+    longer = playing.search(ranges().replace("configurations: 6", "hours: 4.5"))
+    [line, _] = plan_sweep([longer], playing.store).lines
+    assert line.whole.seconds.most == 1.5 * 3600
+    assert len(playing.play(longer, lambda _: []).ran) == 2
+    [line, _] = plan_sweep([longer], playing.store).lines
+    assert playing.over(longer)
+    assert line.at_most == 0
     # A sampler that has no other configuration ends.
     part = "    ranges: {learning_rate: [1e-3, 1e-4]}\n    sampler: {name: random, hours: 99}\n"
     assert sorted(playing.play(playing.search(part), score).rates) == [1e-4, 1e-3]
