@@ -254,8 +254,10 @@ class _Planner:
         seconds = math.inf if sampler.hours is None else max(0.0, 3600 * sampler.hours - spent)
         budget = math.inf if sampler.configurations is None else sampler.configurations
         complete = settled >= budget or not seconds
-        left = 0 if complete else (budget - settled) * repeats
-        stored = int(min(settled, budget)) * repeats
+        # What was running when a sweep was stopped goes on.
+        begun = sum(len(each.records) for each in tried if not each.is_complete)
+        left = 0 if complete else max(0, (budget - settled) * repeats - begun)
+        stored = int(min(settled, budget)) * repeats + (0 if complete else begun)
         title = sampler.name + (f", {sampler.hours:g} h" if sampler.hours else "")
         shown = {name: axis_text(axis) for name, axis in search.ranges.items()}
         most = None if left == math.inf else int(left)

@@ -162,6 +162,17 @@ def test_a_damaged_study_is_set_aside_with_one_sentence(
     assert len(list(playing.store.studies_folder.iterdir())) == 1 + noticed  # it is kept
 
 
+def test_a_plan_counts_the_seeds_of_a_configuration_that_was_stopped(playing: Playing) -> None:
+    search = playing.search(ranges(configurations=3), "search: {seeds: [1, 2]}")
+    with pytest.raises(Killed):
+        playing.play(search, score, kill_after=3)
+    [line, _] = plan_sweep([search], playing.store).lines
+    assert (line.trials, line.stored, line.to_run, line.at_most) == (6, 3, 3, 3)
+    assert len(playing.play(search, score).ran) == 3
+    [line, _] = plan_sweep([search], playing.store).lines
+    assert (line.trials, line.stored, line.to_run, line.at_most) == (6, 6, 0, 0)
+
+
 def test_a_sampler_waits_for_scores_before_it_goes_on(playing: Playing) -> None:
     source = playing.source(playing.search(ranges(configurations=3), "search: {seeds: [1, 2]}"))
 
