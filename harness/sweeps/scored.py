@@ -1,9 +1,11 @@
 """Searches in a store: their configurations with dev scores, and what their seeds resolve."""
 
+import json
 import logging
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, variance
 
@@ -22,6 +24,8 @@ Scored = list[tuple[Values, float]]
 COST_MARGIN = 0.5
 """Points on dev (Spearman x100) by which the chosen configuration may
 be worse, about a standard deviation over seeds (TYPICAL)"""
+KEYS = "trials"
+"""Attribute of a configuration in a study: the keys of its trials"""
 POWER, SIGNIFICANCE = 0.8, 0.05
 """Probabilities that the difference is found when it is there, and when it is not"""
 TYPICAL = 0.5
@@ -65,13 +69,10 @@ def scored_of(search: Search, configurations: list[Values], store: Store) -> Sco
 def chosen_of(search: Search, scored: Scored, store: Store) -> Values:
     """The configuration with the highest dev score; of equal ones, the first.
 
-    A store does not know the order of a sampler's suggestions, so theirs is that of their texts.
     Where cost selects, too, it is the cheapest of those at most COST_MARGIN below the highest, and
     of equal ones the best. Nothing has a higher score at a lower cost, so it is on the front.
     """
     highest = max(dev for _, dev in scored)
-    if search.sampler:
-        scored = sorted(scored, key=lambda each: repr(search.resolved(each[0]).declared.config))
     if not search.by_cost:
         return best(scored)
     near = [values for values, dev in scored if dev >= highest - COST_MARGIN]
@@ -81,13 +82,19 @@ def chosen_of(search: Search, scored: Scored, store: Store) -> Values:
 def tried_of(search: Search, store: Store) -> list[Tried]:
     """The configurations of which the store has finished or pruned trials of this search.
 
-    Trials on other data, models or code, or under another protocol, have other keys and do not
-    count.
+    Of what a sampler has suggested, another search may have finished them. Trials on other data,
+    models or code, or under another protocol, have other keys and do not count.
     """
-    ended = {"search": [search.id], "role": ["search"], "status": ["finished", "pruned"]}
+    own = {"search": [search.id], "role": ["search"], "status": ["finished", "pruned"]}
+    shared = {"key": _suggested(search, store), "role": ["search"], "status": ["finished"]}
+    ended = {
+        record.key: record
+        for asked in (own, shared)
+        for record in store.read(WITHOUT_LARGE, asked).records()
+    }
     records: dict[str, list[Record]] = defaultdict(list)
     values: dict[str, Values] = {}
-    for record in store.read(WITHOUT_LARGE, ended).records():
+    for record in ended.values():
         tried = {name: value for name, value in record.configuration.items() if name != "subset"}
         # Each label subset is a trial of its own, but not a configuration of its own.
         values[repr(tried)] = tried
@@ -107,6 +114,18 @@ def tried_of(search: Search, store: Store) -> list[Tried]:
             complete = sum(record.finished for record in own) == len(keys)
             configurations.append(Tried(values[name], own, complete))
     return configurations
+
+
+def _suggested(search: Search, store: Store) -> list[str]:
+    """Keys of the trials that a sampler has asked for, some of which another search may have run.
+
+    They are read as text, because Optuna takes long to import.
+    """
+    journal, keys = store.studies_folder / search.study_file(), list[str]()
+    for line in journal.read_bytes().splitlines() if journal.is_file() else ():
+        with suppress(ValueError, TypeError, AttributeError):  # a study that is damaged
+            keys += json.loads(line).get("user_attr", {}).get(KEYS, ())
+    return keys
 
 
 def sampled_of(search: Search, store: Store) -> Scored:

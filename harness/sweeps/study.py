@@ -5,7 +5,6 @@ the suggestions, the curves, and what was running. `optuna-dashboard FILE` shows
 """
 
 import logging
-import re
 import time
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from harness.files import digest_of
+from harness.sweeps.scored import KEYS
 from harness.sweeps.spaces.axes import (
     Ranges,
     SamplerRange,
@@ -35,8 +35,8 @@ from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.space import Sampler
 from harness.trials.store import Store, no_room
 
-KEYS, TO_PRUNE = "trials", "stopped"
-"""Attributes of a configuration: the keys of its trials, and whether the pruner has stopped it"""
+TO_PRUNE = "stopped"
+"""Attribute of a configuration: whether the pruner has stopped it"""
 TPE_WINDOW = 1000
 """The newest configurations, from which TPE learns: with each further one, a suggestion would take
 longer (`benchmarks/README.md` says how much longer, and what is lost)"""
@@ -55,8 +55,8 @@ class Study:
         when the journal cannot be written.
         """
         self.search = search
-        self.name = " ".join(filter(None, (search.label, search.id, part)))
-        self.path = store.studies_folder / f"{re.sub(r'[^A-Za-z0-9_.]+', '-', self.name)}.journal"
+        self.name = search.study_name(part)
+        self.path = store.studies_folder / search.study_file(part)
         with self._writing():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             _end_with_a_line(self.path)
@@ -163,10 +163,6 @@ class Study:
         with self._writing():
             # Another sweep of the same search may have told the same.
             self._study.tell(number, values, state=state, skip_if_finished=True)
-
-    def completed(self) -> list[Values]:
-        """Values of each configuration that has finished, in their order."""
-        return [self.values(each) for each in self.trials() if each.state == TrialState.COMPLETE]
 
     def values(self, trial: FrozenTrial) -> Values:
         """All values of a configuration of a sampler."""

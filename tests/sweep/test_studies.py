@@ -17,7 +17,7 @@ from harness import PROTOCOL
 from harness.claims import Claim
 from harness.sweeps import trial_runs
 from harness.sweeps.plan import plan_sweep
-from harness.sweeps.scored import COST_MARGIN, chosen_of, sampled_of, scored_of, tried_of
+from harness.sweeps.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
 from harness.sweeps.study import Study
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe
@@ -171,6 +171,16 @@ def test_a_plan_counts_the_seeds_of_a_configuration_that_was_stopped(playing: Pl
     assert len(playing.play(search, score).ran) == 3
     [line, _] = plan_sweep([search], playing.store).lines
     assert (line.trials, line.stored, line.to_run, line.at_most) == (6, 6, 0, 0)
+
+
+def test_a_plan_counts_what_another_search_has_run(playing: Playing) -> None:
+    """The first configurations of TPE are random ones, and those of the same seed."""
+    playing.play(playing.search(ranges("random", configurations=4)), score)
+    search = playing.search(ranges("tpe", configurations=3))
+    assert playing.play(search, score).ran == []
+    [line, final] = plan_sweep([search], playing.store).lines
+    assert (line.stored, line.to_run, final.decided) == (3, 0, True)
+    assert len(sampled_of(search, playing.store)) == 3
 
 
 def test_a_sampler_waits_for_scores_before_it_goes_on(playing: Playing) -> None:
@@ -341,20 +351,6 @@ def test_steps_are_exact_decimals(playing: Playing) -> None:
     assert playing.over(search)
     playing.forget_studies()
     assert playing.over(search)
-
-
-def test_the_choice_among_equals_does_not_depend_on_the_order(playing: Playing) -> None:
-    """The sweep knows the order of the suggestions, and the same command later does not."""
-    search = playing.search(ranges("random", configurations=4))
-    playing.play(search, lambda _: [50.0])
-    scored = sampled_of(search, playing.store)
-    orders = [
-        scored,
-        scored[::-1],
-        scored_of(search, playing.study(search).completed(), playing.store),
-    ]
-    chosen = [chosen_of(search, each, playing.store)["learning_rate"] for each in orders]
-    assert chosen == [min(values["learning_rate"] for values, _ in scored)] * 3
 
 
 @pytest.mark.slow
