@@ -85,11 +85,11 @@ def tried_of(search: Search, store: Store) -> list[Tried]:
     Of what a sampler has suggested, another search may have finished them. Trials on other data,
     models or code, or under another protocol, have other keys and do not count.
     """
-    own = {"search": [search.id], "role": ["search"], "status": ["finished", "pruned"]}
+    mine = {"search": [search.id], "role": ["search"], "status": ["finished", "pruned"]}
     shared = {"key": _suggested(search, store), "role": ["search"], "status": ["finished"]}
     ended = {
         record.key: record
-        for asked in (own, shared)
+        for asked in (mine, shared)
         for record in store.read(WITHOUT_LARGE, asked).records()
     }
     records: dict[str, list[Record]] = defaultdict(list)
