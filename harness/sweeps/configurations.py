@@ -10,16 +10,15 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-import pyarrow.compute as pc
 from optuna.trial import FrozenTrial, TrialState
 
 from harness.errors import UserError
 from harness.sweeps.budget import Budget
 from harness.sweeps.pool import Report, Slot
-from harness.sweeps.scored import tried_of
+from harness.sweeps.scored import KEYS, spent_seconds, tried_of
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
-from harness.sweeps.study import KEYS, Study
+from harness.sweeps.study import Study
 from harness.sweeps.trial_runs import LOOK_SECONDS, TrialRuns
 from harness.trials.record import Record
 from harness.trials.store import Store
@@ -97,11 +96,8 @@ class Configurations:
     def _go_on(self) -> None:
         """Bring the study of a sampler and the store together."""
         stored = tried_of(self.search, self.store)
-        settled = self.store.finished_keys()  # also what another search has finished
-        settled |= {record.key for tried in stored for record in tried.records}
-        of_search = self.store.read(("wall_seconds",), {"search": [self.search.id]})
-        seconds = of_search.table["wall_seconds"]
-        self._spent = pc.sum(seconds).as_py() or 0.0
+        settled = {record.key for tried in stored for record in tried.records}
+        self._spent = spent_seconds(self.search, self.store)
         studied: set[str] = set()
         for trial in self.study.trials():
             names = _names(trial)
@@ -113,7 +109,7 @@ class Configurations:
             if trial.state in (TrialState.COMPLETE, TrialState.PRUNED):
                 self._heard_of.add(trial.number)
                 # On other data or under another protocol, its trials had other keys.
-                if names <= settled and names == self._keys({**self.search.fixed, **trial.params}):
+                if names <= settled:
                     self._count(names)
         for tried in stored:
             if tried.records[0].key not in studied:
@@ -131,7 +127,7 @@ class Configurations:
                 continue
             if names := _names(trial):
                 if trial.state == TrialState.RUNNING:
-                    joined.append(self._begin(trial.number, {**self.search.fixed, **trial.params}))
+                    joined.append(self._begin(trial.number, self.study.values(trial)))
                 elif trial.state != TrialState.FAIL:
                     self._count(names)
                 self._heard_of.add(trial.number)

@@ -14,7 +14,7 @@ from harness.sweeps.devices import UNKNOWN, Bounds, Device, check_gpus, device_h
 from harness.sweeps.machines import this_machine
 from harness.sweeps.memory import most_memory
 from harness.sweeps.price import FREE, Price, Prices, spanned
-from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, tried_of
+from harness.sweeps.scored import Scored, chosen_of, sampled_of, scored_of, spent_seconds, tried_of
 from harness.sweeps.spaces.axes import Axes, Values, axis_text, fewest_and_most, known_values
 from harness.sweeps.spaces.search import Search, implied
 from harness.sweeps.spaces.space import Sampler
@@ -250,12 +250,14 @@ class _Planner:
         """
         tried = tried_of(search, self.store)
         settled = sum(each.is_complete for each in tried)
-        spent = sum(record.wall_seconds or 0 for each in tried for record in each.records)
+        spent = spent_seconds(search, self.store)
         seconds = math.inf if sampler.hours is None else max(0.0, 3600 * sampler.hours - spent)
         budget = math.inf if sampler.configurations is None else sampler.configurations
         complete = settled >= budget or not seconds
-        left = 0 if complete else (budget - settled) * repeats
-        stored = int(min(settled, budget)) * repeats
+        # What was running when a sweep was stopped goes on.
+        begun = sum(len(each.records) for each in tried if not each.is_complete)
+        left = 0 if complete else max(0, (budget - settled) * repeats - begun)
+        stored = int(min(settled, budget)) * repeats + (0 if complete else begun)
         title = sampler.name + (f", {sampler.hours:g} h" if sampler.hours else "")
         shown = {name: axis_text(axis) for name, axis in search.ranges.items()}
         most = None if left == math.inf else int(left)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.sweeps.budget import Budget
 from harness.sweeps.operations import long_first
@@ -22,10 +22,6 @@ from harness.sweeps.spaces.space import Sampler
 from harness.sweeps.trial_runs import TrialRuns
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
-
-if TYPE_CHECKING:
-    from harness.sweeps.study import Study
-
 
 Training = asyncio.Future[tuple[Search, Trial] | None]
 """The search that trains a model for others, and the trial that does so; None: no configuration of
@@ -216,10 +212,9 @@ class Sweep:
         settled = [each.values for each in tried_of(search, self.store) if each.is_complete]
         if sampler.configurations is not None and len(settled) >= sampler.configurations:
             await self._all(title, search, search.trials(settled, "search"))
-            return sampled_of(search, self.store)
-        study = await self._judged(title, search)
-        tried = [{**search.fixed, **drawn} for drawn in study.finished_params()]
-        return scored_of(search, tried, self.store)
+        else:
+            await self._judged(title, search)
+        return sampled_of(search, self.store)
 
     async def _judged(
         self,
@@ -228,7 +223,7 @@ class Sweep:
         part: str = "",
         listed: list[Values] | None = None,
         stored: int | None = None,
-    ) -> "Study":
+    ) -> None:
         """Run configurations of which a study decides which trials run, and when.
 
         part: the round of a grid, whose configurations are listed, and so many trials stored.
@@ -249,7 +244,6 @@ class Sweep:
             self._check_runnable(search)
         async with self.phases.running(phase):
             await configurations.run(self.runs, lambda: self.pool.slots)
-        return study
 
     async def _all(
         self, title: str, search: Search, trials: list[Trial], *, searching: bool = False

@@ -1,9 +1,11 @@
 """Searches in a store: their configurations with dev scores, and what their seeds resolve."""
 
+import json
 import logging
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, variance
 
@@ -22,6 +24,8 @@ Scored = list[tuple[Values, float]]
 COST_MARGIN = 0.5
 """Points on dev (Spearman x100) by which the chosen configuration may
 be worse, about a standard deviation over seeds (TYPICAL)"""
+KEYS = "trials"
+"""Attribute of a configuration in a study: the keys of its trials"""
 POWER, SIGNIFICANCE = 0.8, 0.05
 """Probabilities that the difference is found when it is there, and when it is not"""
 TYPICAL = 0.5
@@ -78,13 +82,19 @@ def chosen_of(search: Search, scored: Scored, store: Store) -> Values:
 def tried_of(search: Search, store: Store) -> list[Tried]:
     """The configurations of which the store has finished or pruned trials of this search.
 
-    Trials on other data, models or code, or under another protocol, have other keys and do not
-    count.
+    Of what a sampler has suggested, another search may have finished them. Trials on other data,
+    models or code, or under another protocol, have other keys and do not count.
     """
-    ended = {"search": [search.id], "role": ["search"], "status": ["finished", "pruned"]}
+    mine = {"search": [search.id], "role": ["search"], "status": ["finished", "pruned"]}
+    shared = {"key": _suggested(search, store), "role": ["search"], "status": ["finished"]}
+    ended = {
+        record.key: record
+        for asked in (mine, shared)
+        for record in store.read(WITHOUT_LARGE, asked).records()
+    }
     records: dict[str, list[Record]] = defaultdict(list)
     values: dict[str, Values] = {}
-    for record in store.read(WITHOUT_LARGE, ended).records():
+    for record in ended.values():
         tried = {name: value for name, value in record.configuration.items() if name != "subset"}
         # Each label subset is a trial of its own, but not a configuration of its own.
         values[repr(tried)] = tried
@@ -106,6 +116,18 @@ def tried_of(search: Search, store: Store) -> list[Tried]:
     return configurations
 
 
+def _suggested(search: Search, store: Store) -> list[str]:
+    """Keys of the trials that a sampler has asked for, some of which another search may have run.
+
+    They are read as text, because Optuna takes long to import.
+    """
+    journal, keys = store.studies_folder / search.study_file(), list[str]()
+    for line in journal.read_bytes().splitlines() if journal.is_file() else ():
+        with suppress(ValueError, TypeError, AttributeError):  # a study that is damaged
+            keys += json.loads(line).get("user_attr", {}).get(KEYS, ())
+    return keys
+
+
 def sampled_of(search: Search, store: Store) -> Scored:
     """The configurations that a sampler's search has finished so far.
 
@@ -113,6 +135,12 @@ def sampled_of(search: Search, store: Store) -> Scored:
     """
     finished = [each.values for each in tried_of(search, store) if each.finished]
     return scored_of(search, finished, store)
+
+
+def spent_seconds(search: Search, store: Store) -> float:
+    """Seconds that the trials of a search have run, without its final seeds."""
+    rows = store.read(("wall_seconds",), {"search": [search.id], "role": ["search"]}).table
+    return sum(seconds or 0.0 for seconds in rows["wall_seconds"].to_pylist())
 
 
 def _means(

@@ -5,11 +5,11 @@ the suggestions, the curves, and what was running. `optuna-dashboard FILE` shows
 """
 
 import logging
-import re
 import time
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from harness.files import digest_of
+from harness.sweeps.scored import KEYS
 from harness.sweeps.spaces.axes import (
     Ranges,
     SamplerRange,
@@ -34,8 +35,8 @@ from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.space import Sampler
 from harness.trials.store import Store, no_room
 
-KEYS, TO_PRUNE = "trials", "stopped"
-"""Attributes of a configuration: the keys of its trials, and whether the pruner has stopped it"""
+TO_PRUNE = "stopped"
+"""Attribute of a configuration: whether the pruner has stopped it"""
 TPE_WINDOW = 1000
 """The newest configurations, from which TPE learns: with each further one, a suggestion would take
 longer (`benchmarks/README.md` says how much longer, and what is lost)"""
@@ -54,8 +55,8 @@ class Study:
         when the journal cannot be written.
         """
         self.search = search
-        self.name = " ".join(filter(None, (search.label, search.id, part)))
-        self.path = store.studies_folder / f"{re.sub(r'[^A-Za-z0-9_.]+', '-', self.name)}.journal"
+        self.name = search.study_name(part)
+        self.path = store.studies_folder / search.study_file(part)
         with self._writing():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             _end_with_a_line(self.path)
@@ -163,9 +164,11 @@ class Study:
             # Another sweep of the same search may have told the same.
             self._study.tell(number, values, state=state, skip_if_finished=True)
 
-    def finished_params(self) -> list[Values]:
-        """Values that were drawn for each configuration that has finished, in their order."""
-        return [dict(each.params) for each in self.trials() if each.state == TrialState.COMPLETE]
+    def values(self, trial: FrozenTrial) -> Values:
+        """All values of a configuration of a sampler."""
+        axes = self.search.ranges
+        drawn = {name: exact(axes[name], each) for name, each in trial.params.items()}
+        return {**self.search.fixed, **drawn}
 
     @property
     def over_seeds(self) -> bool:
@@ -228,6 +231,8 @@ def _end_with_a_line(path: Path) -> None:
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 # These are in Optuna to stay, and say on every start that they are new.
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+# A range ends with the last value that its steps reach.
+warnings.filterwarnings("ignore", message="The distribution is specified by")
 
 # A range that applies only sometimes is drawn at random by the samplers that cannot model it.
 SAMPLERS: Mapping[str, Callable[..., samplers.BaseSampler]] = {
@@ -280,8 +285,7 @@ def distribution(axis: SamplerRange | SamplerValues) -> distributions.BaseDistri
     numbers = (axis.low, axis.high, axis.step or 0.5)
     if isinstance(axis, WholeRange) or all(float(number).is_integer() for number in numbers):
         low, step = int(axis.low), int(axis.step or 1)
-        high = low + (int(axis.high) - low) // step * step  # the last value that a step reaches
-        return distributions.IntDistribution(low, high, log=axis.log, step=step)
+        return distributions.IntDistribution(low, int(axis.high), log=axis.log, step=step)
     return distributions.FloatDistribution(axis.low, axis.high, log=axis.log, step=axis.step)
 
 
@@ -292,4 +296,16 @@ def suggested(trial: optuna.Trial, name: str, axis: SamplerRange | SamplerValues
         return trial.suggest_categorical(name, space.choices)
     if isinstance(space, distributions.IntDistribution):
         return trial.suggest_int(name, space.low, space.high, step=space.step, log=space.log)
-    return trial.suggest_float(name, space.low, space.high, step=space.step, log=space.log)
+    value = trial.suggest_float(name, space.low, space.high, step=space.step, log=space.log)
+    return exact(axis, value)
+
+
+def exact(axis: SamplerRange | SamplerValues, value: Any) -> Any:
+    """A drawn value, of a range with steps the decimal number that it stands for.
+
+    Optuna adds floats, and gives 0.060000000000000005 for 0.06, which would be another trial.
+    """
+    if not isinstance(value, float) or not isinstance(axis, SamplerRange) or axis.step is None:
+        return value
+    low, step = Decimal(str(axis.low)), Decimal(str(axis.step))
+    return float(low + round((value - axis.low) / axis.step) * step)

@@ -99,6 +99,14 @@ def test_a_round_begins_when_all_trials_of_the_one_before_have_ended(sweep_of: S
     assert [each.get("temperature") for each in values] == [None, None, 0.1, 0.2, 0.2]
 
 
+def test_the_choice_among_equals_is_the_same_when_the_command_is_given_again(
+    sweep_of: SweepOf,
+) -> None:
+    """A trial scores 50; the first suggestion is not the first of the store."""
+    assert sweep_of(SAMPLER.format(count=4)).play() == ["simcse search"] * 4 + ["simcse final"]
+    assert sweep_of(SAMPLER.format(count=4)).play() == []
+
+
 def test_no_search_waits_for_another_one(sweep_of: SweepOf) -> None:
     """The first search chooses while a trial of the second one runs, and begins its finals."""
     played = sweep_of(GRID, GRID.replace("simcse", "esimcse"), slots=4)

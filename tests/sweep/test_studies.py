@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import optuna
@@ -15,10 +16,11 @@ import harness.sweeps.study
 from harness import PROTOCOL
 from harness.claims import Claim
 from harness.sweeps import trial_runs
+from harness.sweeps.plan import plan_sweep
 from harness.sweeps.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
 from harness.sweeps.study import Study
 from harness.trials.store import Store
-from harness.trials.trial import Trial
+from harness.trials.trial import Trial, describe
 from tests.sweep.conftest import HandPool, Killed, Playing, settled, to_run
 
 RANGES = """\
@@ -160,6 +162,27 @@ def test_a_damaged_study_is_set_aside_with_one_sentence(
     assert len(list(playing.store.studies_folder.iterdir())) == 1 + noticed  # it is kept
 
 
+def test_a_plan_counts_the_seeds_of_a_configuration_that_was_stopped(playing: Playing) -> None:
+    search = playing.search(ranges(configurations=3), "search: {seeds: [1, 2]}")
+    with pytest.raises(Killed):
+        playing.play(search, score, kill_after=3)
+    [line, _] = plan_sweep([search], playing.store).lines
+    assert (line.trials, line.stored, line.to_run, line.at_most) == (6, 3, 3, 3)
+    assert len(playing.play(search, score).ran) == 3
+    [line, _] = plan_sweep([search], playing.store).lines
+    assert (line.trials, line.stored, line.to_run, line.at_most) == (6, 6, 0, 0)
+
+
+def test_a_plan_counts_what_another_search_has_run(playing: Playing) -> None:
+    """The first configurations of TPE are random ones, and those of the same seed."""
+    playing.play(playing.search(ranges("random", configurations=4)), score)
+    search = playing.search(ranges("tpe", configurations=3))
+    assert playing.play(search, score).ran == []
+    [line, final] = plan_sweep([search], playing.store).lines
+    assert (line.stored, line.to_run, final.decided) == (3, 0, True)
+    assert len(sampled_of(search, playing.store)) == 3
+
+
 def test_a_sampler_waits_for_scores_before_it_goes_on(playing: Playing) -> None:
     source = playing.source(playing.search(ranges(configurations=3), "search: {seeds: [1, 2]}"))
 
@@ -240,6 +263,17 @@ def test_a_budget_in_hours_and_a_sampler_without_another_configuration(playing: 
     assert source.more() is None
     assert len(playing.play(source, score).ran) == 3
     assert playing.over(search)
+    # Neither its final trials nor another search take of its hours, and a failed trial does.
+    finals = search.trials([sampled_of(search, playing.store)[0][0]], "final")
+    for trial in finals:
+        playing.store.write(replace(describe(trial), status="finished", wall_seconds=3600.0))
+    longer = playing.search(ranges().replace("configurations: 6", "hours: 4.5"))
+    [line, _] = plan_sweep([longer], playing.store).lines
+    assert line.whole.seconds.most == 1.5 * 3600
+    assert len(playing.play(longer, lambda _: []).ran) == 2
+    [line, _] = plan_sweep([longer], playing.store).lines
+    assert playing.over(longer)
+    assert line.at_most == 0
     # A sampler that has no other configuration ends.
     part = "    ranges: {learning_rate: [1e-3, 1e-4]}\n    sampler: {name: random, hours: 99}\n"
     assert sorted(playing.play(playing.search(part), score).rates) == [1e-4, 1e-3]
@@ -296,6 +330,27 @@ def test_the_front_of_dev_and_cost(playing: Playing) -> None:
     chosen = chosen_of(search, scored, playing.store)["max_steps"]
     near = [steps for steps in values if points[steps] >= points[max(values)] - COST_MARGIN]
     assert chosen == min(near) < max(values)
+
+
+def test_steps_are_exact_decimals(playing: Playing) -> None:
+    """As in a grid; a condition on one of them holds, and nothing is drawn again."""
+    part = """\
+    ranges:
+      temperature: {low: 0.01, high: 0.1, step: 0.01}
+      learning_rate: {low: 1.0e-5, high: 1.0e-2, when: {temperature: [0.06, 0.07, 0.1]}}
+    sampler: {name: random, configurations: 16}
+"""
+    search = playing.search(part)
+    drawn = [
+        trial.configuration["temperature"] for trial in playing.play(search, lambda _: [50.0]).ran
+    ]
+    assert {0.06, 0.07, 0.1} <= {*drawn} <= {number / 100 for number in range(1, 11)}
+    trials = playing.study(search).trials()
+    steered = sum("learning_rate" in trial.params for trial in trials)
+    assert steered == sum(value in (0.06, 0.07, 0.1) for value in drawn)
+    assert playing.over(search)
+    playing.forget_studies()
+    assert playing.over(search)
 
 
 @pytest.mark.slow

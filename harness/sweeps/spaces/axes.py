@@ -349,7 +349,11 @@ def condition_problem(ranges: Ranges) -> tuple[str, str] | None:
 def _possible(axis: SamplerRange | SamplerValues, value: Any) -> bool:
     if isinstance(axis, SamplerValues):
         return value in axis.values
-    return isinstance(value, int | float) and axis.low <= value <= axis.high
+    if not isinstance(value, int | float) or not axis.low <= value <= axis.high:
+        return False
+    # Steps are decimals, as they are drawn.
+    step = axis.step and Decimal(str(axis.step))
+    return not step or (Decimal(str(float(value))) - Decimal(str(axis.low))) % step == 0
 
 
 def axis_text(axis: Any) -> str:

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -139,6 +140,14 @@ class Search:
         if self.by_cost:
             parts.append("cost")
         return digest_of(parts)
+
+    def study_name(self, part: str = "") -> str:
+        """The name of its study, or of that of a part, such as a round of a grid."""
+        return " ".join(filter(None, (self.label, self.id, part)))
+
+    def study_file(self, part: str = "") -> str:
+        """The name of the study's file."""
+        return f"{re.sub(r'[^A-Za-z0-9_.]+', '-', self.study_name(part))}.journal"
 
     @property
     def searched(self) -> tuple[str, ...]:

@@ -128,6 +128,8 @@ TEXTS = [
         )
     ),
     (GRID, below(ANY, first=", when: {head: tanh}"), "when", 'when names "head", which is no'),
+    (GRID, below("{values: [1.0e-5], when: {temperature: 0.04}}", first=", step: 0.02"),
+     "when: {temperature: 0.04}", "is never 0.04; its values: 0.01 to 0.1, step 0.02"),
     # Pruners and objectives
     *(
         ("encoders:", f"pruner: {pruner}\nencoders:", NEW, reason)
