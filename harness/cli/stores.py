@@ -25,7 +25,7 @@ from harness.trials.publishing import write_flat
 
 def clean(
     store: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option("--store", help="A store; also several times. Default: results/trials."),
     ] = None,
     dry_run: Annotated[
@@ -40,10 +40,10 @@ def clean(
     Example: harness clean --dry-run
     """
     for folder in store or []:
-        if not is_folder(folder):
+        if not is_folder(Path(folder)):
             raise UserError(f"--store {folder}: there is no such folder")
     console = Screen()
-    stores = [opened(str(folder)) for folder in store] if store else [opened(None)]
+    stores = [opened(folder) for folder in store] if store else [opened(None)]
     leftovers = [*removables(stores), left_sessions()]
     _print(console, leftovers)
     count, size = sum(len(each.paths) for each in leftovers), sum(each.size for each in leftovers)

@@ -10,10 +10,10 @@ from harness.encoders.backbone import Encoder
 def mean(states: Tensor, attention_mask: Tensor) -> Tensor:
     """Mean over the real tokens, special tokens included: (rows, length, H) -> (rows, H).
 
-    attention_mask: (rows, length).
+    attention_mask: (rows, length). Of a row without any, it is 0.
     """
     mask = attention_mask.unsqueeze(-1).to(states.dtype)
-    return (states * mask).sum(dim=1) / mask.sum(dim=1)
+    return (states * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
 
 
 def pooled(encoder: Encoder, batch: TextBatch, pooling: Pooling) -> Tensor:

@@ -84,7 +84,7 @@ def write_plain(embedder: Embedder, folder: Path) -> bool:
         return False
     folder.mkdir(parents=True)
     _write_weights(encoder, folder)
-    _write_configuration(encoder, method.longest, folder)
+    _write_configuration(method, encoder, folder)
     transformer = Transformer.load(str(folder))
     wanted = [embedder(PROBES, dev=dev) for dev in (False, True)]
     passed = _passed(transformer)
@@ -92,7 +92,7 @@ def write_plain(embedder: Embedder, folder: Path) -> bool:
         if _same(_embedded(passed, modules), wanted):
             # The library's own `save` would write the weights once more, and import DeepSpeed.
             transformer.processor.save_pretrained(str(folder))
-            _write_configuration(encoder, method.longest, folder)
+            _write_configuration(method, encoder, folder)
             _write_modules(modules, folder)
             return True
     shutil.rmtree(folder)
@@ -153,6 +153,15 @@ def _without_origin(path: Path) -> None:
         if name not in ("_name_or_path", "name_or_path") or without_folder(str(value)) == value
     }
     path.write_text(json.dumps(kept, indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+def _name_padding(path: Path, token: str) -> None:
+    """Let the tokenizer pad as the method does; that of a decoder may have no token for it."""
+    values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    named = values.get("pad_token")
+    if token != (named["content"] if isinstance(named, dict) else named):
+        values["pad_token"] = token
+        path.write_text(json.dumps(values, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 @torch.inference_mode()
@@ -220,16 +229,17 @@ def _write_weights(encoder: Encoder, folder: Path) -> None:
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
-def _write_configuration(encoder: Encoder, longest: int, folder: Path) -> None:
+def _write_configuration(method: Method[Any], encoder: Encoder, folder: Path) -> None:
     """Write the tokenizer, and how transformers and sentence-transformers load the encoder."""
     copy_tokenizer(encoder.name, folder)
+    _name_padding(folder / "tokenizer_config.json", method.tokenizer.pad_token)
     config = folder / "config.json"
     values = json.loads(config.read_text(encoding="utf-8"))
     # The file may be that of a masked language model, whose other parts are not here.
     values["architectures"] = [type(encoder.model).__name__]
     config.write_text(json.dumps(values, indent=2), encoding="utf-8")
     described = {
-        "max_seq_length": longest,
+        "max_seq_length": method.longest,
         "do_lower_case": False,
         "model_args": without_pooler(encoder.model.config),
     }

@@ -267,7 +267,8 @@ def trial_report(
         return made[0]
 
     try:
-        return report_of(store.finished_or_run(key, trial.label, run, trial.search))
+        record = store.finished_or_run(key, trial.label, run, trial.search)
+        return report_of(record) | {"ran": bool(made)}
     except UserError as why:
         scores = {name: value for each in made for name, value in {**each.dev, **each.test}.items()}
         shown = ", ".join(f"{name} {value:.2f}" for name, value in scores.items())

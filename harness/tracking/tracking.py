@@ -58,6 +58,8 @@ class Tracking(TrialWatcher):
         self._name, self._store, self._group, self._warn = name, store, group, warn
         self._begin_run: Begin | None = None
         self._open: dict[str, _Open] = {}
+        self._started: set[str] = set()
+        """The keys of trials whose runs begin with their first report, if this process gets one"""
         self._said: set[str] = set()
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
@@ -73,8 +75,8 @@ class Tracking(TrialWatcher):
             self._warn(f"--track {self._name} has not written everything after two minutes")
 
     def started(self, trial: Trial) -> None:
-        """Begin the run of a trial, or go on with it."""
-        self._events.put(partial(self._begin, trial))
+        """Expect reports of a trial; it may turn out that another process runs it, or has."""
+        self._events.put(partial(self._expect, trial))
 
     def progressed(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """Keep the new values along its training."""
@@ -82,8 +84,9 @@ class Tracking(TrialWatcher):
             self._events.put(partial(self._log, trial, report["points"]))
 
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
-        """Keep the scores of its record."""
-        self._events.put(partial(self._end, trial))
+        """Keep the scores of its record, unless another process has run it."""
+        keep = self._end if report.get("ran", True) else self._leave
+        self._events.put(partial(keep, trial))
 
     def postponed(self, trial: Trial, why: str) -> None:
         """Leave its run, with which a later attempt goes on."""
@@ -97,8 +100,12 @@ class Tracking(TrialWatcher):
             with self._apart(trial_key):
                 self._open.pop(trial_key).run.leave()
 
-    def _begin(self, trial: Trial) -> None:
+    def _expect(self, trial: Trial) -> None:
         self._leave(trial)
+        self._started.add(key(trial))
+
+    def _begin(self, trial: Trial) -> None:
+        """Begin the run of a trial, or go on with it."""
         about = _about(trial, self._group)
         note = self._note(about.key)
         identity, step = None, -1
@@ -137,10 +144,14 @@ class Tracking(TrialWatcher):
         self._open.pop(key(trial), None)
 
     def _leave(self, trial: Trial) -> None:
+        self._started.discard(key(trial))
         if open_run := self._open.pop(key(trial), None):
             open_run.run.leave()
 
     def _of(self, trial: Trial) -> _Open | None:
+        if key(trial) in self._started:
+            self._started.remove(key(trial))
+            self._begin(trial)
         return self._open.get(key(trial))
 
     def _note(self, trial_key: str) -> Path:

@@ -113,10 +113,10 @@ def _of_store(store: Store) -> Iterator[Removable]:
         lost, logs, studies = [], [], []
 
     def ended_long_ago(path: Path) -> bool:
-        # A trial or a search of a running sweep need not have a record yet.
+        # A trial that runs, or a search of a running sweep, need not have a record yet.
         return _unused(path) and not store.at_work
 
-    yield Removable("weights", f"weights of no trial of {store.folder}", lost, _unused)
+    yield Removable("weights", f"weights of no trial of {store.folder}", lost, ended_long_ago)
     yield Removable("logs", f"output of no trial of {store.folder}", logs, ended_long_ago)
     purpose = f"studies that are damaged, or of no search of {store.folder}"
     yield Removable("studies", purpose, studies, ended_long_ago)

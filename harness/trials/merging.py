@@ -4,7 +4,6 @@ A trial that several machines ran is compared: of two results of one key the one
 stays, and another result is named. What has finished goes before what has not.
 """
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.errors import UserError
-from harness.files import content_digest, written_whole
+from harness.files import content_digest
 from harness.steps import Steps, unheard
 from harness.trials.record import RANK, Record, record_of
 from harness.trials.store import LAST_CHARACTER, Store
+from harness.trials.store_folders import WEIGHTS_SUFFIX
 
 _DIGITS = "0123456789abcdef"
 
@@ -60,7 +60,7 @@ def merge(sources: Sequence[Store], into: Store, steps: Steps = unheard) -> Merg
         reading = source.read(())
         damaged = dict(reading.unreadable)
         heard = partial(steps, f"merging records of {source.place}", total=reading.table.num_rows)
-        taken: dict[str, str | None] = {}
+        taken = set[str]()
         finished = _new_finished(source, into, damaged, taken)
         if first := next(finished, None):  # all of them may be damaged
             into.add(chain([first], finished))
@@ -69,9 +69,7 @@ def merge(sources: Sequence[Store], into: Store, steps: Steps = unheard) -> Merg
             part = part.filter(pc.invert(pc.is_in(part["key"], pa.array([*taken], pa.string()))))
             _compare(source, into, part, merged, taken)
             heard(done := done + part.num_rows)
-        for done, (key, digest) in enumerate(taken.items()):
-            steps(f"copying the weights of {source.place}", done, len(taken))
-            _take_weights(source, into, key, digest)
+        _take_files(source, into, steps)
         merged.new += len(taken)
         merged.unreadable += sorted(damaged.items())
     return merged
@@ -91,22 +89,19 @@ def _parts(store: Store, damaged: dict[str, str]) -> Iterator[pa.Table]:
 
 
 def _new_finished(
-    source: Store, into: Store, damaged: dict[str, str], taken: dict[str, str | None]
+    source: Store, into: Store, damaged: dict[str, str], taken: set[str]
 ) -> Iterator[pa.Table]:
-    """Finished records that `into` has not; `taken` gets the digests of their weights."""
+    """Finished records that `into` has not; `taken` gets their keys."""
     ours = into.read(()).table["key"]
     for part in _parts(source, damaged):
         new = pc.and_(pc.equal(part["status"], "finished"), pc.invert(pc.is_in(part["key"], ours)))
         part = part.filter(new)
-        digests = part["weights_digest"].to_pylist()
-        taken.update(zip(part["key"].to_pylist(), digests, strict=True))
+        taken.update(part["key"].to_pylist())
         if part.num_rows:
             yield part
 
 
-def _compare(
-    source: Store, into: Store, part: pa.Table, merged: Merged, taken: dict[str, str | None]
-) -> None:
+def _compare(source: Store, into: Store, part: pa.Table, merged: Merged, taken: set[str]) -> None:
     """Take what has finished in the source alone, and name what has finished differently."""
     if not part.num_rows:
         return
@@ -118,7 +113,7 @@ def _compare(
         mine = ours.get(theirs.key)  # None: it is new, or ours is damaged
         if mine is None or RANK[theirs.status] > RANK[mine.status]:
             into.write(theirs)
-            taken[theirs.key] = theirs.weights_digest
+            taken.add(theirs.key)
             continue
         merged.known += 1
         if theirs.finished and (name := mine.difference(theirs)):
@@ -138,21 +133,28 @@ def _shown(name: str, ours: Record, theirs: Record) -> str:
     return f"{name} is {one} here and {other} there"
 
 
-def _take_weights(source: Store, into: Store, key: str, digest: str | None) -> None:
-    """Copy the kept weights of a trial, where the source has those that its record names.
+def _take_files(source: Store, into: Store, steps: Steps) -> None:
+    """Copy the kept weights that the records of both stores name, where `into` lacks them.
 
-    The kept cosines of its test pairs come, too; whoever compares checks them by its scores.
+    An earlier merge may have been stopped before them. The kept cosines of test pairs come, too;
+    whoever compares checks them by their scores.
     """
-    if digest is not None and not into.kept_weights(key).is_file():
-        path = source.kept_weights(key)
-        # A link leads to a file that the source does not have.
-        if path.is_file() and not path.is_symlink() and content_digest(path) == digest:
-            into.keep_weights(key, path)
-    for path in sorted(source.weights_folder.glob(f"{key}.*.parquet")):
-        target = into.weights_folder / path.name
-        if path.is_file() and not path.is_symlink() and not target.exists():
-            with written_whole(target) as temporary:
-                shutil.copyfile(path, temporary)
+    theirs, ours = _digests(source), _digests(into)
+    same = {key: digest for key, digest in theirs.items() if ours.get(key, "") == digest}
+    new = sorted(source.kept_names() - into.kept_names())
+    names = [name for name in new if name.partition(".")[0] in same]
+    for done, name in enumerate(names):
+        steps(f"copying the weights of {source.place}", done, len(names))
+        path = source.kept(name)
+        of_weights = path.suffix == WEIGHTS_SUFFIX
+        if path.is_file() and (not of_weights or content_digest(path) == same[path.stem]):
+            into.keep(name, path)
+
+
+def _digests(store: Store) -> dict[str, str | None]:
+    """Key -> the digest of the weights that a record names."""
+    table = store.read(("weights_digest",)).table
+    return dict(zip(*(table[name].to_pylist() for name in ("key", "weights_digest")), strict=True))
 
 
 def check_places(sources: Sequence[Store], into: Store) -> None:

@@ -91,9 +91,14 @@ def flat(store: Store) -> pa.Table:
 
 
 def _flat_of(store: Store, reading: Reading) -> pa.Table:
+    return flat_columns(_rows(store, reading).select(WITHOUT_LARGE))
+
+
+def _rows(store: Store, reading: Reading) -> pa.Table:
+    """The rows that were read; what is damaged is named in a warning."""
     for name, reason in reading.unreadable:
         _logger.warning("%s in %s cannot be read: %s", name, store.place, reason)
-    return flat_columns(reading.table.select(WITHOUT_LARGE))
+    return reading.table
 
 
 def write_flat(store: Store, reading: Reading | None = None) -> None:
@@ -185,10 +190,10 @@ that it ran with. Hosts, paths and failures are left out.
 def publish(store: Store, folder: Path) -> int:
     """Write the public part of a store into a folder that is not there yet.
 
-    Returns the number of records. Raises UserError when there is none, and when a text would name
-    this machine, its user or a folder of it.
+    Returns the number of records. What is damaged is named in a warning. Raises UserError when
+    there is none, and when a text would name this machine, its user or a folder of it.
     """
-    table = store.read(where={"status": PUBLIC_STATES}).table.sort_by("key")
+    table = _rows(store, store.read(where={"status": PUBLIC_STATES})).sort_by("key")
     if not table.num_rows:
         raise UserError(f"the store {store.place} has no finished trial to publish")
     table = _public(table)

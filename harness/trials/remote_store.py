@@ -80,19 +80,17 @@ class RemoteStore(Store):
         self.send()
         return len(self.copy.waiting)
 
-    def kept_weights(self, key: str) -> Path:
-        """The file of a trial's trained weights; it is fetched from the bucket when it has one."""
-        return self._fetched(self.weights(key), "the weights are not fetched")
+    def kept_names(self) -> set[str]:
+        with self._going_on("only the weights of this machine are seen"):
+            return {*self.copy.remote_weights.names()}
+        return super().kept_names()
 
-    def kept_pairs(self, key: str, suite: str) -> Path:
-        """The file of a trial's cosines; it is fetched from the bucket when it has one."""
-        return self._fetched(super().kept_pairs(key, suite), "the cosines are not fetched")
-
-    def _fetched(self, path: Path, without: str) -> Path:
-        """A file beside the weights, fetched if it is not here; `without`: how one goes on."""
+    def kept(self, name: str) -> Path:
+        """A file of weights or of cosines; it is fetched from the bucket when it has one."""
+        path = super().kept(name)
         if not path.is_file():
-            with self._going_on(without), suppress(FileNotFoundError):
-                self.copy.remote_weights.download(path.name, path)
+            with self._going_on(f"{name} is not fetched"), suppress(FileNotFoundError):
+                self.copy.remote_weights.download(name, path)
         return path
 
     def kept_log(self, key: str) -> Path:
@@ -176,10 +174,10 @@ class RemoteStore(Store):
             with self._going_on("the next merge writes it there"):
                 self.copy.send_folded(before)
 
-    def keep_weights(self, key: str, path: Path) -> None:
-        super().keep_weights(key, path)
-        with self._going_on("the weights are not sent"):
-            self.copy.remote_weights.upload(path, self.weights(key).name)
+    def keep(self, name: str, path: Path) -> None:
+        super().keep(name, path)
+        with self._going_on("the next merge sends its weights"):
+            self.copy.remote_weights.upload(path, name)
 
     @contextmanager
     def claimed(self, key: str, what: str) -> Iterator[None]:

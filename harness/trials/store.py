@@ -224,10 +224,16 @@ class Store(StoreFolders):
         except OSError as error:
             raise no_room(f"the store {self.folder} cannot be written", error) from None
 
-    def keep_weights(self, key: str, path: Path) -> None:
-        """Copy a file of trained weights to where this store has those of the trial."""
-        with written_whole(self.weights(key)) as temporary:
-            shutil.copyfile(path, temporary)
+    def keep(self, name: str, path: Path) -> None:
+        """Copy a file of weights or of cosines to where this store has them under this name.
+
+        Raises UserError when that is not possible.
+        """
+        try:
+            with written_whole(self.weights_folder / name) as temporary:
+                shutil.copyfile(path, temporary)
+        except OSError as error:
+            raise no_room(f"{self.weights_folder} cannot be written", error) from None
 
     def _write_finished(self, record: Record) -> None:
         if self._has_finished(record):

@@ -13,6 +13,7 @@ PROGRESS = "progress.json"
 """The file in the folder of a running trial in which it says how far it is"""
 CLAIM = "claim"
 """The file that names the process which runs a trial or a sweep"""
+WEIGHTS_SUFFIX = ".safetensors"
 LOG_NAME = re.compile(r"[0-9a-f]{32}\.txt")
 DEFAULT_STORE = Path("results/trials")
 
@@ -67,15 +68,25 @@ class StoreFolders:
 
     def weights(self, key: str) -> Path:
         """The file of a final trial's trained weights."""
-        return self.weights_folder / f"{key}.safetensors"
+        return self.weights_folder / f"{key}{WEIGHTS_SUFFIX}"
+
+    def kept_names(self) -> set[str]:
+        """The names of the files of weights and of cosines that the store has."""
+        # A link leads to a file that the store does not have.
+        every = self.weights_folder.glob("[!.]*")
+        return {path.name for path in every if path.is_file() and not path.is_symlink()}
+
+    def kept(self, name: str) -> Path:
+        """The file of this name, of weights or of cosines, if the store has it."""
+        return self.weights_folder / name
 
     def kept_weights(self, key: str) -> Path:
         """The file of the trained weights that the store has of a trial, if it has them."""
-        return self.weights(key)
+        return self.kept(self.weights(key).name)
 
     def kept_pairs(self, key: str, suite: str) -> Path:
         """The file of a trial's cosines on the test pairs of a suite, if the store has them."""
-        return pairs_file(self.weights(key), suite)
+        return self.kept(pairs_file(self.weights(key), suite).name)
 
     @property
     def studies_folder(self) -> Path:

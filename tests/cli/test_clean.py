@@ -191,7 +191,7 @@ def test_logs_and_studies_stay_while_a_process_works_on_the_store(
 ) -> None:
     """A long trial writes nothing for an hour, and its search has no record before it ends.
 
-    Logs and kept cosines go with their trial.
+    Nor has the trial itself while its tests take hours. Logs and kept cosines go with their trial.
     """
     store, (lost, kept) = Store(world / "store"), (KEYS["unknown"], KEYS["finished"])
     study = store.studies_folder / f"simcse-unsup-tiny-bert-{'b' * 16}.journal"
@@ -202,8 +202,7 @@ def test_logs_and_studies_stay_while_a_process_works_on_the_store(
     folder = store.running(lost) if work == "trial" else store.sweeps_folder / "one"
     with claimed(folder / CLAIM, "a test"):
         assert clean("--yes").code == 0
-        assert log.exists()
-        assert study.exists()
+        assert all(path.exists() for path in (log, study, cosines, store.weights(lost)))
     assert clean("--yes").code == 0
     assert not any(path.exists() for path in (log, study, cosines))
     assert all(path.exists() for path in beside)

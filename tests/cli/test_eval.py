@@ -619,7 +619,7 @@ def test_kept_vectors_are_those_of_the_same_weights(
             value.mul_(-1.5)
     state.write(other.weights(trial.key))
     digest = content_digest(other.weights(trial.key))
-    cold.keep_weights(trial.key, other.weights(trial.key))
+    cold.keep(f"{trial.key}.safetensors", other.weights(trial.key))
     for copy in (other, cold):
         copy.write(replace(trial, weights_digest=digest))
     shown(*command, other.folder)

@@ -156,7 +156,7 @@ def test_the_encoder_of_a_wrong_trial_is_not_taken(store: Store, tmp_path: Path)
     right = replace(wrong, engine={"engine": "single"}, weights_digest=digest)
     other = Store(tmp_path / "other")
     other.write(right)
-    other.keep_weights(wrong.key, store.weights(wrong.key))
+    other.keep(f"{wrong.key}.safetensors", store.weights(wrong.key))
     provide(other, f"tiny-bert@{wrong.key}")
     store.write(replace(wrong, weights_digest=digest))
     with pytest.raises(UserError, match=f"has not finished \\({SAID}1"):

@@ -24,6 +24,7 @@ from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.plugin.rebuilt import EmbeddingKit
 from harness.training.saved_state import SavedState
+from tests.architectures import save
 from tests.kits import WORDS, KitFor
 from tests.method_cases import values_of
 
@@ -137,6 +138,14 @@ def test_all_methods_are_here() -> None:
 def test_other_tokenizers(kit_for: KitFor, tmp_path: Path, name: str) -> None:
     """A space in front of a sentence changes its first piece in tokenizers of RoBERTa's kind."""
     assert exported(kit_for(name), tmp_path / "model") == (name == "simcse")
+
+
+def test_a_decoder_without_a_padding_token(
+    kit_for: KitFor, triplets: Path, pairs: Path, tmp_path: Path
+) -> None:
+    """Its tokenizer puts nothing around a sentence either, so an empty one has no token."""
+    values = values_of("llm2vec", {}, str(save("Qwen3", tmp_path / "qwen")), triplets, pairs)
+    assert not exported(kit_for("llm2vec", **values), tmp_path / "model")
 
 
 def test_an_encoder_that_a_trial_has_trained(

@@ -95,14 +95,16 @@ def test_buckets_are_merged(machine: Machine, tmp_path: Path) -> None:
     local, weights = Store(tmp_path / "local"), tmp_path / "weights"
     weights.write_bytes(b"some weights")
     local.write(replace(record(1), weights_digest=content_digest(weights)))
-    local.keep_weights(record(1).key, weights)
+    for kept in ("safetensors", "graded.parquet"):
+        local.keep(f"{record(1).key}.{kept}", weights)
     local.write(record(2, status="failed", reason="a reason"))
     a.write(record(3))
     merged = merge([local], a)
     assert (merged.new, merged.known) == (2, 0)
     assert numbers(b) == [1, 3]
     assert b.get(record(2).key).reason == "a reason"
-    assert b.kept_weights(record(1).key).read_bytes() == b"some weights"
+    for path in (b.kept_weights(record(1).key), b.kept_pairs(record(1).key, "graded")):
+        assert path.read_bytes() == b"some weights"
     assert merge([b], local).new == 1
     assert local.finished_keys() == a.finished_keys()
     other = Store(tmp_path / "other")

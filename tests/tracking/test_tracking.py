@@ -95,6 +95,22 @@ def test_trial_that_goes_on_is_one_run(name: str, trial: Trial, tmp_path: Path) 
     assert "0.0003" in shown
 
 
+def test_trial_of_another_process_has_no_second_run(
+    trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep gives a trial to a worker, which waits for another process, or has its record."""
+    began: list[str] = []
+    monkeypatch.setitem(TRACKERS, "wandb", lambda _: lambda about, _: began.append(about.key))
+    store = Store(tmp_path)
+    store.write(replace(describe(trial), dev={"graded-dev": 61.5}, steps=20))
+    with Tracking("wandb", store, "myspace", pytest.fail) as tracking:
+        tracking.started(trial)
+        tracking.postponed(trial, "another process works on it")
+        tracking.started(trial)
+        tracking.ended(trial, {"status": "finished", "ran": False})
+    assert began == []
+
+
 class Broken:
     """A run of a tracker that fails with its first values."""
 

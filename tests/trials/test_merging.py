@@ -8,12 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness.errors import UserError
 from harness.evaluation.kept import keep_pairs, kept_pairs
 from harness.files import content_digest
 from harness.trials.merging import merge
 from harness.trials.record import Record
 from harness.trials.store import Store
 from harness.trials.store_folders import pairs_file
+from tests.kits import FullDisk
 from tests.trials.test_store import record
 
 Stores = Callable[..., Store]
@@ -76,17 +78,34 @@ def test_weights_come_along(stores: Stores, tmp_path: Path) -> None:
     weights.write_bytes(b"some weights")
     digest = content_digest(weights)
     one = stores("one", *(record(number, weights_digest=digest) for number in (1, 2, 3)))
-    one.keep_weights(record(1).key, weights)
+    one.keep(f"{record(1).key}.safetensors", weights)
     pairs = pairs_file(one.weights(record(3).key), "graded")
     keep_pairs({"graded": np.array([[0.5, 0.25], [5.0, 1.0]])}, pairs)
     weights.write_bytes(b"damaged")
-    one.keep_weights(record(2).key, weights)
+    one.keep(f"{record(2).key}.safetensors", weights)
     into = stores("into")
     merge([one], into)
     assert into.weights(record(1).key).read_bytes() == b"some weights"
     assert not into.weights(record(2).key).exists()
     kept = kept_pairs(pairs_file(into.weights(record(3).key), "graded"))
     assert kept["graded"].tolist() == [[0.5, 0.25], [5.0, 1.0]]
+
+
+@pytest.mark.slow
+def test_a_merge_that_was_stopped_before_the_weights_is_done_again(
+    stores: Stores, tmp_path: Path, full_disk: FullDisk
+) -> None:
+    """The records are there already; so are those that came without weights, as published ones."""
+    weights = tmp_path / "weights"
+    weights.write_bytes(b"some weights" * 10000)
+    one = stores("one", record(1, weights_digest=content_digest(weights)))
+    one.keep(f"{record(1).key}.safetensors", weights)
+    into = stores("into")
+    with full_disk(100_000), pytest.raises(UserError, match="into/trials-weights cannot be writ"):
+        merge([one], into)
+    assert states(into) == {1: "finished"}
+    assert merge([one], into).known == 1
+    assert into.weights(record(1).key).read_bytes() == weights.read_bytes()
 
 
 def damage(store: Store, number: int) -> None:

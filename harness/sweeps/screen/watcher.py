@@ -26,7 +26,8 @@ class TrialWatcher:
     def ended(self, trial: Trial, report: Mapping[str, Any]) -> None:
         """The trial has finished or failed.
 
-        `report`: its `status`, `reason` and `dev`; `logs`: the command that prints its output.
+        `report`: its `status`, `reason` and `dev`; `logs`: the command that prints its output;
+        `ran`: False where another process has finished it.
         """
 
     def postponed(self, trial: Trial, why: str) -> None:
