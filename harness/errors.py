@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib.util import find_spec
 
 _LONG = re.compile(r"[^\s/]{260,}")
 """Pattern of what is longer than the name of a file can be"""
@@ -86,6 +87,13 @@ def extra(name: str, user: str) -> Iterator[None]:
             f"{user} needs {error.name}, which is not installed: "
             f"pip install 'harness-embeddings[{name}]'"
         ) from None
+
+
+def check_extra(name: str, package: str, user: str) -> None:
+    """Raises UserError as `extra` does; the package is not imported, which may take seconds."""
+    with extra(name, user):
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(name=package)
 
 
 def reason(error: BaseException) -> str:

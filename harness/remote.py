@@ -57,9 +57,7 @@ class RemoteFolder:
         self.bucket, self._folder = parts.netloc, parts.path.strip("/")
         self.path = f"{self.bucket}/{self._folder}"
         self._options = dict(parse_qsl(parts.query))
-        if "@" in parts.netloc or "@" in (
-            self.endpoint or ""
-        ):  # it would stand in records and logs
+        if "@" in f"{parts.netloc} {self.endpoint}":  # it would stand in records and logs
             raise UserError(
                 "the address of a bucket or of its server has a name or a password in front of @: "
                 "credentials go into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or into "

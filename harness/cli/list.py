@@ -116,7 +116,6 @@ def _corpora(further: list[str]) -> None:
 
 def _papers(listed: list[str], store: str | None, encoder: str | None) -> None:
     """Print for each table and figure of these papers what share of it the store has."""
-
     from harness.plugin.registry import sources
     from harness.report.coverage import shares
     from harness.report.paper_cells import Comparer
