@@ -102,9 +102,8 @@ def reason(error: BaseException) -> str:
     It is the message alone where that was written for people, and else the exception's type too.
     """
     written = isinstance(error, TrialFailure | UserError)
-    return shortened(
-        str(error) if written else f"{type(error).__name__}: {error}", REASON_LENGTH // 4
-    )
+    text = str(error) if written else f"{type(error).__name__}: {error}"
+    return shortened(text, REASON_LENGTH // 4)
 
 
 def headline(why: str | None) -> str:

@@ -238,10 +238,8 @@ class RemoteFolder:
         return self._connected(s3.ANSWER_SECONDS)
 
     def _connected(self, answer: float) -> "S3Store":
-        options = self._options.get
-        return s3.connected(
-            self.bucket, self.endpoint, options("region"), options("scheme"), answer
-        )
+        region, scheme = map(self._options.get, ("region", "scheme"))
+        return s3.connected(self.bucket, self.endpoint, region, scheme, answer)
 
     def _ask(self, call: Callable[[], T]) -> T:
         """The answer of a call; an error of the bucket is a RemoteAway with a sentence."""

@@ -79,9 +79,7 @@ def picture(
             show_default=False,
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", help="Folder for the pictures.")] = Path(
-        "pictures"
-    ),
+    output: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("pictures"),
     pooling: PoolingOption = None,
     method: MethodOption = None,
     store: options.StoreOption = None,

@@ -119,9 +119,8 @@ def _older(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a module as older versions read it, from that of the newest one."""
     if kind == "Dense":  # what it reads and writes is what older versions always read and write
         return {name: value for name, value in values.items() if not name.startswith("module_")}
-    modes = {
-        f"pooling_mode_{older}": name == values["pooling_mode"] for name, older in POOLINGS.items()
-    }
+    mode = values["pooling_mode"]
+    modes = {f"pooling_mode_{older}": name == mode for name, older in POOLINGS.items()}
     return {"word_embedding_dimension": values["embedding_dimension"], **modes}
 
 

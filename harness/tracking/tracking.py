@@ -128,9 +128,8 @@ class Tracking(TrialWatcher):
         if open_run is None or record is None:
             return
         with self._apart(key(trial)):
-            open_run.run.end(
-                record.steps or max(open_run.step, 0), final_scores(record), record.status
-            )
+            last_step = record.steps or max(open_run.step, 0)
+            open_run.run.end(last_step, final_scores(record), record.status)
             self._keep(key(trial))
         self._open.pop(key(trial), None)
 
