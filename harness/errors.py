@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib.util import find_spec
 
 _LONG = re.compile(r"[^\s/]{260,}")
 """Pattern of what is longer than the name of a file can be"""
@@ -88,15 +89,21 @@ def extra(name: str, user: str) -> Iterator[None]:
         ) from None
 
 
+def check_extra(name: str, package: str, user: str) -> None:
+    """Raises UserError as `extra` does; the package is not imported, which may take seconds."""
+    with extra(name, user):
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(name=package)
+
+
 def reason(error: BaseException) -> str:
     """Why something failed, for a record.
 
     It is the message alone where that was written for people, and else the exception's type too.
     """
     written = isinstance(error, TrialFailure | UserError)
-    return shortened(
-        str(error) if written else f"{type(error).__name__}: {error}", REASON_LENGTH // 4
-    )
+    text = str(error) if written else f"{type(error).__name__}: {error}"
+    return shortened(text, REASON_LENGTH // 4)
 
 
 def headline(why: str | None) -> str:

@@ -193,12 +193,10 @@ def sealed_json(value: Any) -> str:
 
 def unsealed(text: str | bytes) -> Any:
     """The value of a text that `sealed_json` made. Raises ValueError when the text has changed."""
-    try:
+    with suppress(KeyError, TypeError):
         found = json.loads(text)
         if found["digest"] == digest_of(found["content"]):
             return found["content"]
-    except (KeyError, TypeError):
-        pass
     raise ValueError("it is damaged")
 
 

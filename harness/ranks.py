@@ -170,14 +170,6 @@ def _share_size(rows: int) -> int:
     return -(-rows // rank_count())
 
 
-def gathered(own: Tensor, rows: int) -> Tensor:
-    """The values of all rows, (rows, ...), from those of this rank's share of them.
-
-    The gradient goes back into the own share, multiplied by the number of ranks.
-    """
-    return _to_all(own, rows)
-
-
 # Its first name is deprecated where the second one exists.
 gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
@@ -206,7 +198,11 @@ class _Gathered(torch.autograd.Function):
 
 
 # As typed functions, because torch's `apply` has no types.
-_to_all: Callable[[Tensor, int], Tensor] = _Gathered.apply
+gathered: Callable[[Tensor, int], Tensor] = _Gathered.apply
+"""(own, rows): the values of all rows, (rows, ...), from those of this rank's share of them.
+
+The gradient goes back into the own share, multiplied by the number of ranks.
+"""
 
 
 def entering(values: Tensor) -> Tensor:
@@ -215,9 +211,7 @@ def entering(values: Tensor) -> Tensor:
     The gradient that comes back has the rank's own rows alone. Behind `gathered`, every rank needs
     that of all rows; elsewhere, what the ranks average in the end is enough.
     """
-    if not _is_behind_gathered(values):
-        return values
-    return _summed_back(values)
+    return _summed_back(values) if _is_behind_gathered(values) else values
 
 
 class _Entering(torch.autograd.Function):

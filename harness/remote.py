@@ -57,9 +57,7 @@ class RemoteFolder:
         self.bucket, self._folder = parts.netloc, parts.path.strip("/")
         self.path = f"{self.bucket}/{self._folder}"
         self._options = dict(parse_qsl(parts.query))
-        if "@" in parts.netloc or "@" in (
-            self.endpoint or ""
-        ):  # it would stand in records and logs
+        if "@" in f"{parts.netloc} {self.endpoint}":  # it would stand in records and logs
             raise UserError(
                 "the address of a bucket or of its server has a name or a password in front of @: "
                 "credentials go into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or into "
@@ -240,10 +238,8 @@ class RemoteFolder:
         return self._connected(s3.ANSWER_SECONDS)
 
     def _connected(self, answer: float) -> "S3Store":
-        options = self._options.get
-        return s3.connected(
-            self.bucket, self.endpoint, options("region"), options("scheme"), answer
-        )
+        region, scheme = map(self._options.get, ("region", "scheme"))
+        return s3.connected(self.bucket, self.endpoint, region, scheme, answer)
 
     def _ask(self, call: Callable[[], T]) -> T:
         """The answer of a call; an error of the bucket is a RemoteAway with a sentence."""

@@ -219,7 +219,6 @@ def _print(
     systems: "Sequence[System]", about: Sequence[str], store: "Store", console: Screen
 ) -> None:
     """Print a table with a line for each test, then what is known of the main one, in words."""
-
     from harness.evaluation.bootstrap import RESAMPLES
     from harness.report.cells import p_text
     from harness.report.comparison import Compared, main_metric, shared_metrics

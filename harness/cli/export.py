@@ -1,6 +1,5 @@
 """`harness export`: a trained encoder as a folder, or mteb's results; `harness convert`."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ from harness.cli import completion, options
 from harness.cli.eval import MethodOption
 from harness.cli.output import echo
 from harness.cli.progress import working
-from harness.errors import UserError, extra
+from harness.errors import UserError, check_extra
 from harness.files import check_cache
 from harness.inputs import kind_of
 from harness.targets.stores import opened
@@ -63,9 +62,7 @@ def export(
     results = opened(store)
     from harness.export.exportable import exportable
 
-    with extra("sentence-transformers", "an exported model"):
-        if find_spec("sentence_transformers") is None:  # its import takes seconds
-            raise ModuleNotFoundError(name="sentence_transformers")
+    check_extra("sentence-transformers", "sentence_transformers", "an exported model")
     check_cache()
     build = exportable(name, results, method)
     with working(f"exporting {name} into {folder}") as work:

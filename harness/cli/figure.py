@@ -1,7 +1,6 @@
 """The verbs that draw: `harness figure`, `harness picture` and `harness report`."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from harness.cli import completion, options
 from harness.cli.eval import MethodOption, PoolingOption, check_model
 from harness.cli.output import echo
 from harness.cli.progress import working
-from harness.errors import UserError, extra
+from harness.errors import UserError, check_extra
 from harness.report.figures.specification import Figure, FigureFormat
 from harness.report.papers import load_paper
 from harness.shared_cache import check_caches
@@ -41,7 +40,7 @@ def figure(
 
     Example: harness figure --paper diffaug --figure 4 --format pdf
     """
-    check_drawing("figure")
+    check_extra("figures", "matplotlib", "harness figure")
     if (sweep is None) == (paper is None):
         raise UserError("name what is drawn: --sweep S, or --paper P --figure N")
     if paper is None:
@@ -80,9 +79,7 @@ def picture(
             show_default=False,
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", help="Folder for the pictures.")] = Path(
-        "pictures"
-    ),
+    output: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("pictures"),
     pooling: PoolingOption = None,
     method: MethodOption = None,
     store: options.StoreOption = None,
@@ -94,7 +91,7 @@ def picture(
 
     Example: harness picture 4f2a 77c0 --output pictures
     """
-    check_drawing("picture")
+    check_extra("figures", "matplotlib", "harness picture")
     check_caches()
     for name in names:
         check_model(name)
@@ -166,10 +163,3 @@ def report(
         with options.writing(out, "--out"):
             start = write_report(page, out, work)
     echo(f"{start}: open it in a browser")
-
-
-def check_drawing(verb: str) -> None:
-    """Raises UserError when matplotlib is not installed, which draws the figures of this verb."""
-    with extra("figures", f"harness {verb}"):
-        if find_spec("matplotlib") is None:  # its import takes long, and a name may be wrong
-            raise ModuleNotFoundError(name="matplotlib")

@@ -116,7 +116,6 @@ def _corpora(further: list[str]) -> None:
 
 def _papers(listed: list[str], store: str | None, encoder: str | None) -> None:
     """Print for each table and figure of these papers what share of it the store has."""
-
     from harness.plugin.registry import sources
     from harness.report.coverage import shares
     from harness.report.paper_cells import Comparer
@@ -150,9 +149,8 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
         echo(f"{earlier} earlier trials; --all lists them, too")
     shown = reading.table.take(rows[earlier:])
     # Configurations are long texts, so only those of the lines that are printed are read.
-    with_values = trials.read(
-        (*FAMILY_COLUMNS, "configuration"), {"key": shown["key"].to_pylist()}
-    ).table
+    keys = {"key": shown["key"].to_pylist()}
+    with_values = trials.read((*FAMILY_COLUMNS, "configuration"), keys).table
     searched = searched_names(with_values)
     pairs = with_values.select(["key", "configuration"]).to_pylist()
     values = {row["key"]: row["configuration"] for row in pairs}

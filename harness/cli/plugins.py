@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import typer
 
@@ -40,7 +40,6 @@ def check(method: options.MethodArgument, encoder: options.EncoderOption = None)
 
 
 Skeleton = Literal["simcse", "momentum", "prompts", "pairs", "scored-pairs", "two-stage", "frozen"]
-SKELETONS: tuple[Skeleton, ...] = get_args(Skeleton)
 
 
 def new(

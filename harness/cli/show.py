@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from harness.cli import completion, options
 from harness.cli.output import Screen
@@ -76,9 +75,9 @@ def show(
         )
 
 
-def _print(lines: Iterable[str], console: Console) -> None:
+def _print(lines: Iterable[str], console: Screen) -> None:
     for line in lines:
-        console.print(line, soft_wrap=True)
+        console.say(line)
 
 
 def _is_of_paper(name: str) -> bool:
@@ -96,15 +95,13 @@ def _is_method(name: str) -> bool:
     return "/" in name or name.endswith(".py") or folder or name in registry.names()
 
 
-def print_record(
-    record: "Record", store: str, console: Console, locator: str | None = None
-) -> None:
+def print_record(record: "Record", store: str, console: Screen, locator: str | None = None) -> None:
     """Print the fields of a record, one per line, and the command that runs the trial again.
 
     store: where the record is. `locator`: the name or path of the method, as the user wrote it.
     """
     _print(_record_lines(record), console)
-    _print([f"again: {again(record, store, locator)}"], console)
+    console.say(f"again: {again(record, store, locator)}")
 
 
 def _record_lines(record: "Record") -> Iterator[str]:

@@ -221,9 +221,8 @@ def _run(
     lacking = lacking_suites(table for target in targets for table in target.measured())
     complete = len(runs) == len(searches)
     if lacking:
-        line = console.say
         with console.status("measuring") as status:
-            complete &= measure(lacking, store, options, line, status.update)
+            complete &= measure(lacking, store, options, console.say, status.update)
     show(result)
     _end_if_incomplete(console, result, store, complete=complete)
 

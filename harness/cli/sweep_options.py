@@ -154,7 +154,7 @@ def with_sweep_options(
 
     The verb is called with the SweepOptions that they make.
     """
-    kinds = get_type_hints(Declared, include_extras=True)
+    types = get_type_hints(Declared, include_extras=True)
 
     def decorate(verb: Callable[Concatenate[SweepOptions, P], None]) -> Callable[..., None]:
         _, *own = inspect.signature(verb).parameters.values()
@@ -164,14 +164,12 @@ def with_sweep_options(
             options = read(**{name: texts.pop(name) for name in names})
             verb(options, **texts)  # type: ignore[call-arg]
 
-        keyword = inspect.Parameter.KEYWORD_ONLY
+        kind = inspect.Parameter.KEYWORD_ONLY
         parameters = [
-            inspect.Parameter(
-                name, keyword, default=getattr(Declared, name), annotation=kinds[name]
-            )
+            inspect.Parameter(name, kind, default=getattr(Declared, name), annotation=types[name])
             for name in names
         ]
-        parameters += [parameter.replace(kind=keyword) for parameter in own]
+        parameters += [parameter.replace(kind=kind) for parameter in own]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return command
 

@@ -13,7 +13,7 @@ import typer
 from harness import api
 from harness.cli import options
 from harness.cli.output import Screen, echo
-from harness.errors import UserError
+from harness.errors import UserError, counted
 from harness.inputs import finite, kind_of
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def table(
     ] = None,
     encoder: options.OursOnOption = None,
     store: options.StoreOption = None,
-    format: Annotated[
-        TableFormat,
-        typer.Option(help="The format of the table."),
-    ] = "terminal",
+    format: Annotated[TableFormat, typer.Option(help="The format of the table.")] = "terminal",
     output: Annotated[
         Path | None, typer.Option(help="Write to this file instead of the screen.")
     ] = None,
@@ -75,13 +72,7 @@ def table(
             f"--tolerance judges differences from the paper, and there are none with --encoder "
             f"{encoder}; leave one of them out"
         )
-    made = _read(
-        store,
-        paper=paper,
-        number=number,
-        encoder=encoder,
-        ask=strict,
-    )
+    made = _read(store, paper=paper, number=number, encoder=encoder, ask=strict)
     if output is None:
         print_sheets(made.sheets, format)
     else:
@@ -123,7 +114,6 @@ def _width(*, to_screen: bool) -> int:
 
 def _end_if_incomplete(sheets: "Sequence[Table]", tolerance: float | None) -> None:
     """Name what is missing or differs, and end with exit code 1 if there is anything."""
-    from harness.errors import counted
     from harness.report.notes import first_of
     from harness.report.tables import failures
 

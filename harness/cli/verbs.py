@@ -42,9 +42,7 @@ GROUPS = (
     ),
     Group(
         "Models",
-        {
-            "eval": "eval", "retrieve": "eval", "export": "export", "convert": "export",
-        },
+        {"eval": "eval", "retrieve": "eval", "export": "export", "convert": "export"},
         ("eval bert-base-uncased --suite sts,geometry", "export 4f2a my-model"),
     ),
     Group(

@@ -52,7 +52,9 @@ def model_card(
         *_training(model),
         *_again(model.record, command),
         "## Licence\n",
-        _licence(facts),
+        f"These weights come from `{shown_encoder(facts['encoder'])}` and from the training data "
+        f"above. Their licences\nhold for this model, too; look them up before you pass it on. "
+        f"harness knows none of them, and\nits own licence (Apache-2.0) is for its code.\n",
     ]
     return "\n".join(parts)
 
@@ -174,11 +176,3 @@ def _again(record: Record | None, command: str | None) -> Iterator[str]:
     shown = _FOLDERS.sub("", command)
     yield f"This command trains and measures it again:\n\n    {shown}\n"
     yield f"It ran with {versions}{f', commit {record.commit}' if record.commit else ''}.\n"
-
-
-def _licence(facts: Mapping[str, Any]) -> str:
-    return (
-        f"These weights come from `{shown_encoder(facts['encoder'])}` and from the training data "
-        f"above. Their licences\nhold for this model, too; look them up before you pass it on. "
-        f"harness knows none of them, and\nits own licence (Apache-2.0) is for its code.\n"
-    )

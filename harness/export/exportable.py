@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from harness.plugin.kit import Kit
     from harness.plugin.method import Method
 
-_SUFFIX = ".safetensors"
-
 
 @dataclass(frozen=True)
 class Exportable:
@@ -43,7 +41,7 @@ def exportable(name: str, store: Store, method: str | None = None) -> Callable[[
     it. Raises UserError when there is no such trial; the function raises it when the weights are
     not kept, and when the code or the models have changed since the trial ran.
     """
-    if name.endswith(_SUFFIX) and is_file(Path(name)):
+    if name.endswith(".safetensors") and is_file(Path(name)):
         return lambda: _of_file(Path(name), store, method)
     record = store.find(name)
     if record.role == "evaluation" and record.evaluates:
@@ -143,13 +141,12 @@ def _check_same(trial: Trial, facts: Mapping[str, Any]) -> None:
     now = {"source_digest": declared.source_digest, "model_digest": declared.model_digest()}
     if any(each.embeds for each in declared.artefacts):
         now["data_digest"] = data_digest(declared)
-    for name, found in now.items():
-        if found != facts[name]:
-            whose = {"source_digest": "code has", "model_digest": "models have"}
-            what = whose.get(name, "data have")
+    words = {"source_digest": "code has", "model_digest": "models have", "data_digest": "data have"}
+    for name, digest in now.items():
+        if digest != facts[name]:
             raise UserError(
-                f"trial {facts['key'][:10]}: the {what} changed since it ran, so its model cannot "
-                f"be built; check out what it ran with, or run it again"
+                f"trial {facts['key'][:10]}: the {words[name]} changed since it ran, so its model "
+                f"cannot be built; check out what it ran with, or run it again"
             )
 
 

@@ -88,7 +88,9 @@ def _written(embedder: Embedder, facts: Mapping[str, Any], width: int, folder: P
     """Write the model in the way that fits; whether the folder is plain."""
     method = embedder.method
     if (model := library_model(method)) is not None:
-        _copy(method, folder)
+        shutil.copytree(model_folder(method.config.encoder), folder)
+        if (folder / CARD).exists():  # its own card is kept beside the new one
+            (folder / CARD).rename(folder / f"ORIGINAL_{CARD}")
         return not isinstance(model[0], RebuiltMethod)
     if write_plain(embedder, folder):
         return True
@@ -100,13 +102,6 @@ def library_model(method: Method[Any]) -> Any:
     """The model of sentence-transformers that a method is; None for any other method."""
     own: Any = getattr(method, "encoder", None)
     return own if type(own).__module__.startswith("sentence_transformers.") else None
-
-
-def _copy(method: Method[Any], folder: Path) -> None:
-    """Copy the folder of a model of sentence-transformers, with its card under another name."""
-    shutil.copytree(model_folder(method.config.encoder), folder)
-    if (folder / CARD).exists():
-        (folder / CARD).rename(folder / f"ORIGINAL_{CARD}")
 
 
 def _write_rebuilt(
@@ -138,10 +133,9 @@ def _weights(method: Method[Any], kit: Kit) -> dict[str, Any]:
 
     An encoder is used when a part of it computes while a sentence is embedded.
     """
-    left = dict[str, nn.Module]()
-    for path, part in method.named_modules():
-        if isinstance(part, Generator | Encoder):
-            left[path] = part
+    left: dict[str, nn.Module] = {
+        path: part for path, part in method.named_modules() if isinstance(part, Generator | Encoder)
+    }
     hooks = [
         part.register_forward_pre_hook(partial(_keep, left, path))
         for path, whole in left.items()

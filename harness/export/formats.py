@@ -7,6 +7,7 @@ harness.
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +84,16 @@ def write_plain(embedder: Embedder, folder: Path) -> bool:
     if not isinstance(encoder, Encoder):
         return False
     folder.mkdir(parents=True)
-    _write_weights(encoder, folder)
+    state = merged_weights(encoder.model)
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     _write_configuration(method, encoder, folder)
     transformer = Transformer.load(str(folder))
     wanted = [embedder(PROBES, dev=dev) for dev in (False, True)]
     passed = _passed(transformer)
     for modules in _candidates(method, encoder.hidden_size):
-        if _same(_embedded(passed, modules), wanted):
+        vectors = _embedded(passed, modules)
+        if all(difference(each, vectors) <= LARGEST_DIFFERENCE for each in wanted):
             # The library's own `save` would write the weights once more, and import DeepSpeed.
             transformer.processor.save_pretrained(str(folder))
             _write_configuration(method, encoder, folder)
@@ -111,20 +115,13 @@ def copy_tokenizer(model: str, folder: Path) -> None:
             _without_origin(folder / name)
 
 
-def _older_pooling(values: Mapping[str, Any]) -> dict[str, Any]:
-    modes = {
-        f"pooling_mode_{older}": name == values["pooling_mode"] for name, older in POOLINGS.items()
-    }
+def _older(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a module as older versions read it, from that of the newest one."""
+    if kind == "Dense":  # what it reads and writes is what older versions always read and write
+        return {name: value for name, value in values.items() if not name.startswith("module_")}
+    mode = values["pooling_mode"]
+    modes = {f"pooling_mode_{older}": name == mode for name, older in POOLINGS.items()}
     return {"word_embedding_dimension": values["embedding_dimension"], **modes}
-
-
-def _older_dense(values: Mapping[str, Any]) -> dict[str, Any]:
-    # What it reads and writes is what older versions always read and write.
-    return {name: value for name, value in values.items() if not name.startswith("module_")}
-
-
-_OLDER = {"Pooling": _older_pooling, "Dense": _older_dense}
-"""Module -> its configuration as the newest version writes it, as older ones read it"""
 
 
 def _write_modules(modules: Iterable[Any], folder: Path) -> None:
@@ -138,8 +135,8 @@ def _write_modules(modules: Iterable[Any], folder: Path) -> None:
         listed.append(
             {"idx": number, "name": str(number), "path": path.name, "type": f"{_NAMED}.{kind}"}
         )
-        if kind in _OLDER:
-            values = _OLDER[kind](json.loads((path / "config.json").read_text(encoding="utf-8")))
+        if kind != "Normalize":
+            values = _older(kind, json.loads((path / "config.json").read_text(encoding="utf-8")))
             (path / "config.json").write_text(json.dumps(values, indent=2), encoding="utf-8")
     (folder / MODULES_FILE).write_text(json.dumps(listed, indent=2), encoding="utf-8")
 
@@ -179,17 +176,14 @@ def _embedded(passed: Iterable[Mapping[str, Any]], modules: Iterable[nn.Module])
     return torch.cat([tail(dict(each))["sentence_embedding"] for each in passed]).numpy()
 
 
-def _same(found: np.ndarray, wanted: list[np.ndarray]) -> bool:
-    return all(difference(each, found) <= LARGEST_DIFFERENCE for each in wanted)
-
-
 def _candidates(method: Method[Any], width: int) -> Iterator[list[nn.Module]]:
     """Modules that may stand behind the transformer; the simplest comes first."""
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
     tails: list[list[nn.Module]] = [[]]
-    tails += [[*_dense(head, Dense)] for head in method.children() if _is_dense(head)]
+    heads = map(_layers, method.children())
+    tails += [[*_dense(layers, Dense)] for layers in heads if layers]
     for tail in tails:
         for pooling in POOLINGS:
             modules = [Pooling(width, pooling), *tail]
@@ -197,36 +191,26 @@ def _candidates(method: Method[Any], width: int) -> Iterator[list[nn.Module]]:
             yield [*modules, Normalize()]
 
 
-def _is_dense(module: nn.Module) -> bool:
-    """Whether a module is linear layers with activation functions, which the library has."""
+def _layers(module: nn.Module) -> list[nn.Module]:
+    """The layers of a head that is linear layers with activation functions; none of another one."""
     if isinstance(module, TanhHead):
-        return True
+        return [module.linear, nn.Tanh()]
     layers = list(module.children()) if type(module) is nn.Sequential else []
-    return bool(layers) and all(isinstance(each, _LAYERS) for each in layers)
+    return layers if all(isinstance(each, _LAYERS) for each in layers) else []
 
 
-def _dense(head: nn.Module, kind: Any) -> Iterator[nn.Module]:
+def _dense(layers: list[nn.Module], kind: Any) -> Iterator[nn.Module]:
     """The layers of a head as modules of the library (`kind`: its class Dense)."""
-    layers = [head.linear, nn.Tanh()] if isinstance(head, TanhHead) else list(head.children())
-    for number, layer in enumerate(layers):
-        if not isinstance(layer, nn.Linear):
-            continue
-        behind = layers[number + 1] if number + 1 < len(layers) else nn.Identity()
-        yield kind(
-            layer.in_features,
-            layer.out_features,
-            bias=layer.bias is not None,
-            activation_function=nn.Identity() if isinstance(behind, nn.Linear) else behind,
-            init_weight=layer.weight.detach().cpu().clone(),
-            init_bias=None if layer.bias is None else layer.bias.detach().cpu().clone(),
-        )
-
-
-def _write_weights(encoder: Encoder, folder: Path) -> None:
-    """Write the weights of the encoder as transformers reads them."""
-    state = merged_weights(encoder.model)
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    for layer, behind in pairwise([*layers, nn.Identity()]):
+        if isinstance(layer, nn.Linear):
+            yield kind(
+                layer.in_features,
+                layer.out_features,
+                bias=layer.bias is not None,
+                activation_function=nn.Identity() if isinstance(behind, nn.Linear) else behind,
+                init_weight=layer.weight.detach().cpu().clone(),
+                init_bias=None if layer.bias is None else layer.bias.detach().cpu().clone(),
+            )
 
 
 def _write_configuration(method: Method[Any], encoder: Encoder, folder: Path) -> None:

@@ -1,14 +1,12 @@
 """Result files of mteb, made of what the store has of a model."""
 
-import importlib
-import importlib.util
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.data.revisions import without_revision
-from harness.errors import UserError
+from harness.errors import UserError, check_extra
 from harness.evaluation.catalogue import card
 from harness.evaluation.scores import Origin
 from harness.trials.lookup import KEY_PATTERN, model
@@ -31,12 +29,11 @@ def write_results(name: str, store: Store, folder: Path, method: str | None = No
     folder is one that `mteb.ResultCache(folder)` reads: `results/MODEL/KEY/TASK.json`, beside which
     is `model_meta.json`. Raises UserError when the store has no such scores.
     """
-    if importlib.util.find_spec("mteb") is None:
-        raise UserError(
-            "--mteb needs mteb, which is not installed: pip install 'harness-embeddings[mteb]'"
-        )
+    check_extra("mteb", "mteb", "--mteb")
     records = _measured(name, store, method)
-    meta, cache = _meta(records[0]), importlib.import_module("mteb").ResultCache(folder)
+    from mteb import ResultCache
+
+    meta, cache = _meta(records[0]), ResultCache(folder)
     paths = []
     for result in _results(records):
         cache.save_to_cache(result, meta)

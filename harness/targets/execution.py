@@ -26,9 +26,6 @@ from harness.trials.trial import Trial, commit, key
 if TYPE_CHECKING:
     from harness.sweeps.run import SweepResult
 
-Asked = tuple[MeasuredModel, Suites]
-"""A model, and the suites that are to measure it"""
-
 
 def run_searches(
     searches: list[Search],
@@ -158,7 +155,7 @@ def measure(
     left.
     """
     readable = _readable({name for suites in lacking.values() for name in suites}, notice)
-    asked: list[Asked] = []
+    asked: list[tuple[MeasuredModel, Suites]] = []
     complete = True
     for (name, pooling, method), lacked in lacking.items():
         if not (here := {name: tests for name, tests in lacked.items() if name in readable}):

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from harness.sweeps.spaces.search import Search
     from harness.targets.published import Notice
 
-UNBOUNDED = math.inf
-
 
 @dataclass(frozen=True)
 class SweepOptions(Overrides):
@@ -64,9 +62,8 @@ class SweepOptions(Overrides):
         self._check_target()
         self._check_execution()
         _check_range("--configurations", self.configurations, 1, 1_000_000)
-        for option, value in (
-            ("--configurations", self.configurations), ("--budget", self.budget),
-        ):  # fmt: skip
+        limits = {"--configurations": self.configurations, "--budget": self.budget}
+        for option, value in limits.items():
             if value is not None and self.published:
                 raise UserError(
                     f"{option} has no meaning with --published: published values are not searched"
@@ -96,8 +93,8 @@ class SweepOptions(Overrides):
                         f"--local runs the trials in this process, which has no {option}: leave "
                         f"out one of the two"
                     )
-        _check_range("--cpus-per-trial", self.cpus_per_trial, 0.1, UNBOUNDED)
-        _check_range("--memory-per-trial", self.memory_per_trial, 0.1, UNBOUNDED)
+        _check_range("--cpus-per-trial", self.cpus_per_trial, 0.1, math.inf)
+        _check_range("--memory-per-trial", self.memory_per_trial, 0.1, math.inf)
         seconds_of(self.trial_timeout, "--trial-timeout")
         seconds_of(self.budget, "--budget")
         gpus_of(self.gpus_per_trial)
@@ -151,8 +148,8 @@ class SweepOptions(Overrides):
         """The searches that are asked for.
 
         notice: hears which row of a published table cannot run here, and why, and which value of
-        `--set` changes nothing. Raises UserError for
-        anything that is wrong in the options or in the search space.
+        `--set` changes nothing. Raises UserError for anything that is wrong in the options or in
+        the search space.
         """
         if self.of_table:
             from harness.targets.published import table_searches
@@ -226,7 +223,7 @@ def _check_fillable(paper: str, number: int | str) -> None:
 
 def _check_range(option: str, number: float | None, least: float, most: float) -> None:
     if number is not None and not (least <= number <= most and math.isfinite(number)):
-        bounds = f"at least {least:g}" if most == UNBOUNDED else f"from {least:g} to {most}"
+        bounds = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most}"
         raise UserError(f"{option} {number}: write a finite number, {bounds}")
 
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from harness.errors import UserError, suggest
+from harness.errors import UserError, check_extra, suggest
 from harness.files import digest
 from harness.locks import locked
 
@@ -266,8 +265,4 @@ def check(name: str) -> None:
     """Raises UserError for an unknown tracker, and for one whose library is not installed."""
     if name not in TRACKERS:
         raise UserError(f'--track {name}: there is no tracker "{name}"{suggest(name, TRACKERS)}')
-    if find_spec(name) is None:
-        raise UserError(
-            f"--track {name} needs {name}, which is not installed: pip install "
-            f"'harness-embeddings[tracking]'"
-        )
+    check_extra("tracking", name, f"--track {name}")

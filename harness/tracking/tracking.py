@@ -17,7 +17,7 @@ from typing import Any
 from harness.errors import UserError, explained
 from harness.files import written_whole
 from harness.sweeps.screen.watcher import TrialWatcher
-from harness.tracking.trackers import TRACKERS, About, Begin, Scalar, TrackedRun, check
+from harness.tracking.trackers import TRACKERS, About, Begin, Scalar, TrackedRun
 from harness.training.progress import Point
 from harness.trials.record import Record
 from harness.trials.store import Store
@@ -52,9 +52,8 @@ class Tracking(TrialWatcher):
     def __init__(self, name: str, store: Store, group: str, warn: Callable[[str], None]) -> None:
         """`group`: the name of the sweep. `warn`: called with a sentence, from another thread.
 
-        Raises UserError when there is no such tracker, or its library is missing.
+        `name`: of a tracker that passes `harness.tracking.trackers.check`.
         """
-        check(name)
         self._name, self._store, self._group, self._warn = name, store, group, warn
         self._begin_run: Begin | None = None
         self._open: dict[str, _Open] = {}
@@ -114,9 +113,8 @@ class Tracking(TrialWatcher):
             identity, step = known["run"], known["step"]
         if self._begin_run is None:
             self._begin_run = TRACKERS[self._name](self._store.tracking_folder)
-        open_run = _Open(self._begin_run(about, identity), step, step)
-        self._open[about.key] = open_run
-        self._keep(about.key, open_run)
+        self._open[about.key] = _Open(self._begin_run(about, identity), step, step)
+        self._keep(about.key)
 
     def _log(self, trial: Trial, points: list[Point]) -> None:
         open_run = self._of(trial)
@@ -130,17 +128,16 @@ class Tracking(TrialWatcher):
                     steps.setdefault(point["step"], {})[point["metric"]] = point["value"]
             open_run.run.log(steps)
             open_run.step = max(open_run.step, *steps, -1)
-            self._keep(key(trial), open_run)
+            self._keep(key(trial))
 
     def _end(self, trial: Trial) -> None:
         open_run, record = self._of(trial), self._store.get(key(trial))
         if open_run is None or record is None:
             return
         with self._apart(key(trial)):
-            open_run.run.end(
-                record.steps or max(open_run.step, 0), final_scores(record), record.status
-            )
-            self._keep(key(trial), open_run)
+            last_step = record.steps or max(open_run.step, 0)
+            open_run.run.end(last_step, final_scores(record), record.status)
+            self._keep(key(trial))
         self._open.pop(key(trial), None)
 
     def _leave(self, trial: Trial) -> None:
@@ -158,7 +155,8 @@ class Tracking(TrialWatcher):
         """The file that says which run a trial has, and how far it is."""
         return self._store.tracking_folder / "runs" / f"{trial_key}-{self._name}.json"
 
-    def _keep(self, trial_key: str, open_run: _Open) -> None:
+    def _keep(self, trial_key: str) -> None:
+        open_run = self._open[trial_key]
         with written_whole(self._note(trial_key)) as file:
             note = {"run": open_run.run.identity, "step": open_run.step}
             file.write_text(json.dumps(note), encoding="utf-8")

@@ -3,16 +3,17 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from harness.cli.plugins import SKELETONS, Skeleton, skeleton
+from harness.cli.plugins import Skeleton, skeleton
 from harness.plugin_check.check import problems
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(params=SKELETONS)
+@pytest.fixture(params=get_args(Skeleton))
 def like(request: pytest.FixtureRequest) -> Skeleton:
     found: Skeleton = request.param
     return found
