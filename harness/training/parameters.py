@@ -129,8 +129,7 @@ def rounded_in_products(method: nn.Module) -> list[Tensor]:
 
 def whole_shape(parameter: nn.Parameter) -> torch.Size:
     """The shape of a parameter on all ranks together; ZeRO 3 leaves a rank none of it."""
-    shape: torch.Size = getattr(parameter, "ds_shape", parameter.shape)
-    return shape
+    return getattr(parameter, "ds_shape", parameter.shape)
 
 
 def count(method: nn.Module, *, trained: bool) -> int:
