@@ -243,15 +243,24 @@ def _unasked(download: bool) -> str | None:
 
 def _not_found(kind: RepositoryKind, name: str, wanted: str, reason: str) -> NotHere:
     """The error for a repository, or the wanted file of one, that is nowhere."""
-    searched = " and ".join(str(mirror / kind) for mirror in mirrors())
     repository, revision = split_revision(name)
     near = downloaded_revisions(kind, repository) if revision else []
     if not near and kind == "models":
         near = known(kind)
-    return NotHere(
-        f'{"model" if kind == "models" else "data file"} "{wanted}" was not found: '
-        f"looked in {searched}, and {reason}; set HARNESS_HUB to a folder that has "
-        f"{kind}/{wanted}, or connect to the Hub{suggest(name, near)}"
+    noun = "model" if kind == "models" else "data file"
+    looked_for = f"{kind}/{wanted}"
+    return NotHere(f'{noun} "{wanted}" was {not_found(looked_for, reason)}{suggest(name, near)}')
+
+
+def not_found(wanted: str, reason: str) -> str:
+    """The rest of a sentence about what is nowhere.
+
+    wanted: `models/ORGANISATION/NAME` or `datasets/...`. reason: why the Hub did not give it.
+    """
+    searched = " and ".join(str(mirror / wanted.partition("/")[0]) for mirror in mirrors())
+    return (
+        f"not found: looked in {searched}, and {reason}; set HARNESS_HUB to a folder that has "
+        f"{wanted}, or connect to the Hub"
     )
 
 

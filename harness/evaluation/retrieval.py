@@ -70,14 +70,13 @@ class Retrieval:
         two = one + len(pairs)
         self._queries, self._partners = np.concatenate([one, two]), np.concatenate([two, one])
 
-    def recall(self, protocol: RetrievalProtocol | None = None) -> dict[int, float]:
+    def recall(self, protocol: RetrievalProtocol = PROTOCOLS["distinct"]) -> dict[int, float]:
         """Cutoff k -> percent of the queries whose partner is among the k nearest sentences.
 
         Both sentences of each paraphrase are queries. Another sentence that is as near as the
         partner (to 1e-6) counts as nearer. Where copies of the partner are searched, they rank in
         the order of the rows, and only the row of the partner is a hit.
         """
-        protocol = protocol or RetrievalProtocol()
         corpus = self._corpus(protocol)
         cosines = self._units[self._queries] @ self._units[corpus].T
         cosines[self._excluded(corpus, protocol)] = -np.inf

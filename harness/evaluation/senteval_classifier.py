@@ -236,7 +236,10 @@ class _Batch:
     def __init__(self, rows: Rows, folds: list[Fold], training: Training) -> None:
         self.rows, self.folds, self.training = rows, folds, training
         device = rows.features.device
-        first = _first_weights(rows.features.shape[1] - 1, rows.classes).to(device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SENTEVAL_SEED)
+            layer = nn.Linear(rows.features.shape[1] - 1, rows.classes)
+        first = torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach().to(device)
         penalties = torch.tensor([list(fold.penalties) for fold in folds], device=device)
         self.weights = first.repeat(len(folds), penalties.shape[1], 1)
         self.penalties = penalties.repeat_interleave(rows.classes, dim=1)[:, :, None]
@@ -296,14 +299,6 @@ class _Batch:
         root = (1 - 0.999**steps).sqrt().to(square.dtype)
         scale = (rate / (1 - 0.9**steps)).to(square.dtype)
         self.weights[:count].sub_(mean * scale / (square.sqrt() / root).add_(1e-8))
-
-
-def _first_weights(width: int, classes: int) -> Tensor:
-    """First weights that torch draws for SentEval's layer: (classes, width + 1), the bias last."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SENTEVAL_SEED)
-        layer = nn.Linear(width, classes)
-    return torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach()
 
 
 def transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accuracy:
