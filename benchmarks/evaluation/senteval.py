@@ -28,17 +28,15 @@ from torch import nn
 from harness.data.hub import model_folder
 from harness.data.senteval import DATASETS
 from harness.evaluation.senteval_classifier import (
-    CLASSIFIER_SEED,
+    FOLDS,
+    PENALTIES,
+    SENTEVAL_SEED,
     TEST_MODE,
     Fold,
     Rows,
+    RowSplit,
     fit,
     split_fold,
-)
-from harness.evaluation.transfer_tasks import (
-    FOLDS,
-    PENALTIES,
-    RowSplit,
     stratified_folds,
     task_features,
 )
@@ -92,11 +90,10 @@ def problem(task: str, folder: Path | None) -> Problem:
             features, labels, [(train, numbers["dev"])], train, numbers["test"], holds_out=False
         )
     if "all" in data:
-        train, tested = stratified_folds(labels, FOLDS)[0]
+        train, tested = stratified_folds(np.arange(len(labels)), labels, FOLDS)[0]
     else:
         train, tested = numbers["train"], numbers["test"]
-    folds = stratified_folds(labels[train], FOLDS)
-    splits = [(train[fitted], train[held_out]) for fitted, held_out in folds]
+    splits = stratified_folds(train, labels[train], FOLDS)
     return Problem(features, labels, splits, train, tested, holds_out=True)
 
 
@@ -116,8 +113,8 @@ class Reference:
 
     def fit(self, rows: np.ndarray, dev: np.ndarray | None, penalty: float) -> nn.Linear:
         """The layer at its best validation on `dev`, or on a random 5 % of the rows."""
-        torch.manual_seed(CLASSIFIER_SEED)
-        shuffles = np.random.RandomState(CLASSIFIER_SEED)
+        torch.manual_seed(SENTEVAL_SEED)
+        shuffles = np.random.RandomState(SENTEVAL_SEED)
         if dev is None:
             order = shuffles.permutation(len(rows))
             dev, rows = np.split(rows[order], [int(0.05 * len(rows))])

@@ -42,12 +42,11 @@ _SNLI_DEV = (SNLI, "plain_text/validation-00000-of-00001.parquet")
 _SNLI_TEST = (SNLI, "plain_text/test-00000-of-00001.parquet")
 
 # On the numbers of items see simcse.md, section 1.1, and clsr.md, section 3.
-_SHARE_ALIKE = "CC BY-SA"
 _SNLI = "CC BY-SA 4.0"
 SOURCES: dict[str, Source] = {
     "wiki1m": known(
         ((SIMCSE, "wiki1m_for_simcse.txt"),), read_sentences, "sentences", 1_000_000,
-        licence=_SHARE_ALIKE,
+        licence="CC BY-SA",
     ),
     "nli-triplets": known(
         ((SIMCSE, "nli_for_simcse.csv"),), read_triplets, "triplets", 275_601,

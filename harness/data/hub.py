@@ -169,7 +169,10 @@ def check_model(name: str) -> None:
 def _model_here(name: str) -> Path | None:
     """The folder of a model that is a folder, or that a mirror has."""
     if is_model_folder(name):
-        folder = _expanded(name)
+        try:
+            folder = here(Path(name)).expanduser()
+        except RuntimeError:  # of a user that is not known
+            raise UserError(f'encoder "{name}": there is no such home folder') from None
         if (kind := kind_of(folder)) not in ("a folder", "nothing"):
             raise NotHere(f'encoder "{name}" is {kind}: name the folder in which config.json lies')
         if kind_of(folder / "config.json") == "nothing":
@@ -201,14 +204,6 @@ def found_by_name(path: Path) -> bool:
     Every machine finds such a file by its name.
     """
     return any(path.absolute().is_relative_to(folder) for folder in (*mirrors(), downloads()))
-
-
-def _expanded(name: str) -> Path:
-    """The path with the home folder in the place of `~`."""
-    try:
-        return here(Path(name)).expanduser()
-    except RuntimeError:  # of a user that is not known
-        raise UserError(f'encoder "{name}": there is no such home folder') from None
 
 
 def _from_hub(kind: RepositoryKind, name: str, patterns: Sequence[str], download: bool) -> Path:
@@ -248,19 +243,25 @@ def _unasked(download: bool) -> str | None:
 
 def _not_found(kind: RepositoryKind, name: str, wanted: str, reason: str) -> NotHere:
     """The error for a repository, or the wanted file of one, that is nowhere."""
-    searched = " and ".join(str(mirror / kind) for mirror in mirrors())
-    return NotHere(
-        f'{"model" if kind == "models" else "data file"} "{wanted}" was not found: '
-        f"looked in {searched}, and {reason}; set HARNESS_HUB to a folder that has "
-        f"{kind}/{wanted}, or connect to the Hub{_nearest(kind, name)}"
-    )
-
-
-def _nearest(kind: RepositoryKind, name: str) -> str:
     repository, revision = split_revision(name)
-    if revision and (downloaded := downloaded_revisions(kind, repository)):
-        return suggest(name, downloaded)
-    return suggest(name, known(kind)) if kind == "models" else ""
+    near = downloaded_revisions(kind, repository) if revision else []
+    if not near and kind == "models":
+        near = known(kind)
+    noun = "model" if kind == "models" else "data file"
+    looked_for = f"{kind}/{wanted}"
+    return NotHere(f'{noun} "{wanted}" was {not_found(looked_for, reason)}{suggest(name, near)}')
+
+
+def not_found(wanted: str, reason: str) -> str:
+    """The rest of a sentence about what is nowhere.
+
+    wanted: `models/ORGANISATION/NAME` or `datasets/...`. reason: why the Hub did not give it.
+    """
+    searched = " and ".join(str(mirror / wanted.partition("/")[0]) for mirror in mirrors())
+    return (
+        f"not found: looked in {searched}, and {reason}; set HARNESS_HUB to a folder that has "
+        f"{wanted}, or connect to the Hub"
+    )
 
 
 def known(kind: RepositoryKind) -> list[str]:

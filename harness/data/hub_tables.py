@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from harness.data.hub import mirrors
+from harness.data.hub import mirrors, not_found
 from harness.data.revisions import SLASH_OF_DATA, downloaded_revisions, snapshot
 from harness.errors import NotHere, UserError, explained, suggest
 from harness.files import Stamp
@@ -128,16 +128,13 @@ def _downloaded(repository: str, revision: str | None, config: str | None, downl
         return folder
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
         # The Hub's own messages are long, and say what is said below.
-        asked = f"the Hub did not give it ({type(error).__name__})"
-        asked = asked if download else "it was not asked"
+        why = (
+            f"the Hub did not give it ({type(error).__name__})" if download else "it was not asked"
+        )
         wanted = f"{repository}@{revision}" if revision else repository
         others = downloaded_revisions("datasets", repository) if revision else []
-        searched = " and ".join(str(mirror / "datasets") for mirror in mirrors())
-        raise NotHere(
-            f'data set "{wanted}" was not found: looked in {searched}, and on the Hub: '
-            f"{asked}; set HARNESS_HUB to a folder that has datasets/{wanted}, or connect to "
-            f"the Hub{suggest(wanted, others)}"
-        ) from None
+        nowhere = not_found(f"datasets/{wanted}", f"on the Hub: {why}")
+        raise NotHere(f'data set "{wanted}" was {nowhere}{suggest(wanted, others)}') from None
 
 
 def _answers(repository: str, revision: str | None) -> bool:

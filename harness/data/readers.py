@@ -54,10 +54,8 @@ def read_sentences(paths: list[Path]) -> Corpus:
 
     Raises UserError when the files hold no sentence or are not UTF-8.
     """
-    columns = text_columns((line.strip() or " ",) for path in paths for line in text_lines(path))
-    if not columns:
-        raise UserError(f"{paths[0]} holds no sentence")
-    return Corpus(columns)
+    sentences = ((line.strip() or " ",) for path in paths for line in text_lines(path))
+    return Corpus(text_columns(sentences, f"{paths[0]} holds no sentence"))
 
 
 def read_triplets(paths: list[Path]) -> Corpus:
@@ -66,10 +64,8 @@ def read_triplets(paths: list[Path]) -> Corpus:
     SimCSE calls them sent0, sent1 and hard_neg. Raises UserError with the line that has not three
     fields, and when the files hold no triplet.
     """
-    columns = text_columns(triplet for path in paths for triplet in _triplets(path))
-    if not columns:
-        raise UserError(f"{paths[0]} holds no triplet")
-    return Corpus(columns)
+    triplets = itertools.chain.from_iterable(map(_triplets, paths))
+    return Corpus(text_columns(triplets, f"{paths[0]} holds no triplet"))
 
 
 def _triplets(path: Path) -> Iterator[list[str]]:
@@ -111,8 +107,8 @@ def read_nli_pairs(paths: list[Path]) -> Corpus:
     labels: list[int] = []
     for path in paths:
         for where, row in rows(path, names):
-            premise, hypothesis, given = (row.get(name) for name in names)
-            label = nli_label(given, where)
+            premise, hypothesis, gold = (row.get(name) for name in names)
+            label = nli_label(gold, where)
             if not (isinstance(premise, str) and isinstance(hypothesis, str)):
                 raise UserError(f"{where}: the premise or the hypothesis is missing")
             if label is not None:
@@ -177,15 +173,13 @@ def read_neighbours(paths: list[Path]) -> Corpus:
     Each line is a sentence, and an empty line stands between two documents. Raises UserError when
     no two sentences follow one another.
     """
-    columns = text_columns(
+    pairs = (
         pair
         for path in paths
         for pair in itertools.pairwise(line.strip() for line in text_lines(path))
         if all(pair)  # an empty line ends a document, so it is part of no pair
     )
-    if not columns:
-        raise UserError(f"{paths[0]} holds no two sentences in a row")
-    return Corpus(columns)
+    return Corpus(text_columns(pairs, f"{paths[0]} holds no two sentences in a row"))
 
 
 INDEX = re.compile(r"|__index_level_\d+__|Unnamed: \d+")
@@ -221,11 +215,8 @@ def read_table(name: CorpusName, paths: list[Path]) -> Corpus:
                 numbers.append(number)
             yield [text_of(row.get(roles[role]), roles[role], where) for role in texts]
 
-    columns = text_columns(items())
-    if not columns:
-        raise UserError(
-            f"{paths[0]} holds no item{' that the filter leaves' if name.where else ''}"
-        )
+    left = " that the filter leaves" if name.where else ""
+    columns = text_columns(items(), f"{paths[0]} holds no item{left}")
     if shape == "scored pairs":
         return Corpus(columns, numbers_of(numbers, "float32"))
     labels = numbers_of(numbers, "int64") if shape == "labelled pairs" else None

@@ -164,9 +164,7 @@ def _read(code: Path, registration: Registration, paths: list[Path]) -> Corpus:
                 numbers.append(item[-1])
             yield item[:-1] if number in NUMBERS else item
 
-    columns = text_columns(texts())
-    if not columns:
-        raise UserError(f"{code} yields no item")
+    columns = text_columns(texts(), f"{code} yields no item")
     if number not in NUMBERS:
         return Corpus(columns)
     return Corpus(columns, numbers_of(numbers, "float32" if number == "score" else "int64"))

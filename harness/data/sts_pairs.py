@@ -5,6 +5,8 @@ The sets are described in evaluation_protocol.md, section 1.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise, starmap
 
 import numpy as np
 
@@ -48,9 +50,7 @@ class Pairs:
     def parts(self) -> dict[str, slice]:
         """Subset -> where its pairs are."""
         stops = np.cumsum([0, *self.subsets.values()]).tolist()
-        return {
-            name: slice(*stops[number : number + 2]) for number, name in enumerate(self.subsets)
-        }
+        return dict(zip(self.subsets, starmap(slice, pairwise(stops)), strict=True))
 
 
 def sts_year(name: str) -> Pairs:
@@ -133,13 +133,12 @@ def _score(text: str, where: str, number: int) -> float:
 
 
 LOADERS: dict[str, Callable[[], Pairs]] = {
-    # The default argument keeps the name: without it, every function would read the last year.
-    **{name: lambda name=name: sts_year(name) for name in YEARS},  # type: ignore[misc]
-    "stsb": lambda: sts_benchmark("test"),
-    "sickr": lambda: sick("test_annotated"),
-    "stsb-dev": lambda: sts_benchmark("dev"),
-    "sickr-dev": lambda: sick("trial"),
-    "graded-dev": lambda: graded_pairs("dev"),
-    "graded": lambda: graded_pairs("test"),
+    **{name: partial(sts_year, name) for name in YEARS},
+    "stsb": partial(sts_benchmark, "test"),
+    "sickr": partial(sick, "test_annotated"),
+    "stsb-dev": partial(sts_benchmark, "dev"),
+    "sickr-dev": partial(sick, "trial"),
+    "graded-dev": partial(graded_pairs, "dev"),
+    "graded": partial(graded_pairs, "test"),
 }
 """Task -> the function that reads its pairs"""

@@ -4,6 +4,7 @@ import itertools
 import json
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, TypeVar, overload
 
@@ -63,7 +64,7 @@ class Scratch:
 
 
 def _file() -> IO[bytes]:
-    return SpooledTemporaryFile(IN_MEMORY, mode="w+b", dir=str(cache_folder()))
+    return SpooledTemporaryFile(IN_MEMORY, dir=str(cache_folder()))
 
 
 def slices(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -73,14 +74,16 @@ def slices(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield part
 
 
-def text_columns(items: Iterable[Sequence[str]]) -> tuple[Sequence[str], ...]:
-    """The first texts of all items, their second texts, and so on; () where there is no item.
+def text_columns(items: Iterable[Sequence[str]], no_item: str) -> tuple[Sequence[str], ...]:
+    """The first texts of all items, their second texts, and so on.
 
     A corpus of less than `ITEMS_AT_ONCE` items is in lists, and a larger one in a scratch file.
-    Raises UserError when the disk is full.
+    Raises UserError when the disk is full, and with the sentence `no_item` where there is none.
     """
     parts = slices(items, ITEMS_AT_ONCE)
     first = next(parts, [])
+    if not first:
+        raise UserError(no_item)
     if len(first) < ITEMS_AT_ONCE:
         return tuple(map(list, zip(*first, strict=True)))
     scratch, count = Scratch(), 0
@@ -93,15 +96,15 @@ def text_columns(items: Iterable[Sequence[str]]) -> tuple[Sequence[str], ...]:
     return tuple(_Stored(scratch, column, count) for column in places)
 
 
+@dataclass(eq=False)
 class _Stored(Sequence[str]):
     """One column in a scratch file, a line for each `ITEMS_AT_ONCE` texts."""
 
-    def __init__(self, scratch: Scratch, places: list[int], count: int) -> None:
-        self._scratch = scratch
-        self._places = places
-        self._count = count
-        self._last: tuple[int, list[str]] = -1, []
-        """The part that was read last, with its number; the next text is mostly there"""
+    _scratch: Scratch
+    _places: list[int]
+    _count: int
+    _last: tuple[int, list[str]] = -1, []
+    """The part that was read last, with its number; the next text is mostly there"""
 
     def __len__(self) -> int:
         return self._count

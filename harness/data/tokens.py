@@ -225,8 +225,7 @@ class Template:
             last = len(self.begin) - 1 - self.begin[::-1].index(self.mask_id)
             return torch.full_like(attention_mask[:, 0], last)
         # Rows differ in length and padding is on the right, so the end part is found from its end.
-        from_end: Tensor = attention_mask.sum(dim=1) - 1 - self.end[::-1].index(self.mask_id)
-        return from_end
+        return attention_mask.sum(dim=1) - 1 - self.end[::-1].index(self.mask_id)
 
 
 @dataclass(frozen=True)
@@ -264,8 +263,7 @@ class Tokens:
     def row(self, column: int, item: int) -> np.ndarray:
         """The word pieces of one text of one item."""
         starts = self.starts[column]
-        pieces: np.ndarray = np.asarray(self.ids[column][starts[item] : starts[item + 1]])
-        return pieces
+        return np.asarray(self.ids[column][starts[item] : starts[item + 1]])
 
     def labels_of(self, items: np.ndarray) -> Tensor | None:
         """The label of each of these items, (items,); None: the corpus has no labels."""

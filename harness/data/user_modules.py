@@ -159,13 +159,10 @@ def _known() -> set[str]:
         descriptor = os.open(cache_folder() / KNOWN_CODE, os.O_RDONLY | os.O_NOFOLLOW)
         with os.fdopen(descriptor, encoding="ascii", errors="replace") as file:
             stat = os.fstat(descriptor)
-            return set(file.read().split()) if _is_ours(stat) else set()
+            ours = stat.st_uid == os.getuid() and not stat.st_mode & 0o022
+            return set(file.read().split()) if ours else set()
     except OSError:
         return set()
-
-
-def _is_ours(stat: os.stat_result) -> bool:
-    return stat.st_uid == os.getuid() and not stat.st_mode & 0o022
 
 
 def _remember(sha256: str) -> None:

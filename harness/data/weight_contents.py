@@ -45,22 +45,18 @@ def parameter_count(name: str) -> int:
     A file whose table of word embeddings has another name counts as a whole. Raises UserError as
     `tensors`.
     """
-    return sum(math.prod(shape) for _, shape in _encoder_parameters(name))
+    shapes = {key: shape for key, shape, _ in tensors(name) if not key.endswith(_BUFFERS)}
+    root = _root(name, shapes)
+    return sum(
+        math.prod(shape)
+        for key, shape in shapes.items()
+        if key.startswith(root) and not key.startswith(f"{root}pooler.")
+    )
 
 
 def stored_in_bf16(name: str) -> bool:
     """Whether all weights of a model are stored in bf16. Raises UserError as above."""
     return {kind for _, _, kind in tensors(name)} == {"BF16"}
-
-
-def _encoder_parameters(name: str) -> Iterator[tuple[str, list[int]]]:
-    """The name inside of the encoder, and the shape, of each of its parameters."""
-    shapes = {key: shape for key, shape, _ in tensors(name) if not key.endswith(_BUFFERS)}
-    root = _root(name, shapes)
-    for key, shape in shapes.items():
-        inside = key.removeprefix(root)
-        if key.startswith(root) and not inside.startswith("pooler."):
-            yield inside, shape
 
 
 def _root(name: str, shapes: dict[str, list[int]]) -> str:

@@ -67,7 +67,10 @@ def prefix_sdpa(
     attend to their own rows of it; the prefix is for the rows of the batch. Returns (rows, length,
     heads, head size), and None for attention weights.
     """
-    front = _front(module, prefix)
+    front = _Front()
+    if prefix is not None:  # only then, because not every encoder numbers its layers
+        layer = cast("int", module.layer_idx)
+        front = _Front(prefix.keys[layer], prefix.values[layer], prefix.visible)
     if unpadded is None:
         return _attended(module, (query, key, value), attention_mask, front, kwargs), None
     rate = kwargs.get("dropout", 0.0)
@@ -94,10 +97,10 @@ def prefix_sdpa(
 class _Front(NamedTuple):
     """Prefix in front of one layer's own keys and values; None: nothing."""
 
-    keys: Tensor | None
+    keys: Tensor | None = None
     """(rows, heads, prompts, head size)"""
-    values: Tensor | None
-    visible: Tensor | None
+    values: Tensor | None = None
+    visible: Tensor | None = None
     """(rows, prompts); None: all are"""
 
     def of_blocks(self, unpadded: Unpadded) -> Iterator["_Front"]:
@@ -110,14 +113,6 @@ class _Front(NamedTuple):
             for value in self
         ]
         return map(_Front, *columns)
-
-
-def _front(module: nn.Module, prefix: KeyValues | None) -> _Front:
-    if prefix is None:
-        return _Front(None, None, None)
-    # Asked only here: not every encoder numbers its layers.
-    layer = cast("int", module.layer_idx)
-    return _Front(prefix.keys[layer], prefix.values[layer], prefix.visible)
 
 
 def _attended(

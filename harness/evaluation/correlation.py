@@ -114,8 +114,7 @@ def correlation(cosines: np.ndarray, gold: np.ndarray) -> Correlation:
 def _ranks(values: np.ndarray) -> np.ndarray:
     """The ranks of values (n,), from 1; equal values share the mean of theirs."""
     _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: np.ndarray = (np.cumsum(sizes) - (sizes - 1) / 2)[group]
-    return ranks
+    return (np.cumsum(sizes) - (sizes - 1) / 2)[group]
 
 
 def _unit(values: np.ndarray) -> np.ndarray:

@@ -197,8 +197,7 @@ class Embedder:
         if not np.isfinite(vectors).all():
             raise TrialFailure("the embeddings are not finite")
         place = {pieces: index for index, pieces in enumerate(longest_first)}
-        in_order: np.ndarray = vectors[[place[self._pieces[text]] for text in texts]]
-        return in_order
+        return vectors[[place[self._pieces[text]] for text in texts]]
 
     @cached_property  # it is asked for with every sentence
     def _template(self) -> Template:

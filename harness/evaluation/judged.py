@@ -105,7 +105,8 @@ def _file(folder: Path, part: str, names: tuple[str, ...]) -> Path | None:
         for parent in dict.fromkeys((folder / name).parent for name in names)
         if is_folder(parent)
         for path in sorted(parent.iterdir())
-        if ending(path) in FORMATS and _named_so(path, folder) in names
+        if ending(path) in FORMATS
+        and path.relative_to(folder).with_name(bare_name(path)).as_posix() in names
     ]
     if len(there) > 1:
         raise UserError(f"{there[0]} and {there[1]} are one part of a suite: keep one of them")
@@ -114,11 +115,6 @@ def _file(folder: Path, part: str, names: tuple[str, ...]) -> Path | None:
             f"suite {folder}: there is no file {' or '.join(names)}; {known_endings()} are read"
         )
     return regular_file(there[0], "suite: ") if there else None
-
-
-def _named_so(path: Path, folder: Path) -> str:
-    """The name of a file in the folder without its ending."""
-    return path.relative_to(folder).with_name(bare_name(path)).as_posix()
 
 
 # The suite is one object for as long as its files are the same, so that data are read once.
@@ -195,8 +191,7 @@ def _texts(path: Path) -> dict[str, str]:
     """Id -> text, after the title where there is one. Raises UserError for an id twice."""
     texts = dict[str, str]()
     for number, (where, row) in enumerate(rows(path, (*_IDS, "title", "text")), start=1):
-        column = next((each for each in _IDS if each in row), None)
-        name = str(number) if column is None else _id(row, column, where)
+        name = _id(row, _IDS, where) if row.keys() & {*_IDS} else str(number)
         if name in texts:
             raise UserError(f'{where}: the id "{name}" stands there twice')
         text = text_of(row.get("text"), "text", where)
@@ -212,8 +207,7 @@ def _judgements(paths: Mapping[str, Path]) -> Iterator[tuple[str, str, str, str,
     for split in ("test", "dev"):
         for where, row in rows(paths[split]) if split in paths else ():
             own = spelt(row[SPLIT_COLUMN]) if SPLIT_COLUMN in row else split
-            query = _id(row, _named(row, _QUERY, where), where)
-            document = _id(row, _named(row, _DOCUMENT, where), where)
+            query, document = _id(row, _QUERY, where), _id(row, _DOCUMENT, where)
             score = number_of(row[_SCORE]) if _SCORE in row else 1
             if not (abs(score) < _LARGEST and score == int(score)):
                 raise UserError(
@@ -223,15 +217,11 @@ def _judgements(paths: Mapping[str, Path]) -> Iterator[tuple[str, str, str, str,
                 yield "test" if own in TEST_NAMES else "dev", where, query, document, int(score)
 
 
-def _named(row: TableRow, names: tuple[str, ...], where: str) -> str:
-    for name in names:
-        if name in row:
-            return name
-    raise UserError(f"{where}: there is no column {' or '.join(names)}")
-
-
-def _id(row: TableRow, column: str, where: str) -> str:
-    """The id in a column, as the file spells it."""
+def _id(row: TableRow, columns: tuple[str, ...], where: str) -> str:
+    """The id in the first of these columns that a row has, as the file spells it."""
+    column = next((each for each in columns if each in row), None)
+    if column is None:
+        raise UserError(f"{where}: there is no column {' or '.join(columns)}")
     value = row[column]
     name = spelt(value).strip()
     if isinstance(value, list | dict) or not name:

@@ -210,10 +210,7 @@ def test_scores(suite: Suite, pairs: ScoredPairs) -> dict[str, float]:
 
     Raises TrialFailure where a model has no correlation.
     """
-    scores = {
-        task: score_of(each) if isinstance(each, Queries) else correlation(*each).spearman
-        for task, each in pairs.items()
-    }
+    scores = {task: score_of(each) for task, each in pairs.items()}
     return scores | suite.averaged(Scores(scores)).metrics
 
 

@@ -22,7 +22,7 @@ import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from harness.data.hub import mirrors
+from harness.data.hub import not_found
 from harness.data.hub_tables import is_hub_name, mirrored_data_set, plainly_named
 from harness.data.revisions import COMMIT, hub_failure
 from harness.errors import NotHere, UserError, extra, suggest
@@ -209,12 +209,8 @@ def _located(task: "AbsTask") -> dict[str, Any]:
     if is_hub_name(repository):
         why = _downloaded(repository, source["revision"]) is None and hub_failure_once()
         if why:
-            searched = " and ".join(str(mirror / "datasets") for mirror in mirrors())
-            raise NotHere(
-                f"the data of task {task.metadata.name} ({repository}) were not found: looked in "
-                f"{searched}, and the Hub did not answer ({why}); set HARNESS_HUB to a folder that "
-                f"has datasets/{repository}, or connect to the Hub"
-            )
+            nowhere = not_found(f"datasets/{repository}", f"the Hub did not answer ({why})")
+            raise NotHere(f"the data of task {task.metadata.name} ({repository}) were {nowhere}")
     return source
 
 

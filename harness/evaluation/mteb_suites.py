@@ -83,7 +83,6 @@ def _plain(name: str) -> str:
 
 MEAN = "mean-task"
 """The mean over the tasks of a benchmark or of a file: "Mean (Task)" on mteb's leaderboard"""
-_UNIT = "Main scores of MTEB x100"
 
 
 def mteb_suite(name: str) -> Suite:
@@ -193,7 +192,7 @@ def _card(title: str, tasks: Mapping[str, "AbsTask"], dev: str | None) -> SuiteC
     names = tuple(tasks)
     card = SuiteCard(
         title,
-        unit=_UNIT,
+        unit="Main scores of MTEB x100",
         dev_tasks=(dev,) if dev else (),
         decimals=2,
         origins={name: _origin(task) for name, task in tasks.items()},

@@ -70,17 +70,16 @@ class Retrieval:
         two = one + len(pairs)
         self._queries, self._partners = np.concatenate([one, two]), np.concatenate([two, one])
 
-    def recall(self, protocol: RetrievalProtocol | None = None) -> dict[int, float]:
+    def recall(self, protocol: RetrievalProtocol = PROTOCOLS["distinct"]) -> dict[int, float]:
         """Cutoff k -> percent of the queries whose partner is among the k nearest sentences.
 
         Both sentences of each paraphrase are queries. Another sentence that is as near as the
         partner (to 1e-6) counts as nearer. Where copies of the partner are searched, they rank in
         the order of the rows, and only the row of the partner is a hit.
         """
-        protocol = protocol or RetrievalProtocol()
         corpus = self._corpus(protocol)
         cosines = self._units[self._queries] @ self._units[corpus].T
-        cosines[self._excluded(self._queries, corpus, protocol)] = -np.inf
+        cosines[self._excluded(corpus, protocol)] = -np.inf
         wanted = self._wanted(corpus, protocol)
         best = np.where(wanted, cosines, -np.inf).max(axis=1)
         later_copies = self._same_string(self._partners, corpus) & (
@@ -101,14 +100,13 @@ class Retrieval:
         paraphrases: np.ndarray = self._distinct[np.unique(self._string[self._queries])]
         return paraphrases
 
-    def _excluded(
-        self, queries: np.ndarray, corpus: np.ndarray, protocol: RetrievalProtocol
-    ) -> np.ndarray:
+    def _excluded(self, corpus: np.ndarray, protocol: RetrievalProtocol) -> np.ndarray:
         """Mask of what is no candidate for each query, (queries, corpus)."""
         # A corpus of distinct sentences has a query at most once, but perhaps in another row.
-        own: np.ndarray = queries[:, None] == corpus
-        by_position = protocol.corpus == "all" and protocol.exclude == "position"
-        return own if by_position else self._same_string(queries, corpus)
+        if protocol.corpus != "all" or protocol.exclude != "position":
+            return self._same_string(self._queries, corpus)
+        own: np.ndarray = self._queries[:, None] == corpus
+        return own
 
     def _wanted(self, corpus: np.ndarray, protocol: RetrievalProtocol) -> np.ndarray:
         """Mask of what counts as found for each query, (queries, corpus)."""

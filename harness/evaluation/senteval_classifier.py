@@ -18,22 +18,69 @@ from typing import Literal
 import numpy as np
 import torch
 from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
 from torch import Tensor, nn
 
 from harness.data.senteval import Splits
 from harness.device import device
-from harness.evaluation.transfer_tasks import (
-    FAST_FOLDS,
-    FOLDS,
-    PENALTIES,
-    Accuracy,
-    RowSplit,
-    stratified_folds,
-    task_features,
-)
+from harness.errors import TrialFailure
 
-CLASSIFIER_SEED = 1111
-"""SentEval's seed of the folds, of the first weights and of the shuffles"""
+PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
+"""SentEval's grid of weight decays (evaluation_protocol.md, section 2.1)"""
+RowSplit = tuple[np.ndarray, np.ndarray]
+"""The numbers of the rows that are fitted, and of those that are held out"""
+FOLDS, FAST_FOLDS = 10, 5
+SENTEVAL_SEED = 1111
+"""SentEval's seed of the folds, of the first weights and of the shuffles, in every trial"""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The accuracies x100 of a task."""
+
+    dev: float
+    """The accuracy of the best penalty on held-out training rows, or on the given dev set.
+
+    Hyperparameters are chosen by it."""
+    test: float
+    penalties: tuple[float, ...]
+    """The chosen weight decay, or that of each outer fold"""
+    f1: float | None = None
+    """F1 x100 of class 1 on the given test set, where there are two classes; MRPC reports it"""
+
+
+def stratified_folds(numbers: np.ndarray, labels: np.ndarray, folds: int) -> list[RowSplit]:
+    """SentEval's folds of the rows with these numbers, which have these labels."""
+    splits = StratifiedKFold(folds, shuffle=True, random_state=SENTEVAL_SEED).split(numbers, labels)
+    return [(numbers[fitted], numbers[held_out]) for fitted, held_out in splits]
+
+
+def task_features(data: Splits, vectors: np.ndarray) -> dict[str, np.ndarray]:
+    """Split -> its features, (rows, width) float32, from the vectors of `data.texts`.
+
+    The features of a pair are |u - v| and u * v, side by side. Raises TrialFailure when the vectors
+    are constant, not finite, or not one for each text.
+    """
+    vectors, expected = np.asarray(vectors, np.float32), len(data.texts)
+    if vectors.ndim != 2 or len(vectors) != expected:
+        raise TrialFailure(f"the embeddings of {expected} texts have the shape {vectors.shape}")
+    if not np.isfinite(vectors).all():
+        raise TrialFailure("the embeddings are not finite")
+    # The tolerance is relative, because batches leave the rounding of float32 on equal vectors.
+    if np.ptp(vectors, axis=0).max() <= 1e-6 * np.abs(vectors).max():
+        raise TrialFailure("the embedding is constant")
+    features, start = {}, 0
+    for split, rows in data.items():
+        own = vectors[start : start + len(rows)]
+        start += len(rows)
+        if rows.second is not None:
+            other = vectors[start : start + len(rows)]
+            start += len(rows)
+            own = np.concatenate([np.abs(own - other), own * other], axis=1)
+        features[split] = own
+    return features
+
+
 MOST_PASSES = 200
 """No pass begins a round of `passes` beyond this number"""
 
@@ -68,14 +115,14 @@ class Fold:
     penalties: Sequence[float]
     """The weight decay of each layer; all folds have equally many"""
     shuffles: np.random.RandomState = field(
-        default_factory=lambda: np.random.RandomState(CLASSIFIER_SEED)
+        default_factory=lambda: np.random.RandomState(SENTEVAL_SEED)
     )
     """The source of the shuffles"""
 
 
 def split_fold(rows: np.ndarray, penalty: float) -> Fold:
     """A fold that holds out a random 5 % of its rows, as SentEval does in a refit."""
-    shuffles = np.random.RandomState(CLASSIFIER_SEED)
+    shuffles = np.random.RandomState(SENTEVAL_SEED)
     order, held_out = shuffles.permutation(len(rows)), int(0.05 * len(rows))
     return Fold(rows[order[held_out:]], rows[order[:held_out]], (penalty,), shuffles)
 
@@ -118,8 +165,7 @@ class Rows:
         chosen = self.features.index_select(0, numbers)
         # A training in bf16 scores dev under its autocast.
         with torch.autocast(chosen.device.type, enabled=False):
-            found: np.ndarray = (weights @ chosen.T).argmax(1).cpu().numpy()
-        return found
+            return (weights @ chosen.T).argmax(1).cpu().numpy()
 
     def accuracies(self, rows: np.ndarray, weights: Tensor) -> np.ndarray:
         """The accuracy x100 of each layer on some rows."""
@@ -190,7 +236,10 @@ class _Batch:
     def __init__(self, rows: Rows, folds: list[Fold], training: Training) -> None:
         self.rows, self.folds, self.training = rows, folds, training
         device = rows.features.device
-        first = _first_weights(rows.features.shape[1] - 1, rows.classes).to(device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SENTEVAL_SEED)
+            layer = nn.Linear(rows.features.shape[1] - 1, rows.classes)
+        first = torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach().to(device)
         penalties = torch.tensor([list(fold.penalties) for fold in folds], device=device)
         self.weights = first.repeat(len(folds), penalties.shape[1], 1)
         self.penalties = penalties.repeat_interleave(rows.classes, dim=1)[:, :, None]
@@ -252,14 +301,6 @@ class _Batch:
         self.weights[:count].sub_(mean * scale / (square.sqrt() / root).add_(1e-8))
 
 
-def _first_weights(width: int, classes: int) -> Tensor:
-    """First weights that torch draws for SentEval's layer: (classes, width + 1), the bias last."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(CLASSIFIER_SEED)
-        layer = nn.Linear(width, classes)
-    return torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach()
-
-
 def transfer(data: Splits, vectors: np.ndarray, *, fast: bool = False) -> Accuracy:
     """The accuracies of a task.
 
@@ -282,10 +323,11 @@ def nested_cross_validation(
     features: (rows, width) float32; labels: (rows,), from 0. The layers of all inner folds of all
     outer folds train side by side, and then those of the outer folds with their chosen penalties.
     """
-    rows, outer = Rows(features, labels, device()), stratified_folds(labels, folds)
+    rows = Rows(features, labels, device())
+    outer = stratified_folds(np.arange(len(labels)), labels, folds)
     inner: list[RowSplit] = []
     for fitted, _ in outer:
-        inner += _folds_of(fitted, labels[fitted], folds)
+        inner += stratified_folds(fitted, labels[fitted], folds)
     scores = _validated(rows, inner, training)[0].reshape(len(outer), folds, -1).mean(1)
     best = _best(scores)
     penalties = [PENALTIES[index] for index in best]
@@ -315,7 +357,10 @@ def single_test(
     ends = np.cumsum([len(part) for part in features.values()])
     numbers = dict(zip(features, np.split(np.arange(len(classes)), ends[:-1]), strict=True))
     train, has_dev = numbers["train"], "dev" in numbers
-    splits = [(train, numbers["dev"])] if has_dev else _folds_of(train, labels["train"], folds)
+    if has_dev:
+        splits = [(train, numbers["dev"])]
+    else:
+        splits = stratified_folds(train, labels["train"], folds)
     validated, layers = _validated(rows, splits, training)
     scores = validated.mean(0)
     best = int(_best(scores))
@@ -327,12 +372,6 @@ def single_test(
     right = predicted == labels["test"]
     f1 = 100 * f1_score(labels["test"], predicted) if rows.classes == 2 else None
     return Accuracy(float(scores[best]), float(100 * right.mean()), (PENALTIES[best],), f1)
-
-
-def _folds_of(numbers: np.ndarray, labels: np.ndarray, folds: int) -> list[RowSplit]:
-    """The folds of the rows with these numbers, which have these labels."""
-    splits = stratified_folds(labels, folds)
-    return [(numbers[fitted], numbers[held_out]) for fitted, held_out in splits]
 
 
 def _validated(

@@ -30,7 +30,6 @@ from harness.inputs import regular_file
 from harness.relocation import here
 
 TESTS = (*YEARS, "stsb", "sickr")
-GRADED_FILES = ("dev.tsv", "test.tsv")
 
 
 def correlations(task: str, pairs: Pairs, vectors: np.ndarray) -> Scores:
@@ -71,7 +70,7 @@ sts = register(
 graded = register(
     "graded",
     {name: LOADERS[name] for name in ("graded-dev", "graded")},
-    lambda: [data_file(GRADED, name) for name in GRADED_FILES],
+    lambda: [data_file(GRADED, name) for name in ("dev.tsv", "test.tsv")],
     select=selecting,
     sentences_dev=800,
     sentences_test=1_200,
@@ -152,11 +151,10 @@ def _splits(
     if len(files) == 2:
         return {"test": (whole, files[0]), "dev": (whole, files[1])}
     column = split or SPLIT_COLUMN
-    if column not in columns:
-        if split is not None:
-            raise UserError(f'{files[0]} has no column "{split}" that says dev or test')
-        return {"test": (whole, files[0])}
-    if column in whole.where:  # the name of the suite says which of them are reported
+    if split is not None and split not in columns:
+        raise UserError(f'{files[0]} has no column "{split}" that says dev or test')
+    # Where the name of the suite filters by the column, it says which pairs are reported.
+    if column not in columns or column in whole.where:
         return {"test": (whole, files[0])}
     has_dev = any(spelt(row.get(column)) in DEV_NAMES for _, row in rows(files[0], [column]))
     return {

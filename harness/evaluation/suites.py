@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -104,8 +103,7 @@ class Embeddings:
         """The vectors of these sentences, (len(texts), hidden)."""
         if any(text not in self._row for text in texts):
             return self._embed(list(texts))
-        vectors: np.ndarray = self.vectors[[self._row[text] for text in texts]]
-        return vectors
+        return self.vectors[[self._row[text] for text in texts]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +286,8 @@ def suite(name: str) -> Suite:
         judged: Suite = importlib.import_module(JUDGED).judged_suite(name)
         return judged
     check_name(name)
-    return _suites(importlib.import_module(SUITE_MODULES[name]))[name]
+    values = vars(importlib.import_module(SUITE_MODULES[name])).values()
+    return next(each for each in values if isinstance(each, Suite) and each.name == name)
 
 
 def choosing(measured: Suite, metric: str | None) -> Suite:
@@ -345,10 +344,6 @@ def is_suite_folder(name: str) -> bool:
 def has_files(name: str) -> bool:
     """Whether the name of a suite is a path of a user's files."""
     return suite_file(name) is not None or is_suite_table(name) or is_suite_folder(name)
-
-
-def _suites(module: ModuleType) -> dict[str, Suite]:
-    return {value.name: value for value in vars(module).values() if isinstance(value, Suite)}
 
 
 def suite_code(path: Path) -> UserCode:

@@ -15,10 +15,10 @@ launch. So what a trial draws does not depend on when a shape was captured, nor 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,16 +36,6 @@ TENSORS = ("input_ids", "attention_mask", "items", "labels")
 """Parts of a batch that a graph reads"""
 
 
-class Recorder(Protocol):
-    """Captures what is computed, so that it can be repeated."""
-
-    def computing(self) -> AbstractContextManager[None]:
-        """A block in which what is to be captured may be computed, and captured."""
-
-    def record(self, compute: Callable[[], Done]) -> Callable[[], Done]:
-        """Capture `compute`, without doing it; a function that does it on the same memory."""
-
-
 class Graphs:
     """The recorder of a GPU: CUDA graphs, whose intermediate results share their memory."""
 
@@ -58,6 +48,7 @@ class Graphs:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
+        """A block in which what is to be captured may be computed, and captured."""
         usual = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(usual)
         with torch.cuda.stream(self._stream):
@@ -65,6 +56,7 @@ class Graphs:
         usual.wait_stream(self._stream)
 
     def record(self, compute: Callable[[], Done]) -> Callable[[], Done]:
+        """Capture `compute`, without doing it; a function that does it on the same memory."""
         graph = torch.cuda.CUDAGraph()
         # The thread that makes batches may ask for memory meanwhile, so only this one is watched.
         with torch.cuda.graph(
@@ -79,7 +71,7 @@ class Graphs:
         return launch
 
 
-def recorder(device: torch.device) -> Recorder:
+def recorder(device: torch.device) -> Graphs:
     """The recorder of a device. Raises UserError when it captures nothing."""
     if device.type != "cuda":
         raise UserError("cuda_graphs needs a GPU of CUDA, and there is none; set cuda_graphs=false")

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness.data.batching import Stream
 from harness.device import ROUNDED, random_state_kept
 from harness.encoders.rounded import rounded_linears
 from harness.errors import Interrupted, Pruned
@@ -135,14 +134,14 @@ class Trainer:
         finite, and Interrupted when the trial gives way.
         """
         stages = self.kit.declared.stages
-        streams, lengths = self._opened()
+        self._open_streams()
         saved = from_rank_0(self.checkpoint.read() if self.checkpoint else None)
         begin = saved.facts["stage"] if saved else 0
         try:
             for number in range(begin, len(stages)):
                 if number:  # how long the stages before it were must not matter for this one
                     seed_stage(self.seed, number)
-                self._run_stage(number, streams[number], lengths[number], saved)
+                self._run_stage(number, saved)
                 self._end_stage()
                 saved = None
                 if stages[number].selection.own_run:
@@ -159,31 +158,28 @@ class Trainer:
 
         `steps`: those after which trials end this stage. Raises TrialFailure as `run` does.
         """
-        streams, lengths = self._opened()
+        self._open_streams()
         self._requested_states = steps
-        self._run_stage(0, streams[0], lengths[0], None)
+        self._run_stage(0, None)
 
-    def _opened(self) -> tuple[list[dict[str, Stream]], list[int]]:
-        """The streams of each stage, and its number of steps."""
+    def _open_streams(self) -> None:
+        """Open the streams of every stage, whose length follows from them."""
         stages = self.kit.declared.stages
         self._trained = {name for stage in stages for name in trained_names(self.method, stage)}
         moved = {name for stage in stages for name in moved_names(self.method, stage)}
         self._changing = self._trained | moved
         # All streams are opened before the first step: a corpus that is too small for a later stage
         # should stop the trial now.
-        streams = [stage_streams(self.method, self.kit, stage, self.seed) for stage in stages]
-        lengths = [
-            stage.steps(len(next(iter(feed.values())).items))
-            for stage, feed in zip(stages, streams, strict=True)
+        self._streams = [stage_streams(self.method, self.kit, each, self.seed) for each in stages]
+        self._lengths = [
+            stage.steps(len(next(iter(streams.values())).items))
+            for stage, streams in zip(stages, self._streams, strict=True)
         ]
-        self._lengths = lengths
-        return streams, lengths
 
-    def _run_stage(
-        self, number: int, streams: dict[str, Stream], steps: int, saved: SavedState | None
-    ) -> None:
+    def _run_stage(self, number: int, saved: SavedState | None) -> None:
         """Run stage `number`; `saved`: the checkpoint in this stage from which it goes on."""
-        stage = self.kit.declared.stages[number]
+        stage, streams = self.kit.declared.stages[number], self._streams[number]
+        steps = self._lengths[number]
         start = saved.facts["step"] if saved else 0
         self._interval = self.kit.declared.evaluation_interval(stage)
         items = len(next(iter(streams.values())).items)
@@ -303,25 +299,20 @@ class Trainer:
         # Only the last stage gives the score that selects, so only its evaluations can be compared.
         counts = due and stage is self.kit.declared.stages[-1]
         if leads:
-            self._send_report(
-                Progress(
-                    step=self.outcome.steps,
-                    total_steps=self._total,
-                    loss=value,
-                    dev=dev,
-                    sentences_per_second=self.outcome.sentences / self.outcome.seconds,
-                    evaluation=self.outcome.evaluations(stage.name) if counts else None,
-                    best_dev=self.outcome.best_dev,
-                    points=self._unreported_points(),
-                )
+            progress = Progress(
+                step=self.outcome.steps,
+                total_steps=self._total,
+                loss=value,
+                dev=dev,
+                sentences_per_second=self.outcome.sentences / self.outcome.seconds,
+                evaluation=self.outcome.evaluations(stage.name) if counts else None,
+                best_dev=self.outcome.best_dev,
+                points=self._unreported_points(),
             )
-
-    def _send_report(self, progress: Progress) -> None:
-        """Report; the training ends after this step when the answer is Pruned."""
-        try:
-            self.report(progress)
-        except Pruned:
-            self._pruned = True
+            try:
+                self.report(progress)
+            except Pruned:
+                self._pruned = True
 
     def _unreported_points(self) -> list[Point]:
         """The points along the training that no report has had, also those of a checkpoint."""

@@ -42,7 +42,10 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
     peak = Peak(device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    _reset_high_water_mark()
+    # It fails where the system is not Linux or does not allow it. The mark is then an upper bound.
+    with suppress(OSError):
+        # 5 is the code that resets VmHWM (proc(5)).
+        Path("/proc/self/clear_refs").write_text("5")
     yield peak
     peak.measure()
 
@@ -72,13 +75,6 @@ def own_garbage() -> Iterator[None]:
     finally:
         gc.collect()  # once more while it is quick: the next block would not see what is left
         gc.unfreeze()
-
-
-def _reset_high_water_mark() -> None:
-    # It fails where the system is not Linux or does not allow it. The mark is then an upper bound.
-    with suppress(OSError):
-        # 5 is the code that resets VmHWM (proc(5)).
-        Path("/proc/self/clear_refs").write_text("5")
 
 
 def _high_water_mark() -> float:

@@ -26,10 +26,12 @@ def trained_names(method: nn.Module, stage: Stage) -> dict[str, str]:
     not. Raises UserError when a pattern matches no parameter, and when nothing is left to train.
     """
     if missing := unmatched(method, stage):
-        names = [name for name, _ in method.named_parameters()]
+        # Patterns for the parts of the method: `encoder.*` for `encoder.model.embeddings...`.
+        parts = (name.partition(".") for name, _ in method.named_parameters())
+        patterns = {f"{escape(part)}.*" if rest else escape(part) for part, _, rest in parts}
         raise UserError(
             f'stage "{stage.name}" trains "{missing[0]}", which matches no parameter of the method'
-            f"{suggest(missing[0], _beginnings(names))}"
+            f"{suggest(missing[0], patterns)}"
         )
     trained, kept = {}, {*kept_weights(method)}
     for name, _ in method.named_parameters():
@@ -50,12 +52,6 @@ def unmatched(method: nn.Module, stage: Stage) -> list[str]:
     return [
         pattern for pattern in stage.trains if not any(fnmatchcase(name, pattern) for name in names)
     ]
-
-
-def _beginnings(names: list[str]) -> set[str]:
-    """Patterns for the parts of a method: `encoder.*` for `encoder.model.embeddings...`."""
-    parts = (name.partition(".") for name in names)
-    return {f"{escape(part)}.*" if rest else escape(part) for part, _, rest in parts}
 
 
 def moved_names(method: nn.Module, stage: Stage) -> set[str]:
@@ -129,8 +125,7 @@ def rounded_in_products(method: nn.Module) -> list[Tensor]:
 
 def whole_shape(parameter: nn.Parameter) -> torch.Size:
     """The shape of a parameter on all ranks together; ZeRO 3 leaves a rank none of it."""
-    shape: torch.Size = getattr(parameter, "ds_shape", parameter.shape)
-    return shape
+    return getattr(parameter, "ds_shape", parameter.shape)
 
 
 def count(method: nn.Module, *, trained: bool) -> int:

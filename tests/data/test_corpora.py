@@ -85,7 +85,7 @@ def test_neighbours_are_read_together(
 ) -> None:
     monkeypatch.setattr(texts, "ITEMS_AT_ONCE", 10)
     expected = [f"sentence {number}" for number in range(25)]
-    [column] = text_columns((text,) for text in expected)
+    [column] = text_columns(((text,) for text in expected), "no item")
     assert ask(column) == expected
     assert len(reads) == 3
     assert column[-1] == expected[-1]

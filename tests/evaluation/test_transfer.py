@@ -5,9 +5,8 @@ import pytest
 
 from harness.data.senteval import DATASETS, Labelled, Splits
 from harness.errors import TrialFailure
-from harness.evaluation.senteval_classifier import transfer
+from harness.evaluation.senteval_classifier import task_features, transfer
 from harness.evaluation.transfer import dev_average
-from harness.evaluation.transfer_tasks import task_features
 from tests.evaluation.conftest import WordVectors
 
 # A task from texts to accuracy

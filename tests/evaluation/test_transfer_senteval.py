@@ -20,8 +20,8 @@ from harness.evaluation.senteval_classifier import (
     nested_cross_validation,
     single_test,
     split_fold,
+    task_features,
 )
-from harness.evaluation.transfer_tasks import task_features
 
 Make = Callable[..., Any]
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
