@@ -26,8 +26,6 @@ BOUNDS = {
     MaxLen: ("max_length", "length at most"),
 }
 """Constraint -> the attribute with its value, and how it reads"""
-
-
 OWN = "Its own hyperparameters"
 RELEASED = "Where its released code differs from the paper, or says more"
 SHARED = "Shared with other methods"
@@ -150,6 +148,7 @@ def _dependent(config: type[MethodConfig]) -> dict[str, list[str]]:
 
 def _others(field: FieldInfo) -> list[Any]:
     """Values of a field other than its default, one of each kind."""
+    values: list[Any] = []
     if get_origin(field.annotation) is Literal:
         values = list(get_args(field.annotation))
     elif field.annotation is bool:
@@ -160,8 +159,6 @@ def _others(field: FieldInfo) -> list[Any]:
             isinstance(bound, Gt) or getattr(bound, "ge", 0) > 0 for bound in field.metadata
         )
         values = [*([] if above else [0]), *([0.5] if share else [])]
-    else:
-        values = []
     return [value for value in values if value != field.default]
 
 

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
@@ -108,11 +109,10 @@ class PluginLines:
 
     def _last(self, traceback: TracebackType | None) -> str:
         line = ""
-        while traceback is not None:
-            path = Path(traceback.tb_frame.f_code.co_filename)
+        for frame, number in walk_tb(traceback):
+            path = Path(frame.f_code.co_filename)
             if path in self.files:
-                line = self._shown(path, traceback.tb_lineno)
-            traceback = traceback.tb_next
+                line = self._shown(path, number)
         return line
 
     @staticmethod

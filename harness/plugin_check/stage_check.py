@@ -24,7 +24,7 @@ from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
-from harness.plugin_check.faults import Fault, FaultFound, PluginLines, attempted, until_found
+from harness.plugin_check.faults import Fault, FaultFound, PluginLines, attempted
 from harness.training.feeding import StepBatches, made, stage_streams
 from harness.training.optimisers import optimiser, parameter_groups
 from harness.training.parameters import trainable, trained_names, unmatched
@@ -47,17 +47,10 @@ LOSS_TOLERANCE = 1e-3
 def stage_faults(
     method: Method[Any], stage: Stage, kit: Kit, lines: PluginLines
 ) -> Iterator[Fault]:
-    """Everything that is wrong with a stage of a plugin.
+    """Everything that is wrong with a stage of a plugin. Raises FaultFound for what ends the check.
 
     The stage is trained for a few steps, which changes the method.
     """
-    for fault in until_found(_stage_faults(method, stage, kit, lines)):
-        yield replace(fault, stage=stage.name)
-
-
-def _stage_faults(
-    method: Method[Any], stage: Stage, kit: Kit, lines: PluginLines
-) -> Iterator[Fault]:
     declared = list(_declaration_faults(method, stage, kit, lines))
     yield from declared
     if declared:

@@ -82,27 +82,22 @@ def data_frame(store: Path | str | None = None) -> "pandas.DataFrame":
     return frame
 
 
-def flat(store: Store) -> pa.Table:
+def flat(store: Store, reading: Reading | None = None) -> pa.Table:
     """The flat table of a store, without the columns that are most of a row's bytes.
 
-    Raises UserError when the store cannot be read. What is damaged is named in a warning.
+    reading: what has been read of it, with the columns WITHOUT_LARGE; None: nothing. Raises
+    UserError when the store cannot be read. What is damaged is named in a warning.
     """
-    return _flat_of(store, store.read(WITHOUT_LARGE))
-
-
-def _flat_of(store: Store, reading: Reading) -> pa.Table:
+    reading = reading or store.read(WITHOUT_LARGE)
     for name, reason in reading.unreadable:
         _logger.warning("%s in %s cannot be read: %s", name, store.place, reason)
     return flat_columns(reading.table.select(WITHOUT_LARGE))
 
 
 def write_flat(store: Store, reading: Reading | None = None) -> None:
-    """Write the flat table of a store to its place beside the store.
-
-    reading: what has been read of it, with the columns WITHOUT_LARGE; None: nothing.
-    """
+    """Write the flat table of a store to its place beside the store; `reading`: as of `flat`."""
     with written_whole(store.flat_file) as path:
-        pq.write_table(_flat_of(store, reading or store.read(WITHOUT_LARGE)), path)
+        pq.write_table(flat(store, reading), path)
 
 
 def flat_columns(table: pa.Table) -> pa.Table:

@@ -85,7 +85,8 @@ def _rows_as_written(
         # For the few rows of most files, threads cost more than they save.
         table = file.read_row_groups(groups, there, use_threads=len(groups) > 1)
     if between is not None:
-        table = table.filter(_within(table["key"], between))
+        table = table.filter(pc.greater_equal(table["key"], between[0]))
+        table = table.filter(pc.less_equal(table["key"], between[1]))
     return _of_this_schema(table, names, path)
 
 
@@ -195,11 +196,6 @@ def _may_have(file: pq.ParquetFile, group: int, between: KeyRange) -> bool:
     found = next(chunk.statistics for chunk in chunks if chunk.path_in_schema == "key")
     unknown = found is None or not found.has_min_max
     return unknown or bool(found.min <= between[1] and found.max >= between[0])
-
-
-def _within(keys: pa.ChunkedArray, between: KeyRange) -> pa.ChunkedArray:
-    low, high = between
-    return pc.and_(pc.greater_equal(keys, low), pc.less_equal(keys, high))
 
 
 def _of_this_schema(table: pa.Table, names: Sequence[str], path: Path) -> pa.Table:

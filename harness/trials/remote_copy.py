@@ -80,9 +80,8 @@ class RemoteCopy:
         for kept in (weights, *sorted(self.weights.glob(f"{key}.*.parquet"))):
             if kept.is_file() and not self.remote_weights.has(kept.name):
                 self.remote_weights.upload(kept, kept.name)
-        self.remote.create(
-            path.name, path.read_bytes()
-        )  # of two equal results, the first one stays
+        # Of two equal results, the first one stays.
+        self.remote.create(path.name, path.read_bytes())
         self.remote.remove(f"{key}{UNFINISHED}")
 
     def send_folded(self, before: Mapping[str, int]) -> None:

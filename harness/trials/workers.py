@@ -69,18 +69,15 @@ class Peers(Protocol):
 
     def ready(self) -> bool:
         """Whether all are about to join. Raises WorkerLost when one has ended."""
-        ...
 
     def reason(self) -> str | None:
         """The reason why one has ended by itself, which may take it some seconds; None: none has.
 
         One that ends because another is lost has not ended by itself.
         """
-        ...
 
     def running(self) -> list[int]:
         """The numbers of those that have not ended."""
-        ...
 
 
 RankLauncher = Callable[[Trial, int], AbstractContextManager[tuple[Peers, RankSpec]]]
