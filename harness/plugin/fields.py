@@ -154,10 +154,8 @@ def _others(field: FieldInfo) -> list[Any]:
     elif field.annotation is bool:
         values = [True, False]
     elif field.annotation in (int, float):
-        share = any(isinstance(bound, Le) and bound.le == 1 for bound in field.metadata)
-        above = any(
-            isinstance(bound, Gt) or getattr(bound, "ge", 0) > 0 for bound in field.metadata
-        )
+        share = any(isinstance(each, Le) and each.le == 1 for each in field.metadata)
+        above = any(isinstance(each, Gt) or getattr(each, "ge", 0) > 0 for each in field.metadata)
         values = [*([] if above else [0]), *([0.5] if share else [])]
     return [value for value in values if value != field.default]
 

@@ -18,7 +18,7 @@ from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
 from harness.data.tokens import piece_ids
 from harness.encoders.backbone import Encoder
-from harness.errors import UserError, suggest
+from harness.errors import UserError, counted, suggest
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig, Setting
@@ -127,11 +127,8 @@ def _named_faults(config: type[MethodConfig], lines: PluginLines) -> Iterator[Fa
     line = lines.of_class(config.__name__)
     for key in config.published:
         if not (isinstance(key, tuple) and len(key) == 2 and key[0] in get_args(Setting)):
-            yield Fault(
-                f"published has the key {key!r}; its keys are (setting, encoder), such as "
-                f'("unsup", "*")',
-                line,
-            )
+            like = '(setting, encoder), such as ("unsup", "*")'
+            yield Fault(f"published has the key {key!r}; its keys are {like}", line)
     for name in sorted(config.released - config.model_fields.keys()):
         near = suggest(name, config.model_fields)
         yield Fault(f'released names "{name}", which is no field{near}', line)
@@ -196,7 +193,7 @@ def _problem(name: str, method: Method[Any], lines: PluginLines) -> str:
     alone = [vectors([text]) for text in CHECKED_TEXTS]
     for count, tensor in ((len(CHECKED_TEXTS), together), *((1, each) for each in alone)):
         if not isinstance(tensor, Tensor) or tensor.dim() != 2 or len(tensor) != count:
-            sentences = "1 sentence" if count == 1 else f"{count} sentences"
+            sentences = counted(count, "sentence")
             returned = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
             return f"{name} must return (rows, hidden); for {sentences} it returned {returned}"
     if not together.isfinite().all():

@@ -177,9 +177,8 @@ class _StageCheck:
         self.done += 1
         total = torch.stack([losses[name].float() for name in self.stage.losses]).sum()
         attempted(self.lines, "the backward pass of losses()", total.backward)
-        self.reached |= {
-            name for name, value in self.method.named_parameters() if value.grad is not None
-        }
+        parameters = self.method.named_parameters()
+        self.reached |= {name for name, value in parameters if value.grad is not None}
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.losses = {name: losses[name].detach() for name in self.stage.losses}
@@ -228,10 +227,8 @@ def _state_faults(run: _StageCheck, before: Mapping[str, Any]) -> Iterator[Fault
         yield replace(found.fault, sentence=sentence)
         return
     different = [name for name, loss in run.losses.items() if not loss.equal(again.losses[name])]
-    there = fresh.state_dict()
-    different += [
-        name for name, value in run.method.state_dict().items() if _differs(value, there[name])
-    ]
+    here, there = run.method.state_dict(), fresh.state_dict()
+    different += [name for name, value in here.items() if _differs(value, there[name])]
     rule = "some state is not in a parameter, a buffer or get_extra_state()"
     if hidden:
         name = hidden[0].removeprefix("self.").rpartition(".")[2]

@@ -61,17 +61,16 @@ class Measurement:
             if "model_type" in model_shape(name):
                 check_loadable(name)
         with names_of_records():
-            weights = store.kept_weights(key(model.trial))
+            self.weights = store.kept_weights(key(model.trial))
+            """The file of the trial's weights, beside which the cosines of test pairs are kept"""
             self.method, kit, digest = trained(
                 model.trial,
-                weights,
+                self.weights,
                 record.weights_digest if record else None,
                 lambda now: steps("training the model again", now.step, now.total_steps),
             )
         self.model = replace(model, record=record and replace(record, weights_digest=digest))
         """The model, with the weights that are measured, whatever its record names"""
-        self.weights = weights
-        """The file of the trial's weights, beside which the cosines of test pairs are kept"""
         self.embedder = Embedder(self.method, kit)
         self.embedder.progress = partial(steps, "embedding sentences")
         weights_digest = trained_digest(self.method, kit)

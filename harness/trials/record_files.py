@@ -122,9 +122,7 @@ def each_key_once(table: pa.Table) -> pa.Table:
         for row, fault in zip(shared, faults, strict=True)
     }
     rank |= {row: (first, -row) for row, (first, _) in rank.items() if first == RANK["finished"]}
-    kept = [
-        same[0] if len(same) == 1 else max(same, key=rank.__getitem__) for same in rows.values()
-    ]
+    kept = [max(same, key=lambda row: rank.get(row, (0, 0))) for same in rows.values()]
     return table.take(pa.array(sorted(kept), pa.int64()))
 
 
@@ -142,10 +140,8 @@ def sound_rows(table: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
     if faults.null_count == len(faults):
         return table, []
     wrong = pc.is_valid(faults)
-    reasons = zip(
-        table["key"].filter(wrong).to_pylist(), faults.filter(wrong).to_pylist(), strict=True
-    )
-    return table.filter(pc.invert(wrong)), list(reasons)
+    keys, reasons = table["key"].filter(wrong).to_pylist(), faults.filter(wrong).to_pylist()
+    return table.filter(pc.invert(wrong)), list(zip(keys, reasons, strict=True))
 
 
 @contextmanager
