@@ -1,21 +1,12 @@
 """Declarations of a plugin for one configuration. Each hook is called once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    InstanceOf,
-    PositiveFloat,
-    PositiveInt,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, InstanceOf, TypeAdapter, ValidationError
 
 from harness.data.corpora import count_items, source
 from harness.data.hub import model_digest
@@ -26,7 +17,7 @@ from harness.errors import NotHere, UserError, explained, suggest
 from harness.files import digest, digest_files
 from harness.plugin.config import MethodConfig, TrainingConfig, label_share
 from harness.plugin.declaration import Declaration
-from harness.plugin.stage import Artefact, Batches, Optimisation, Selection, Stage
+from harness.plugin.stage import Artefact, Stage
 
 T = TypeVar("T")
 
@@ -46,32 +37,6 @@ class Declaring(Protocol):
     def passes(self) -> Any: ...
 
 
-class _StageFields(BaseModel):
-    """The kinds of those fields of a stage that the plan and the loop compute with."""
-
-    model_config = ConfigDict(
-        strict=True,
-        from_attributes=True,
-        allow_inf_nan=False,
-        revalidate_instances="always",
-        defer_build=True,
-    )
-
-    name: str
-    trains: Mapping[str, str]
-    streams: Annotated[Mapping[str, PositiveInt], Field(min_length=1)]
-    losses: Mapping[str, float | Callable[..., Any]]
-    epochs: PositiveFloat | None
-    max_steps: PositiveInt | None
-    accumulation: PositiveInt
-    moves: Sequence[str]
-    capturable: bool
-    batches: Batches
-    optimisation: Optimisation
-    selection: Selection
-    shared: Sequence[str] | None
-
-
 class _ArtefactFields(BaseModel):
     """The kinds of those fields of an artefact that name something."""
 
@@ -82,9 +47,9 @@ class _ArtefactFields(BaseModel):
     models: Sequence[str] | None
 
 
-_PARTS: dict[str, tuple[str, type[BaseModel]]] = {
-    "stages": ("a stage", _StageFields),
-    "artefacts": ("an artefact", _ArtefactFields),
+_PARTS: dict[str, tuple[str, TypeAdapter[Any]]] = {
+    "stages": ("a stage", TypeAdapter(Stage)),
+    "artefacts": ("an artefact", TypeAdapter(_ArtefactFields)),
 }
 """Hook -> what its answer is a list of, and the kinds of its fields"""
 
@@ -93,7 +58,7 @@ def _part_problem(hook: str, part: Any, config: MethodConfig) -> str:
     """The fault of a stage or an artefact as the rest of a sentence; "": none."""
     word, kinds = _PARTS[hook]
     try:
-        kinds.model_validate(part)
+        kinds.validate_python(part)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(each) for each in first["loc"])
@@ -198,9 +163,9 @@ class Declared:
         """One digest of all pretrained models. Raises UserError when one is missing."""
         return digest("".join(model_digest(name, download=download) for name in self.models))
 
-    def data_digest(self, more: list[Path] | None = None, *, download: bool = True) -> str:
+    def data_digest(self, more: Sequence[Path] = (), *, download: bool = True) -> str:
         """Digest of the corpora, of the method's other files, and of `more` files."""
-        return digest_files([*self.corpus_files(download=download), *self.files, *(more or [])])
+        return digest_files([*self.corpus_files(download=download), *self.files, *more])
 
     @cached_property
     def steps(self) -> int | None:

@@ -191,11 +191,8 @@ class EngineConfig(BaseModel):
                 "gradient_checkpointing inside of chunks does not work with sharded weights; leave "
                 "out gradient_checkpointing, since a chunk keeps no activations either"
             )
-        if self.cuda_graphs:
-            self._check_graphs()
-        return self
-
-    def _check_graphs(self) -> None:
+        if not self.cuda_graphs:
+            return self
         if self.engine != "single":
             raise UserError(
                 f"cuda_graphs needs one process, and engine is {self.engine}; set cuda_graphs=false"
@@ -210,6 +207,7 @@ class EngineConfig(BaseModel):
                     f"{name} computes activations twice, with random numbers that no CUDA graph "
                     f"draws again; leave it out, or set cuda_graphs=false"
                 )
+        return self
 
     @property
     def shards_weights(self) -> bool:

@@ -26,8 +26,6 @@ BOUNDS = {
     MaxLen: ("max_length", "length at most"),
 }
 """Constraint -> the attribute with its value, and how it reads"""
-
-
 OWN = "Its own hyperparameters"
 RELEASED = "Where its released code differs from the paper, or says more"
 SHARED = "Shared with other methods"
@@ -150,18 +148,15 @@ def _dependent(config: type[MethodConfig]) -> dict[str, list[str]]:
 
 def _others(field: FieldInfo) -> list[Any]:
     """Values of a field other than its default, one of each kind."""
+    values: list[Any] = []
     if get_origin(field.annotation) is Literal:
         values = list(get_args(field.annotation))
     elif field.annotation is bool:
         values = [True, False]
     elif field.annotation in (int, float):
-        share = any(isinstance(bound, Le) and bound.le == 1 for bound in field.metadata)
-        above = any(
-            isinstance(bound, Gt) or getattr(bound, "ge", 0) > 0 for bound in field.metadata
-        )
+        share = any(isinstance(each, Le) and each.le == 1 for each in field.metadata)
+        above = any(isinstance(each, Gt) or getattr(each, "ge", 0) > 0 for each in field.metadata)
         values = [*([] if above else [0]), *([0.5] if share else [])]
-    else:
-        values = []
     return [value for value in values if value != field.default]
 
 

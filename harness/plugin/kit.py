@@ -301,12 +301,10 @@ class Kit:
         The arrays of one list do not need one another.
         """
         corpora = list(dict.fromkeys(self.declared.corpora.values()))
-        subsets = [self.drawn_labels(corpus) for corpus in corpora]
-        artefacts = [self.built(artefact) for artefact in self.declared.artefacts]
         return [
             [self.tokenised(corpus, self.template) for corpus in corpora],
-            [drawn for drawn in subsets if drawn is not None],
-            artefacts,
+            [drawn for drawn in map(self.drawn_labels, corpora) if drawn is not None],
+            [self.built(artefact) for artefact in self.declared.artefacts],
         ]
 
     def build_shared(self) -> None:

@@ -142,8 +142,7 @@ class Passes(Generic[Config]):
 
     def columns(self, stream: str) -> int:
         """Texts of an item of a stream."""
-        corpus = self.declared.corpora[stream]
-        return texts_of(corpus)
+        return texts_of(self.declared.corpora[stream])
 
     def trains(self, stage: Stage, module: str) -> bool:
         """Whether the weights of a module train in a stage."""

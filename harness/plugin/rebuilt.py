@@ -42,8 +42,7 @@ class EmbeddingKit(Kit):
 
     def artefact(self, name: str) -> Mapping[str, np.ndarray]:
         """Arrays as `Kit.artefact` gives them; of what only training reads, without content."""
-        needed = {each.name for each in self.declared.artefacts if each.embeds}
-        if name in needed:
+        if any(each.name == name and each.embeds for each in self.declared.artefacts):
             return self.needed_artefact(name)
         return defaultdict(lambda: np.zeros((1, 1), np.float32))
 
@@ -131,9 +130,8 @@ class RebuiltMethod(nn.Module):
         """Texts -> `input_ids` and `attention_mask`, (texts, length); a prompt stands in front."""
         texts = [self.method.test_text(f"{prompt or ''}{text}") for text in inputs]
         template = self.method.evaluation_template
-        rows = [
-            np.asarray(each, np.int64) for each in sentence_pieces(self.method, template, texts)
-        ]
+        pieces = sentence_pieces(self.method, template, texts)
+        rows = [np.asarray(each, np.int64) for each in pieces]
         ids, mask = pad(rows, template, self.tokenizer.pad_token_id)
         return {"input_ids": ids, "attention_mask": mask}
 
@@ -219,9 +217,8 @@ def _method(folder: Path, description: Mapping[str, Any]) -> Method[Any]:
     try:
         weights = load_file(folder / MODEL_WEIGHTS) if (folder / MODEL_WEIGHTS).is_file() else {}
         for path, part in [*method.named_modules()]:
-            if isinstance(part, Encoder) and not any(
-                each.startswith(f"{path}.") for each in weights
-            ):
+            has_weights = any(name.startswith(f"{path}.") for name in weights)
+            if isinstance(part, Encoder) and not has_weights:
                 part.model = nn.Identity()  # embedding does not need it
         # The stored tensors themselves, because an encoder may be in bf16.
         method.load_state_dict(weights, strict=True, assign=True)

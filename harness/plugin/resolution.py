@@ -26,22 +26,6 @@ def corpus_fields(plugin: Plugin) -> list[str]:
     ]
 
 
-def own_corpus(plugin: Plugin, values: Mapping[str, Any]) -> str:
-    """The name that a method has for its training corpus under these values; `corpus` for none.
-
-    Raises UserError where it trains on several.
-    """
-    fields = plugin.config_type.model_fields
-    config = resolve(plugin, {name: value for name, value in values.items() if name in fields})
-    corpora = {*plugin.declare(config).corpora.values()}
-    own = [name for name in corpus_fields(plugin) if getattr(config, name) in corpora]
-    if len(own) > 1:
-        raise UserError(
-            f"{plugin.name} trains on {len(own)} corpora here; name each: {', '.join(own)}"
-        )
-    return own[0] if own else CORPUS
-
-
 def with_own_corpus(
     plugin: Plugin, values: Mapping[str, Any], beside: Mapping[str, Any] | None = None
 ) -> Mapping[str, Any]:
@@ -50,13 +34,22 @@ def with_own_corpus(
     beside: what else the method is given. Raises UserError where the method trains on several
     corpora, and where the corpus is given under both names.
     """
-    if CORPUS not in values or CORPUS in plugin.config_type.model_fields:
+    fields = plugin.config_type.model_fields
+    if CORPUS not in values or CORPUS in fields:
         return values
     others = {name: value for name, value in values.items() if name != CORPUS}
-    own = own_corpus(plugin, {**(beside or {}), **others})
-    if own in others:
-        raise UserError(f"{plugin.name}: {CORPUS} and {own} are one thing; leave out one of them")
-    return {**others, own: values[CORPUS]}
+    all_given = {**(beside or {}), **others}
+    config = resolve(plugin, {name: all_given[name] for name in all_given if name in fields})
+    corpora = {*plugin.declare(config).corpora.values()}
+    own = [name for name in corpus_fields(plugin) if getattr(config, name) in corpora]
+    if len(own) > 1:
+        raise UserError(
+            f"{plugin.name} trains on {len(own)} corpora here; name each: {', '.join(own)}"
+        )
+    name = own[0] if own else CORPUS
+    if name in others:
+        raise UserError(f"{plugin.name}: {CORPUS} and {name} are one thing; leave out one of them")
+    return {**others, name: values[CORPUS]}
 
 
 def resolve(plugin: Plugin, values: Mapping[str, Any], where: str = "") -> MethodConfig:

@@ -1,11 +1,11 @@
 """A stage: one training phase, as a method declares it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import PositiveInt
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
 
 from harness.data.items import batches_in_epoch
 
@@ -103,24 +103,29 @@ class Stage:
         )
     """
 
+    # harness.plugin.declared checks the kinds of the fields.
+    __pydantic_config__ = ConfigDict(
+        strict=True, allow_inf_nan=False, revalidate_instances="always", defer_build=True
+    )
+
     name: str
     trains: Mapping[str, str]
     """Pattern of parameter names (fnmatch) -> configuration field with their learning rate.
 
     The first pattern that matches a name counts. A parameter that no pattern matches is frozen."""
-    streams: Mapping[str, int]
+    streams: Annotated[Mapping[str, PositiveInt], Field(min_length=1)]
     """Stream -> items in a batch. The first stream sets the length of an epoch; the others start
     again when they are used up."""
     losses: Mapping[str, LossWeight]
     """Loss -> weight"""
-    epochs: float | None = 1
+    epochs: PositiveFloat | None = 1
     """Passes over the first stream; None: only `max_steps` sets the length"""
-    max_steps: int | None = None
+    max_steps: PositiveInt | None = None
     """Most steps of the stage; None: no limit"""
-    accumulation: int = 1
+    accumulation: PositiveInt = 1
     """Batches in a step. Negatives are those of one batch. Above 1, the batches of an epoch that
     do not fill a step are dropped."""
-    moves: tuple[str, ...] = ()
+    moves: Sequence[str] = ()
     """Patterns of parameters that do not train and that the method itself changes, such as a
     moving average of other parameters"""
     capturable: bool = False
@@ -131,7 +136,7 @@ class Stage:
     batches: Batches = Batches()
     optimisation: Optimisation = Optimisation()
     selection: Selection = Selection()
-    shared: tuple[str, ...] | None = None
+    shared: Sequence[str] | None = None
     """Trials that agree in these configuration fields (and in seed, encoder, data and method) pass
     through the same states of this stage, so one trial runs it for all of them. None: not shared"""
 

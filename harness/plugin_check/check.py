@@ -4,6 +4,7 @@ This file checks a plugin as a whole and its embeddings, `stage_check` its stage
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
@@ -17,7 +18,7 @@ from harness.data.corpora import GRADED
 from harness.data.hub import EMBEDDED
 from harness.data.tokens import piece_ids
 from harness.encoders.backbone import Encoder
-from harness.errors import UserError, suggest
+from harness.errors import UserError, counted, suggest
 from harness.evaluation.embedder import Embedder
 from harness.plugin import registry
 from harness.plugin.config import MethodConfig, Setting
@@ -116,7 +117,8 @@ def _faults(plugin: Plugin, values: Mapping[str, Any], lines: PluginLines) -> It
     stages = attempted(lines, "stages()", lambda: kit.declared.stages)
     method = attempted(lines, "__init__", kit.build)
     for stage in stages:
-        yield from stage_faults(method, stage, kit, lines)
+        for fault in until_found(stage_faults(method, stage, kit, lines)):
+            yield replace(fault, stage=stage.name)
     _check_evaluation(method, kit, lines)
 
 
@@ -125,11 +127,8 @@ def _named_faults(config: type[MethodConfig], lines: PluginLines) -> Iterator[Fa
     line = lines.of_class(config.__name__)
     for key in config.published:
         if not (isinstance(key, tuple) and len(key) == 2 and key[0] in get_args(Setting)):
-            yield Fault(
-                f"published has the key {key!r}; its keys are (setting, encoder), such as "
-                f'("unsup", "*")',
-                line,
-            )
+            like = '(setting, encoder), such as ("unsup", "*")'
+            yield Fault(f"published has the key {key!r}; its keys are {like}", line)
     for name in sorted(config.released - config.model_fields.keys()):
         near = suggest(name, config.model_fields)
         yield Fault(f'released names "{name}", which is no field{near}', line)
@@ -185,14 +184,17 @@ def _problem(name: str, method: Method[Any], lines: PluginLines) -> str:
     embed, name = getattr(method, name), f"{name}()"
 
     def vectors(texts: list[str]) -> Any:
-        return attempted(lines, name, partial(embed, _batch(method, texts)))
+        rows = [np.asarray(pieces, np.int64) for pieces in piece_ids(method.tokenizer, texts)]
+        ids, mask = pad(rows, method.evaluation_template, method.tokenizer.pad_token_id)
+        batch = TextBatch(ids, mask, torch.arange(len(texts)))
+        return attempted(lines, name, partial(embed, batch))
 
     together, again = vectors(CHECKED_TEXTS), vectors(CHECKED_TEXTS)
     alone = [vectors([text]) for text in CHECKED_TEXTS]
     for count, tensor in ((len(CHECKED_TEXTS), together), *((1, each) for each in alone)):
         if not isinstance(tensor, Tensor) or tensor.dim() != 2 or len(tensor) != count:
-            sentences = "1 sentence" if count == 1 else f"{count} sentences"
-            returned = _shape(tensor)
+            sentences = counted(count, "sentence")
+            returned = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
             return f"{name} must return (rows, hidden); for {sentences} it returned {returned}"
     if not together.isfinite().all():
         return f"{name} returns values that are not finite"
@@ -204,13 +206,3 @@ def _problem(name: str, method: Method[Any], lines: PluginLines) -> str:
             f"when it is beside longer ones"
         )
     return ""
-
-
-def _batch(method: Method[Any], texts: list[str]) -> TextBatch:
-    rows = [np.asarray(pieces, np.int64) for pieces in piece_ids(method.tokenizer, texts)]
-    ids, mask = pad(rows, method.evaluation_template, method.tokenizer.pad_token_id)
-    return TextBatch(ids, mask, torch.arange(len(texts)))
-
-
-def _shape(value: Any) -> Any:
-    return tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__

@@ -4,10 +4,13 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.plugin.registry import Plugin, locate
+
+Node = TypeVar("Node", bound=ast.stmt | ast.expr)
 
 
 @dataclass(frozen=True)
@@ -63,56 +66,48 @@ class PluginLines:
 
     def of_function(self, name: str) -> str:
         """The line of a function of the method; for an inherited one, that of its class."""
-        line = self._first(lambda node: isinstance(node, ast.FunctionDef) and node.name == name)
+        line = self._first(ast.FunctionDef, lambda node: node.name == name)
         return line or self.of_class("Method")
 
     def of_text(self, text: str, function: str) -> str:
         """The line of a text in quotes; where it is put together, that of the function."""
-        line = self._first(lambda node: isinstance(node, ast.Constant) and node.value == text)
+        line = self._first(ast.Constant, lambda node: node.value == text)
         return line or self.of_function(function)
 
     def of_attribute(self, name: str) -> str:
         """The line where an attribute or a variable is counted up, or else that of `losses`."""
-        wanted = (ast.Attribute, ast.Name)
-        line = self._first(
-            lambda node: (
-                isinstance(node, ast.AugAssign)
-                and isinstance(node.target, wanted)
-                and name == getattr(node.target, "attr", getattr(node.target, "id", ""))
-            )
-        )
-        return line or self.of_function("losses")
+
+        def counts_up(node: ast.AugAssign) -> bool:
+            return name == getattr(node.target, "attr", getattr(node.target, "id", ""))
+
+        return self._first(ast.AugAssign, counts_up) or self.of_function("losses")
 
     def of_assignment(self, name: str) -> str:
         """The line where `self.name` gets its value."""
-        line = self._first(
-            lambda node: (
-                isinstance(node, ast.Assign)
-                and any(getattr(target, "attr", "") == name for target in node.targets)
-            )
-        )
-        return line or self.of_function("__init__")
+
+        def assigns(node: ast.Assign) -> bool:
+            return any(getattr(target, "attr", "") == name for target in node.targets)
+
+        return self._first(ast.Assign, assigns) or self.of_function("__init__")
 
     def of_class(self, name: str) -> str:
         """The line where the plugin defines a class, or else its first line."""
-        line = self._first(lambda node: isinstance(node, ast.ClassDef) and node.name == name)
+        line = self._first(ast.ClassDef, lambda node: node.name == name)
         return line or self._shown(self.main, 1)
 
-    def _first(self, wanted: Callable[[ast.AST], bool]) -> str:
+    def _first(self, kind: type[Node], wanted: Callable[[Node], bool]) -> str:
         for path in [self.main, *(each for each in self.files if each != self.main)]:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            lines = [getattr(node, "lineno", 1) for node in ast.walk(tree) if wanted(node)]
-            if lines:
+            nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if lines := [node.lineno for node in nodes if isinstance(node, kind) and wanted(node)]:
                 return self._shown(path, min(lines))
         return ""
 
     def _last(self, traceback: TracebackType | None) -> str:
         line = ""
-        while traceback is not None:
-            path = Path(traceback.tb_frame.f_code.co_filename)
+        for frame, number in walk_tb(traceback):
+            path = Path(frame.f_code.co_filename)
             if path in self.files:
-                line = self._shown(path, traceback.tb_lineno)
-            traceback = traceback.tb_next
+                line = self._shown(path, number)
         return line
 
     @staticmethod

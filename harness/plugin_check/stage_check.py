@@ -24,7 +24,7 @@ from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.method import Method
 from harness.plugin.stage import Stage
-from harness.plugin_check.faults import Fault, FaultFound, PluginLines, attempted, until_found
+from harness.plugin_check.faults import Fault, FaultFound, PluginLines, attempted
 from harness.training.feeding import StepBatches, made, stage_streams
 from harness.training.optimisers import optimiser, parameter_groups
 from harness.training.parameters import trainable, trained_names, unmatched
@@ -47,17 +47,10 @@ LOSS_TOLERANCE = 1e-3
 def stage_faults(
     method: Method[Any], stage: Stage, kit: Kit, lines: PluginLines
 ) -> Iterator[Fault]:
-    """Everything that is wrong with a stage of a plugin.
+    """Everything that is wrong with a stage of a plugin. Raises FaultFound for what ends the check.
 
     The stage is trained for a few steps, which changes the method.
     """
-    for fault in until_found(_stage_faults(method, stage, kit, lines)):
-        yield replace(fault, stage=stage.name)
-
-
-def _stage_faults(
-    method: Method[Any], stage: Stage, kit: Kit, lines: PluginLines
-) -> Iterator[Fault]:
     declared = list(_declaration_faults(method, stage, kit, lines))
     yield from declared
     if declared:
@@ -184,9 +177,8 @@ class _StageCheck:
         self.done += 1
         total = torch.stack([losses[name].float() for name in self.stage.losses]).sum()
         attempted(self.lines, "the backward pass of losses()", total.backward)
-        self.reached |= {
-            name for name, value in self.method.named_parameters() if value.grad is not None
-        }
+        parameters = self.method.named_parameters()
+        self.reached |= {name for name, value in parameters if value.grad is not None}
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.losses = {name: losses[name].detach() for name in self.stage.losses}
@@ -235,10 +227,8 @@ def _state_faults(run: _StageCheck, before: Mapping[str, Any]) -> Iterator[Fault
         yield replace(found.fault, sentence=sentence)
         return
     different = [name for name, loss in run.losses.items() if not loss.equal(again.losses[name])]
-    there = fresh.state_dict()
-    different += [
-        name for name, value in run.method.state_dict().items() if _differs(value, there[name])
-    ]
+    here, there = run.method.state_dict(), fresh.state_dict()
+    different += [name for name, value in here.items() if _differs(value, there[name])]
     rule = "some state is not in a parameter, a buffer or get_extra_state()"
     if hidden:
         name = hidden[0].removeprefix("self.").rpartition(".")[2]

@@ -166,7 +166,5 @@ def _report(table: pa.Table) -> None:
     sound, _ = sound_rows(table)
     for record in map(record_of, sound.filter(pc.equal(sound["status"], "finished")).to_pylist()):
         if different := first.setdefault(record.key, record).difference(record):
-            _logger.warning(
-                "trial %s has finished twice with another %s; the first result stays",
-                *(record.key, different),
-            )
+            message = "trial %s has finished twice with another %s; the first result stays"
+            _logger.warning(message, record.key, different)

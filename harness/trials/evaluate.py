@@ -61,17 +61,16 @@ class Measurement:
             if "model_type" in model_shape(name):
                 check_loadable(name)
         with names_of_records():
-            weights = store.kept_weights(key(model.trial))
+            self.weights = store.kept_weights(key(model.trial))
+            """The file of the trial's weights, beside which the cosines of test pairs are kept"""
             self.method, kit, digest = trained(
                 model.trial,
-                weights,
+                self.weights,
                 record.weights_digest if record else None,
                 lambda now: steps("training the model again", now.step, now.total_steps),
             )
         self.model = replace(model, record=record and replace(record, weights_digest=digest))
         """The model, with the weights that are measured, whatever its record names"""
-        self.weights = weights
-        """The file of the trial's weights, beside which the cosines of test pairs are kept"""
         self.embedder = Embedder(self.method, kit)
         self.embedder.progress = partial(steps, "embedding sentences")
         weights_digest = trained_digest(self.method, kit)
@@ -110,7 +109,7 @@ def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[R
             started, clock = datetime.now(UTC), time.perf_counter()
             embedder.seconds, embedder.sentences = shared
             scores = _scores(measurement, suite, vectors, missing)
-            pairs = _together(scores[task] for task in suite.tests if task in scores).pairs
+            pairs = _together(scores, suite.tests).pairs
             keep_pairs(pairs, pairs_file(measurement.weights, suite.name))
             seconds = shared[0] + time.perf_counter() - clock
             memory.measure()
@@ -180,9 +179,9 @@ def _record(
     memory: Peak,
 ) -> Record:
     model, embedder = measurement.model, measurement.embedder
-    tests = _together(scores[task] for task in suite.tests if task in scores)
+    tests = _together(scores, suite.tests)
     tests = tests | suite.averaged(tests)
-    devs = _together(scores[task] for task in suite.card.dev_tasks if task in scores)
+    devs = _together(scores, suite.card.dev_tasks)
     status: Status = "finished"
     if missing:
         status = "partial" if scores else "failed"
@@ -221,8 +220,8 @@ def _known(facts: Callable[[], dict[str, Value]]) -> dict[str, Value]:
         return {}
 
 
-def _together(scores: Iterable[Scores]) -> Scores:
-    return reduce(Scores.__or__, scores, Scores({}))
+def _together(scores: dict[str, Scores], tasks: Iterable[str]) -> Scores:
+    return reduce(Scores.__or__, (scores[task] for task in tasks if task in scores), Scores({}))
 
 
 class SentenceModel:

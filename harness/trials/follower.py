@@ -37,7 +37,6 @@ def be_a_rank() -> None:
     threading.Thread(target=_end_with_rank_0, daemon=True).start()
     try:
         trial, rank = arrived(told["trial"]), RankSpec(**told["rank"])
-        _ = trial.declared
         gc.freeze()  # the imports are no garbage, and DeepSpeed collects at the start of an engine
         os.write(answers, b"ready\n")
         follow(trial, rank)

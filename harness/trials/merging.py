@@ -20,8 +20,6 @@ from harness.trials.record import RANK, Record, record_of
 from harness.trials.store import LAST_CHARACTER, Store
 from harness.trials.store_folders import WEIGHTS_SUFFIX
 
-_DIGITS = "0123456789abcdef"
-
 
 @dataclass(frozen=True)
 class Conflict:
@@ -80,7 +78,7 @@ def _parts(store: Store, damaged: dict[str, str]) -> Iterator[pa.Table]:
 
     damaged: gets the name and the reason of what cannot be read.
     """
-    for digit in _DIGITS:
+    for digit in "0123456789abcdef":
         reading = store.read(between=(digit, digit + LAST_CHARACTER))
         # Of a damaged row, the key may be all that can be read.
         damaged.update(reading.unreadable)

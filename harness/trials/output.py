@@ -13,8 +13,6 @@ from harness.inputs import opened_itself
 
 KEPT_BYTES = 512 * 1024
 """Bytes of the beginning, and of the end, that are kept of a longer output"""
-
-
 ATTEMPT = b"== an attempt on "
 """The beginning of the line above the output of an attempt"""
 ENDED = b"\n== its process ended ==\n"

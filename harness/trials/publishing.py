@@ -82,16 +82,14 @@ def data_frame(store: Path | str | None = None) -> "pandas.DataFrame":
     return frame
 
 
-def flat(store: Store) -> pa.Table:
+def flat(store: Store, reading: Reading | None = None) -> pa.Table:
     """The flat table of a store, without the columns that are most of a row's bytes.
 
-    Raises UserError when the store cannot be read. What is damaged is named in a warning.
+    reading: what has been read of it, with the columns WITHOUT_LARGE; None: nothing. Raises
+    UserError when the store cannot be read. What is damaged is named in a warning.
     """
-    return _flat_of(store, store.read(WITHOUT_LARGE))
-
-
-def _flat_of(store: Store, reading: Reading) -> pa.Table:
-    return flat_columns(_rows(store, reading).select(WITHOUT_LARGE))
+    rows = _rows(store, reading or store.read(WITHOUT_LARGE))
+    return flat_columns(rows.select(WITHOUT_LARGE))
 
 
 def _rows(store: Store, reading: Reading) -> pa.Table:
@@ -102,12 +100,9 @@ def _rows(store: Store, reading: Reading) -> pa.Table:
 
 
 def write_flat(store: Store, reading: Reading | None = None) -> None:
-    """Write the flat table of a store to its place beside the store.
-
-    reading: what has been read of it, with the columns WITHOUT_LARGE; None: nothing.
-    """
+    """Write the flat table of a store to its place beside the store; `reading`: as of `flat`."""
     with written_whole(store.flat_file) as path:
-        pq.write_table(_flat_of(store, reading or store.read(WITHOUT_LARGE)), path)
+        pq.write_table(flat(store, reading), path)
 
 
 def flat_columns(table: pa.Table) -> pa.Table:

@@ -152,8 +152,7 @@ class Record:
 
     def row(self) -> dict[str, Any]:
         """The record as a row of harness.trials.schema."""
-        row: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
-        row |= {"label_fraction": self.label_fraction, "subset": self.subset}
+        row = vars(self) | {"label_fraction": self.label_fraction, "subset": self.subset}
         row["schema_version"] = SCHEMA_VERSION
         row |= {name: json.dumps(row[name], sort_keys=True) for name in _DUMPED}
         row["uncertainty"] = {name: asdict(found) for name, found in self.uncertainty.items()}

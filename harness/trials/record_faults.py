@@ -31,9 +31,6 @@ _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 _PRESENT = ("status", "role", "method", "setting", "encoder", "seed", "configuration")
 _FINITE_MAPS, _OTHER_MAPS = ("dev", "test", "contamination"), ("details", "uncertainty")
 
-Check = Callable[[pa.Array], pa.Array]
-"""Values -> whether each of them is what it should be"""
-
 
 def faults_of(table: pa.Table) -> pa.Array:
     """The first fault of each row of a table with columns of SCHEMA, or null.
@@ -42,9 +39,9 @@ def faults_of(table: pa.Table) -> pa.Array:
     """
     faults = pa.nulls(table.num_rows, pa.string())
     for name in table.column_names:
-        column = _whole(table[name])
-        for sound, fault in _checks(name, column):
-            wrong = pc.and_(pc.invert(sound), pc.is_null(faults))
+        for sound, fault in _checks(name, table[name].combine_chunks()):
+            # A null is sound, unless a check says that it is missing.
+            wrong = pc.and_(pc.invert(pc.fill_null(sound, True)), pc.is_null(faults))
             if pc.any(wrong).as_py():
                 faults = pc.if_else(wrong, pa.scalar(f"its {name} {fault}"), faults)
     return faults
@@ -56,7 +53,7 @@ def _checks(name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
     if name in _PRESENT:
         yield pc.is_valid(column), "is missing"
     if name in ("key", "evaluates"):
-        yield _or_null(pc.match_substring_regex(column, KEY)), "is not 32 hexadecimal digits"
+        yield pc.match_substring_regex(column, KEY), "is not 32 hexadecimal digits"
     if name == "status":
         yield _one_of(column, RANK), f"is none of {', '.join(RANK)}"
     if name == "role":
@@ -65,7 +62,7 @@ def _checks(name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
     if kind == pa.string():
         most = LONGEST_JSON if name in JSON_COLUMNS else LONGEST_TEXT
         lengths = pc.less_equal(pc.binary_length(column), pa.scalar(most, pa.int32()))
-        yield _or_null(lengths), f"has more than {most} bytes"
+        yield lengths, f"has more than {most} bytes"
     if name in JSON_COLUMNS:
         yield _distinct(column, is_object), "is not a JSON object"
     if name == "suite_card":
@@ -73,18 +70,15 @@ def _checks(name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
     if name == "revisions":
         yield _distinct(column, _are_commits), "are no commits of models and data sets"
     if kind == pa.float64():
-        yield _or_null(_is_finite(column)), "is not a finite number"
-    if name not in ("seed", "schema_version", "dev_before") and kind in (
-        pa.float64(),
-        pa.int64(),
-        pa.int32(),
-    ):
-        yield _or_null(pc.greater_equal(column, pa.scalar(0, kind))), "is negative"
+        yield _is_finite(column), "is not a finite number"
+    number = kind in (pa.float64(), pa.int64(), pa.int32())
+    if number and name not in ("seed", "schema_version", "dev_before"):
+        yield pc.greater_equal(column, pa.scalar(0, kind)), "is negative"
     if name == "started":
         moments = column.cast(pa.int64())
         first, last = pa.scalar(_FIRST), pa.scalar(_LAST)
         inside = pc.and_(pc.greater_equal(moments, first), pc.less_equal(moments, last))
-        yield _or_null(inside), "is no date"
+        yield inside, "is no date"
     if name in _FINITE_MAPS:
         yield _all_of(column, _is_number(column.items)), "has a value that is not a finite number"
     if name == "details":
@@ -137,15 +131,6 @@ def _are_commits(text: str) -> bool:
     )
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found if isinstance(found, pa.Array) else found.chunk(0)
-
-
-def _or_null(sound: pa.Array) -> pa.Array:
-    return pc.fill_null(sound, True)
-
-
 def _one_of(column: pa.Array, values: Any) -> pa.Array:
     return pc.is_in(column, pa.array(list(values), pa.string()))
 
@@ -169,7 +154,7 @@ def _distinct(column: pa.Array, sound: Callable[[str], bool]) -> pa.Array:
 def _all_of(column: pa.Array, sound: pa.Array) -> pa.Array:
     """Whether all values in the list or map of a row are sound. `sound`: of each value."""
     if pc.all(sound).as_py() is not False:
-        return pa.array([True] * len(column)) if len(column) else pa.array([], pa.bool_())
+        return pa.array([True] * len(column), pa.bool_())
     ends = column.offsets.to_pylist()
     flags = sound.to_pylist()
     return pa.array([all(flags[start:end]) for start, end in itertools.pairwise(ends)], pa.bool_())

@@ -85,7 +85,8 @@ def _rows_as_written(
         # For the few rows of most files, threads cost more than they save.
         table = file.read_row_groups(groups, there, use_threads=len(groups) > 1)
     if between is not None:
-        table = table.filter(_within(table["key"], between))
+        table = table.filter(pc.greater_equal(table["key"], between[0]))
+        table = table.filter(pc.less_equal(table["key"], between[1]))
     return _of_this_schema(table, names, path)
 
 
@@ -121,9 +122,7 @@ def each_key_once(table: pa.Table) -> pa.Table:
         for row, fault in zip(shared, faults, strict=True)
     }
     rank |= {row: (first, -row) for row, (first, _) in rank.items() if first == RANK["finished"]}
-    kept = [
-        same[0] if len(same) == 1 else max(same, key=rank.__getitem__) for same in rows.values()
-    ]
+    kept = [max(same, key=lambda row: rank.get(row, (0, 0))) for same in rows.values()]
     return table.take(pa.array(sorted(kept), pa.int64()))
 
 
@@ -141,10 +140,8 @@ def sound_rows(table: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
     if faults.null_count == len(faults):
         return table, []
     wrong = pc.is_valid(faults)
-    reasons = zip(
-        table["key"].filter(wrong).to_pylist(), faults.filter(wrong).to_pylist(), strict=True
-    )
-    return table.filter(pc.invert(wrong)), list(reasons)
+    keys, reasons = table["key"].filter(wrong).to_pylist(), faults.filter(wrong).to_pylist()
+    return table.filter(pc.invert(wrong)), list(zip(keys, reasons, strict=True))
 
 
 @contextmanager
@@ -195,11 +192,6 @@ def _may_have(file: pq.ParquetFile, group: int, between: KeyRange) -> bool:
     found = next(chunk.statistics for chunk in chunks if chunk.path_in_schema == "key")
     unknown = found is None or not found.has_min_max
     return unknown or bool(found.min <= between[1] and found.max >= between[0])
-
-
-def _within(keys: pa.ChunkedArray, between: KeyRange) -> pa.ChunkedArray:
-    low, high = between
-    return pc.and_(pc.greater_equal(keys, low), pc.less_equal(keys, high))
 
 
 def _of_this_schema(table: pa.Table, names: Sequence[str], path: Path) -> pa.Table:

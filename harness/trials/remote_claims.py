@@ -48,21 +48,19 @@ class RemoteClaim:
         Raises RemoteAway when the bucket cannot be asked.
         """
         content = json.dumps(asdict(self.owner)).encode()
-        taken = self.remote.create(self._name, content)
-        while not taken:
+        while not self.remote.create(self._name, content):
             owner, version = _claim(self.remote, self.key)
-            if version is None:  # it was given back this moment
-                taken = self.remote.create(self._name, content)
-            elif owner == self.owner:  # only the answer was lost
-                taken = True
-            elif owner and _is_alive(self.remote, owner):
+            if owner == self.owner:  # only the answer was lost
+                break
+            if owner and _is_alive(self.remote, owner):
                 return owner
-            elif self.remote.replace(self._name, content, version):
-                taken = True
+            # Without a version, it was given back this moment.
+            if version is not None and self.remote.replace(self._name, content, version):
                 if owner:
                     with suppress(RemoteAway):
                         self.remote.remove(f"{BEATS}/{_beat_name(owner)}")
                         _remove_notes(self.remote, owner)
+                break
         _heart(self.remote.address, self.owner).add(self)
         return None
 

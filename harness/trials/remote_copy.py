@@ -80,9 +80,8 @@ class RemoteCopy:
         for kept in (weights, *sorted(self.weights.glob(f"{key}.*.parquet"))):
             if kept.is_file() and not self.remote_weights.has(kept.name):
                 self.remote_weights.upload(kept, kept.name)
-        self.remote.create(
-            path.name, path.read_bytes()
-        )  # of two equal results, the first one stays
+        # Of two equal results, the first one stays.
+        self.remote.create(path.name, path.read_bytes())
         self.remote.remove(f"{key}{UNFINISHED}")
 
     def send_folded(self, before: Mapping[str, int]) -> None:
@@ -100,9 +99,8 @@ class RemoteCopy:
                 self.remote.upload(self.folder / name, name)
         old = before.keys() - after.keys()
         there = self.remote.names() if old else {}
-        gone = [
-            name for name in old & there.keys() if not _differs(name, before[name], there[name])
-        ]
+        both = old & there.keys()
+        gone = [name for name in both if not _differs(name, before[name], there[name])]
         # The keys go last: without them, the whole file would be fetched.
         self.remote.remove(*gone)
         self.remote.remove(*(f"{KEYS}/{name}" for name in gone if name.startswith(COMPACTED)))
@@ -118,21 +116,17 @@ class RemoteCopy:
         What waits to be sent stays.
         """
         with self.held(alone=False):
-            while not self._received():
-                pass  # a file was folded into another one this moment; the next listing has that
-
-    def _received(self) -> bool:
-        # In this order: a record of ours that is sent meanwhile is still seen somewhere.
-        here, waiting = self.records, {path.name for path in self.waiting}
-        there = self.remote.names()
-        if not self._fetched_all(there):
-            return False
-        for name in here.keys() - there.keys() - waiting:
-            (self.folder / name).unlink(missing_ok=True)
-        for path in (self.folder / KEYS).glob("*"):
-            if path.name not in there:
-                path.unlink(missing_ok=True)
-        return True
+            complete = False
+            while not complete:  # a file may be folded into another one, as the next listing says
+                # In this order: a record of ours that is sent meanwhile is still seen somewhere.
+                here, waiting = self.records, {path.name for path in self.waiting}
+                there = self.remote.names()
+                complete = self._fetched_all(there)
+            for name in here.keys() - there.keys() - waiting:
+                (self.folder / name).unlink(missing_ok=True)
+            for path in (self.folder / KEYS).glob("*"):
+                if path.name not in there:
+                    path.unlink(missing_ok=True)
 
     def _fetched_all(self, there: Mapping[str, RemoteObject], key: str = "") -> bool:
         """Fetch the records that are not here, or of them those that may have `key`.

@@ -16,7 +16,7 @@ from harness.trials.store_folders import store_option
 if TYPE_CHECKING:
     from harness.trials.record import Record
 
-_logger = logging.getLogger(__name__)
+_warn_once = functools.cache(logging.getLogger(__name__).warning)  # many trials have one code
 
 
 def again(record: "Record", store: str, locator: str | None = None) -> str:
@@ -97,15 +97,9 @@ def named_values(
             return named, given_values(plugin, resolve(plugin, {**values, **json.loads(engine)}))
     except UserError as error:
         if isinstance(error, CodeNotRun):
-            _warn(one_line(str(error)))
+            _warn_once("%s", one_line(str(error)))
         kept = {name: value for name, value in values.items() if value is not None}
         return named, {name: value for name, value in kept.items() if name != "encoder"}
-
-
-@functools.cache
-def _warn(sentence: str) -> None:
-    """Say it once: many trials have the same code."""
-    _logger.warning("%s", sentence)
 
 
 def written_value(value: Any) -> str:

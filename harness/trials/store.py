@@ -137,7 +137,7 @@ class Store(StoreFolders):
         """
         self.receive()
         where = where or {}
-        columns = (*columns, *(column for column in where if column not in columns))
+        columns = (*columns, *where)
         tables: list[pa.Table] = []
         unreadable: list[tuple[str, str]] = []
         for path, rows in each_file(lambda: listed(self.folder), columns, between):
@@ -262,10 +262,8 @@ class Store(StoreFolders):
         if stored is None or not stored.finished:
             return False
         if different := stored.difference(record_of(_table(record).to_pylist()[0])):
-            _logger.warning(
-                "trial %s has finished twice with another %s; the first result stays in %s",
-                *(record.key, different, self.folder),
-            )
+            message = "trial %s has finished twice with another %s; the first result stays in %s"
+            _logger.warning(message, record.key, different, self.folder)
         return True
 
     def _write_file(self, record: Record, path: Path, *, replace: bool = True) -> None:

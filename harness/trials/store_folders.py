@@ -50,7 +50,7 @@ class StoreFolders:
         return str(self.folder.resolve())
 
     def _beside(self, content: str) -> Path:
-        """A folder beside the store, with its name and what is in there."""
+        """A folder or file beside the store, with its name and what is in there."""
         folder = self.folder.resolve()
         return folder.with_name(f"{folder.name}-{content}")
 
@@ -146,8 +146,7 @@ class StoreFolders:
     @property
     def flat_file(self) -> Path:
         """The file beside the store with a flat table of all trials (`trials/publishing.py`)."""
-        folder = self.folder.resolve()
-        return folder.with_name(f"{folder.name}-flat.parquet")
+        return self._beside("flat.parquet")
 
     @property
     def sweeps_folder(self) -> Path:

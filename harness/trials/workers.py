@@ -69,18 +69,15 @@ class Peers(Protocol):
 
     def ready(self) -> bool:
         """Whether all are about to join. Raises WorkerLost when one has ended."""
-        ...
 
     def reason(self) -> str | None:
         """The reason why one has ended by itself, which may take it some seconds; None: none has.
 
         One that ends because another is lost has not ended by itself.
         """
-        ...
 
     def running(self) -> list[int]:
         """The numbers of those that have not ended."""
-        ...
 
 
 RankLauncher = Callable[[Trial, int], AbstractContextManager[tuple[Peers, RankSpec]]]
@@ -135,20 +132,17 @@ class _Processes:
     """Ranks that are processes of this machine."""
 
     def __init__(self, commands: list[Mapping[str, Any]]) -> None:
-        self._started = [
-            subprocess.Popen(
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._printing: list[Thread] = []
+        for number, command in enumerate(commands, 1):
+            process = subprocess.Popen(
                 python_command("harness.trials.follower"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C is for rank 0, which agrees with the others
             )
-            for _ in commands
-        ]
-        self._printing = []
-        for number, (process, command) in enumerate(
-            zip(self._started, commands, strict=True), start=1
-        ):
+            self._started.append(process)
             assert process.stdin
             assert process.stdout
             assert process.stderr
