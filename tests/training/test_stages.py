@@ -316,10 +316,16 @@ def shared(
     """
     monkeypatch.setattr(shared_stages, "STATE_INTERVAL", 4)
 
-    def go(steps: int, cache: str = "one", interval: int = 3, **values: Any) -> tuple[Any, Trainer]:
+    def go(
+        steps: int,
+        cache: str = "one",
+        interval: int = 3,
+        first: Mapping[str, Any] = SHARED,
+        **values: Any,
+    ) -> tuple[Any, Trainer]:
         monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / cache))
         stages = [
-            stage(**SHARED, max_steps=steps),
+            stage(**first, max_steps=steps),
             stage(name="second", trains={"*": "learning_rate"}, max_steps=3),
         ]
         result: tuple[Any, Trainer] = run(
@@ -375,6 +381,26 @@ def test_a_shared_stage_is_run_once_and_changes_nothing(
     assert [point["step"] for point in history if point["metric"] == "dev"] == [
         step for step in range(1, steps + 4) if step % 3 == 0 or step == steps + 3
     ]
+
+
+@pytest.mark.parametrize(
+    ("declared", "warmup_ratio"),
+    [
+        ({}, 0.5),
+        ({"decay_steps": None}, 0.0),
+        ({"decay_steps": None, "schedule": "cosine"}, 0.0),
+        ({"own_run": True}, 0.0),
+    ],
+)
+def test_a_stage_that_depends_on_its_length_is_shared_by_trials_of_one_length(
+    shared: Any, declared: Mapping[str, Any], warmup_ratio: float
+) -> None:
+    options = {"first": {**SHARED, **declared}, "warmup_ratio": warmup_ratio}
+    alone = shared(12, cache="alone", **options)
+    shared(8, **options)
+    result = shared(12, **options)
+    assert state(result) == state(alone)
+    assert (first_stage(result), first_stage(shared(12, **options))) == (12, 0)
 
 
 @pytest.mark.slow
