@@ -19,9 +19,11 @@ from harness.data.items import label_subset
 from harness.errors import UserError
 from harness.plugin.kit import Kit
 from harness.plugin.registry import Plugin
+from harness.plugin.skeletons import momentum
 from harness.plugin.stage import Batches, Optimisation, Selection, Stage
 from harness.training import shared_stages
 from harness.training.loop import Trainer
+from harness.trials.run import trained_digest
 from tests.kits import FULL, FullDisk
 
 KitFor = Callable[..., Kit]
@@ -253,6 +255,28 @@ def test_a_run_of_its_own_hands_on_its_best_and_the_choice_starts_anew(run: Any)
     # Adam's steps at rates 0.001 and 0.00075, from the best of the first run and not from its end
     assert weights[3] - weights[1] == pytest.approx(0.00175, rel=1e-3)
     assert abs(weights[3] - weights[2]) < 0.0015
+
+
+def test_what_the_method_itself_changes_is_that_of_the_best_step(kit_for: KitFor) -> None:
+    """A method may embed with the moving average of its encoder."""
+    plugin = Plugin("averaged", momentum.Method, "0" * 16)
+    kit = kit_for(plugin, max_steps=6, epochs=9, evaluation_interval=2, learning_rate=1e-2)
+    built, averages, digests = kit.build(), list[dict[str, Tensor]](), list[str]()
+
+    def evaluate() -> float:
+        averages.append({name: each.clone() for name, each in built.state_dict().items()})
+        digests.append(trained_digest(built, kit))
+        return -abs(len(averages) - 2)
+
+    Trainer(built, kit, 0, evaluate, lambda _: None).run()
+    _, best, last = averages
+    name = "momentum.encoder.model.embeddings.word_embeddings.weight"
+    assert built.state_dict()[name].equal(best[name])
+    assert not best[name].equal(last[name])
+    assert trained_digest(built, kit) == digests[1]
+    with torch.no_grad():
+        built.momentum.encoder.model.embeddings.word_embeddings.weight += 1
+    assert trained_digest(built, kit) not in digests, "it is among the weights that are kept"
 
 
 def test_a_later_stage_does_not_depend_on_the_length_of_an_earlier_one(run: Any) -> None:
