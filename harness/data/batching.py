@@ -247,13 +247,12 @@ class Stream:
         generator = np.random.default_rng((self.options.seed, epoch))
         size = self.options.batch_size
         batches = shuffled = shuffled_batches(len(lengths), size, generator)
+        if self.options.group:  # before they are grouped, so that no length is dropped more often
+            batches = shuffled = shuffled[: len(self)]
         if self.options.batching == "grouped":
             batches = length_grouped(shuffled, lengths, generator)
-        if self.options.group:
-            # A short batch stands anywhere among the others, where batches are grouped.
-            batches = [chosen for chosen in batches if len(chosen) == size][: len(self)]
         longest = [int(lengths[chosen].max()) for chosen in shuffled]
-        return list(zip(batches, longest, strict=False))
+        return list(zip(batches, longest, strict=True))
 
     def _batch(self, items: np.ndarray) -> TextBatch:
         if self.options.text:
