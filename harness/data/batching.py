@@ -218,10 +218,8 @@ class Stream:
         self.items = np.arange(len(tokens)) if options.items is None else options.items
         if len(self) == 0:
             size, group = options.batch_size, options.group
-            wanted = f"{group} x {size}" if group > 1 else str(size)
-            raise UserError(
-                f"{len(self.items)} items are too few for a step on {wanted}: lower batch_size"
-            )
+            step = f"{group} x {size}: lower accumulation or" if group > 1 else f"{size}: lower"
+            raise UserError(f"{len(self.items)} items are too few for a step on {step} batch_size")
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""

@@ -166,9 +166,8 @@ def test_full_batches_only(run: Any) -> None:
 
 
 def test_too_few_items_are_one_sentence(run: Any) -> None:
-    with pytest.raises(
-        UserError, match="50 items are too few for a step on 4 x 20: lower batch_size"
-    ):
+    sentence = "50 items are too few for a step on 4 x 20: lower accumulation or batch_size"
+    with pytest.raises(UserError, match=sentence):
         run([stage(streams={"text": 20}, accumulation=4)])
 
 
