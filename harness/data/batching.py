@@ -218,10 +218,8 @@ class Stream:
         self.items = np.arange(len(tokens)) if options.items is None else options.items
         if len(self) == 0:
             size, group = options.batch_size, options.group
-            wanted = f"{group} x {size}" if group > 1 else str(size)
-            raise UserError(
-                f"{len(self.items)} items are too few for a step on {wanted}: lower batch_size"
-            )
+            step = f"{group} x {size}: lower accumulation or" if group > 1 else f"{size}: lower"
+            raise UserError(f"{len(self.items)} items are too few for a step on {step} batch_size")
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
@@ -247,13 +245,12 @@ class Stream:
         generator = np.random.default_rng((self.options.seed, epoch))
         size = self.options.batch_size
         batches = shuffled = shuffled_batches(len(lengths), size, generator)
+        if self.options.group:  # before they are grouped, so that no length is dropped more often
+            batches = shuffled = shuffled[: len(self)]
         if self.options.batching == "grouped":
             batches = length_grouped(shuffled, lengths, generator)
-        if self.options.group:
-            # A short batch stands anywhere among the others, where batches are grouped.
-            batches = [chosen for chosen in batches if len(chosen) == size][: len(self)]
         longest = [int(lengths[chosen].max()) for chosen in shuffled]
-        return list(zip(batches, longest, strict=False))
+        return list(zip(batches, longest, strict=True))
 
     def _batch(self, items: np.ndarray) -> TextBatch:
         if self.options.text:

@@ -182,6 +182,16 @@ class Declared:
         items = 0 if stage.epochs is None else self.items(next(iter(stage.streams)))
         return None if items is None else stage.steps(items)
 
+    def shared_length(self, stage: Stage) -> list[int | None]:
+        """The steps of a stage, where only trials of one length can share it; else nothing.
+
+        Warm-up and decay depend on them, and so do the evaluations of a run of its own.
+        """
+        how = stage.optimisation
+        decays = how.schedule in ("linear", "cosine") and how.decay_steps is None
+        warms_up = isinstance(self.config, TrainingConfig) and self.config.warmup_ratio > 0
+        return [self.steps_of(stage)] if decays or warms_up or stage.selection.own_run else []
+
     def evaluation_interval(self, stage: Stage) -> int:
         """Steps between two evaluations on dev in a stage.
 

@@ -191,6 +191,10 @@ def _state_faults(run: _StageCheck, before: Mapping[str, Any]) -> Iterator[Fault
     `before`: the hidden state before the first step.
     """
     state = copy.deepcopy(run.method.state_dict())
+    if others := [value for value in state.values() if not isinstance(value, Tensor)]:
+        sentence = f"get_extra_state() must return a tensor, and not {type(others[0]).__name__}"
+        yield Fault(sentence, run.lines.of_function("get_extra_state"))
+        return
     kept = copy.deepcopy(run.optimiser.state_dict())
     states = random_states()
     fresh = run.kit.build()
@@ -228,7 +232,7 @@ def _state_faults(run: _StageCheck, before: Mapping[str, Any]) -> Iterator[Fault
         return
     different = [name for name, loss in run.losses.items() if not loss.equal(again.losses[name])]
     here, there = run.method.state_dict(), fresh.state_dict()
-    different += [name for name, value in here.items() if _differs(value, there[name])]
+    different += [name for name, value in here.items() if not value.equal(there[name])]
     rule = "some state is not in a parameter, a buffer or get_extra_state()"
     if hidden:
         name = hidden[0].removeprefix("self.").rpartition(".")[2]
@@ -237,10 +241,6 @@ def _state_faults(run: _StageCheck, before: Mapping[str, Any]) -> Iterator[Fault
     elif different:
         sentence = f"after saving and loading, the next step differs in {different[0]}: {rule}"
         yield Fault(sentence, run.lines.of_function("losses"))
-
-
-def _differs(one: Any, other: Any) -> bool:
-    return not torch.equal(one, other) if isinstance(one, Tensor) else bool(one != other)
 
 
 def _loss_problem(losses: Any, stage: Stage) -> str:

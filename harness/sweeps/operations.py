@@ -107,7 +107,8 @@ def _shared(trial: Trial, stage: Stage) -> str:
         return ""
     config = trial.config
     values = {name: getattr(config, name) for name in stage.shared}
-    return digest_of([trial.declared.source_digest, stage.name, repr(values), trial.seed])
+    length = trial.declared.shared_length(stage)
+    return digest_of([trial.declared.source_digest, stage.name, repr(values), trial.seed, *length])
 
 
 def _artefact(declared: Declared, passes: Passes[Any], artefact: Artefact) -> Part:

@@ -23,7 +23,7 @@ from harness.ranks import agreed, has_ranks, rank_number
 from harness.training.engines import stage_optimiser
 from harness.training.feeding import fed, made, patience_spent, stage_streams
 from harness.training.optimisers import StageOptimiser
-from harness.training.parameters import moved_names, trained_names
+from harness.training.parameters import changing_names, moved_names, trained_names
 from harness.training.progress import Outcome, Point, Progress
 from harness.training.saved_state import (
     Checkpoint,
@@ -69,7 +69,7 @@ def restore(
     """Bring optimiser and random sources to the state of a snapshot; its outcome.
 
     The method has the weights of the snapshot already. `names`: the parameters that all stages
-    train. Those that the snapshot does not have stay as they are in the best state.
+    change. Those that the snapshot does not have stay as they are in the best state.
     """
     best: dict[str, Tensor] = {}
     if saved.best:
@@ -165,9 +165,7 @@ class Trainer:
     def _open_streams(self) -> None:
         """Open the streams of every stage, whose length follows from them."""
         stages = self.kit.declared.stages
-        self._trained = {name for stage in stages for name in trained_names(self.method, stage)}
-        moved = {name for stage in stages for name in moved_names(self.method, stage)}
-        self._changing = self._trained | moved
+        self._changing = changing_names(self.method, stages)
         # All streams are opened before the first step: a corpus that is too small for a later stage
         # should stop the trial now.
         self._streams = [stage_streams(self.method, self.kit, each, self.seed) for each in stages]
@@ -193,7 +191,7 @@ class Trainer:
                 load_weights(self.method, saved.weights)
             optimiser = self._stage_optimiser(stage, steps)
             if saved:
-                self.outcome = restore(saved, self.method, self._trained, optimiser)
+                self.outcome = restore(saved, self.method, self._changing, optimiser)
             # An earlier stage may have ended before its last step.
             self._total = self.outcome.steps - start + sum(self._lengths[number:])
             trainable = max(self.outcome.trainable_parameters, optimiser.trainable_count)
@@ -269,9 +267,9 @@ class Trainer:
         """The states on disk of a stage that trials share, which rank 0 keeps; else None."""
         if stage.shared is None or rank_number() > 0:
             return None
-        elsewhere = self._trained - set(trained_names(self.method, stage))
+        own = {*trained_names(self.method, stage), *moved_names(self.method, stage)}
         folder = StageStates.folder_of(stage, self.kit, self.seed, self._interval, self.scored)
-        return StageStates(folder, elsewhere, self._requested_states)
+        return StageStates(folder, self._changing - own, self._requested_states)
 
     def _evaluate(self, loss: Tensor, stage: Stage, step: int, steps: int) -> None:
         """Score on dev when it is time, remember the scores, and report.
@@ -342,5 +340,5 @@ class Trainer:
         # Of equal scores the first one counts (diffaug.md, section 5).
         if stage.selection.keep == "last" or best is None or score > best:
             self.outcome.best_dev, self.outcome.best_step = score, self.outcome.steps
-            self.outcome.best_state = state(self.method, self._trained)
+            self.outcome.best_state = state(self.method, self._changing)
         return score

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from glob import escape
 from typing import Any
@@ -60,6 +60,15 @@ def moved_names(method: nn.Module, stage: Stage) -> set[str]:
         name
         for name, _ in method.named_parameters()
         if any(fnmatchcase(name, pattern) for pattern in stage.moves)
+    }
+
+
+def changing_names(method: nn.Module, stages: Iterable[Stage]) -> set[str]:
+    """The names of the parameters that some stage trains, or in which the method changes them."""
+    return {
+        name
+        for stage in stages
+        for name in (*trained_names(method, stage), *moved_names(method, stage))
     }
 
 

@@ -3,9 +3,9 @@
 Trials that differ only in what comes after a stage run that stage once between them. A trial that
 trains it to step N leaves its states at every 250th step and at N. Another trial that agrees in
 all that matters starts from the last state at or before its own N. This is exact to the last bit,
-because the rate at a step does not depend on N (the stage names its `decay_steps`), batches are a
-function of seed and step, and the random state is kept. The history is kept as well, so a trial's
-record does not show which trial ran the stage.
+because batches are a function of seed and step, and the random state is kept. Where the rate at a
+step depends on N, as with a warm-up or without `decay_steps`, only trials of one N share the stage.
+The history is kept as well, so a trial's record does not show which trial ran the stage.
 """
 
 import logging
@@ -67,7 +67,8 @@ class StageStates:
             stage.name, stage.trains, stage.streams, weights, stage.accumulation, stage.moves,
             stage.batches, stage.optimisation, stage.selection,
         ]  # fmt: skip
-        return digest_of([kit.identity(), declared, values, seed, interval, scored])
+        length = kit.declared.shared_length(stage)
+        return digest_of([kit.identity(), declared, values, seed, interval, scored, *length])
 
     @classmethod
     def folder_of(cls, stage: Stage, kit: Kit, seed: int, interval: int, scored: str) -> Path:

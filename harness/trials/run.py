@@ -34,7 +34,7 @@ from harness.training import engines
 from harness.training.interruption import giving_way
 from harness.training.loop import Trainer
 from harness.training.memory import Peak, peak_memory
-from harness.training.parameters import added, count, trained_names
+from harness.training.parameters import added, changing_names, count, trained_names
 from harness.training.progress import Outcome, Progress
 from harness.training.saved_state import (
     Checkpoint,
@@ -259,7 +259,7 @@ def keep(method: Method[Any], kit: Kit, path: Path | None, trial: Trial) -> str 
     """
     if not kit.declared.stages:
         return None
-    weights = current(method, _changed(method, kit))
+    weights = current(method, changing_names(method, kit.declared.stages))
     if path is None:
         return None
     try:
@@ -268,11 +268,6 @@ def keep(method: Method[Any], kit: Kit, path: Path | None, trial: Trial) -> str 
     except OSError as error:
         _logger.warning("the weights %s are not kept: %s", path, error)
         return None
-
-
-def _changed(method: Method[Any], kit: Kit) -> set[str]:
-    """The names of the parameters that some stage trains."""
-    return {name for stage in kit.declared.stages for name in trained_names(method, stage)}
 
 
 def trained(
@@ -292,7 +287,9 @@ def trained(
         try:
             if digest not in (None, content_digest(weights)):
                 raise UserError(f"the weights {weights} are not those that the record names")
-            load_state(method, _changed(method, kit), weights)
+            # A file of an older version has no parameters that the method itself changes.
+            names = {name for stage in kit.declared.stages for name in trained_names(method, stage)}
+            load_state(method, names, weights)
             return method, kit, digest
         except UserError as error:
             _logger.warning("%s; the trial is trained again", error)
@@ -308,11 +305,11 @@ def trained(
 
 
 def trained_digest(method: Method[Any], kit: Kit) -> str:
-    """The digest of what the stages of a method have trained; 16 hexadecimal digits.
+    """The digest of what the stages of a method have changed; 16 hexadecimal digits.
 
     Another kind of machine may have trained other weights under the same key.
     """
-    return SavedState(current(method, _changed(method, kit))).digest()
+    return SavedState(current(method, changing_names(method, kit.declared.stages))).digest()
 
 
 def sizes(method: Method[Any], memory: Peak) -> dict[str, Any]:

@@ -105,6 +105,22 @@ def test_grouped_batches_know_the_padding_of_the_shuffled_ones(group: int) -> No
     assert grouped[0].repeated(2).shuffled_length == widths[0]
 
 
+@pytest.mark.parametrize("group", [1, 2])
+def test_grouped_batches_leave_out_the_items_that_shuffled_ones_leave_out(group: int) -> None:
+    """The longest ones would be left out in every epoch otherwise."""
+    tokens = random_corpus(53)
+    for number in range(5):
+        shuffled, grouped = (
+            {*torch.cat([batch.items for batch in batches]).tolist()}
+            for batches in (
+                epoch(tokens, 8, number=number, group=group, batching=batching)
+                for batching in get_args(Batching)
+            )
+        )
+        assert len(shuffled) == 48
+        assert shuffled == grouped
+
+
 def test_grouped_batches_have_little_padding_a_random_order_and_other_items_every_epoch() -> None:
     tokens = random_corpus(6400)
     lengths = tokens.item_lengths(64)

@@ -120,6 +120,11 @@ FAULTS = {
         'stage "views": training changes the variable STEPS, which no checkpoint holds: some '
         "state is not in a parameter, a buffer or get_extra_state()",
     ),
+    "a state that is no tensor": (
+        LOSS, f"        self.calls += 1\n{LOSS}{SAVED}".replace("torch.tensor", "int"),
+        "def get_extra_state",
+        'stage "views": get_extra_state() must return a tensor, and not int',
+    ),
     "a random batch": (
         'return {"views": batch["views"]', 'torch.rand(1)\n        return {"views": batch["views"]',
         "def prepared",

@@ -19,9 +19,11 @@ from harness.data.items import label_subset
 from harness.errors import UserError
 from harness.plugin.kit import Kit
 from harness.plugin.registry import Plugin
+from harness.plugin.skeletons import momentum
 from harness.plugin.stage import Batches, Optimisation, Selection, Stage
 from harness.training import shared_stages
 from harness.training.loop import Trainer
+from harness.trials.run import trained_digest
 from tests.kits import FULL, FullDisk
 
 KitFor = Callable[..., Kit]
@@ -164,9 +166,8 @@ def test_full_batches_only(run: Any) -> None:
 
 
 def test_too_few_items_are_one_sentence(run: Any) -> None:
-    with pytest.raises(
-        UserError, match="50 items are too few for a step on 4 x 20: lower batch_size"
-    ):
+    sentence = "50 items are too few for a step on 4 x 20: lower accumulation or batch_size"
+    with pytest.raises(UserError, match=sentence):
         run([stage(streams={"text": 20}, accumulation=4)])
 
 
@@ -255,6 +256,28 @@ def test_a_run_of_its_own_hands_on_its_best_and_the_choice_starts_anew(run: Any)
     assert abs(weights[3] - weights[2]) < 0.0015
 
 
+def test_what_the_method_itself_changes_is_that_of_the_best_step(kit_for: KitFor) -> None:
+    """A method may embed with the moving average of its encoder."""
+    plugin = Plugin("averaged", momentum.Method, "0" * 16)
+    kit = kit_for(plugin, max_steps=6, epochs=9, evaluation_interval=2, learning_rate=1e-2)
+    built, averages, digests = kit.build(), list[dict[str, Tensor]](), list[str]()
+
+    def evaluate() -> float:
+        averages.append({name: each.clone() for name, each in built.state_dict().items()})
+        digests.append(trained_digest(built, kit))
+        return -abs(len(averages) - 2)
+
+    Trainer(built, kit, 0, evaluate, lambda _: None).run()
+    _, best, last = averages
+    name = "momentum.encoder.model.embeddings.word_embeddings.weight"
+    assert built.state_dict()[name].equal(best[name])
+    assert not best[name].equal(last[name])
+    assert trained_digest(built, kit) == digests[1]
+    with torch.no_grad():
+        built.momentum.encoder.model.embeddings.word_embeddings.weight += 1
+    assert trained_digest(built, kit) not in digests, "it is among the weights that are kept"
+
+
 def test_a_later_stage_does_not_depend_on_the_length_of_an_earlier_one(run: Any) -> None:
     """Its random numbers start anew, so that finished first stages of any length can be shared."""
     ends = []
@@ -316,10 +339,16 @@ def shared(
     """
     monkeypatch.setattr(shared_stages, "STATE_INTERVAL", 4)
 
-    def go(steps: int, cache: str = "one", interval: int = 3, **values: Any) -> tuple[Any, Trainer]:
+    def go(
+        steps: int,
+        cache: str = "one",
+        interval: int = 3,
+        first: Mapping[str, Any] = SHARED,
+        **values: Any,
+    ) -> tuple[Any, Trainer]:
         monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / cache))
         stages = [
-            stage(**SHARED, max_steps=steps),
+            stage(**first, max_steps=steps),
             stage(name="second", trains={"*": "learning_rate"}, max_steps=3),
         ]
         result: tuple[Any, Trainer] = run(
@@ -375,6 +404,26 @@ def test_a_shared_stage_is_run_once_and_changes_nothing(
     assert [point["step"] for point in history if point["metric"] == "dev"] == [
         step for step in range(1, steps + 4) if step % 3 == 0 or step == steps + 3
     ]
+
+
+@pytest.mark.parametrize(
+    ("declared", "warmup_ratio"),
+    [
+        ({}, 0.5),
+        ({"decay_steps": None}, 0.0),
+        ({"decay_steps": None, "schedule": "cosine"}, 0.0),
+        ({"own_run": True}, 0.0),
+    ],
+)
+def test_a_stage_that_depends_on_its_length_is_shared_by_trials_of_one_length(
+    shared: Any, declared: Mapping[str, Any], warmup_ratio: float
+) -> None:
+    options = {"first": {**SHARED, **declared}, "warmup_ratio": warmup_ratio}
+    alone = shared(12, cache="alone", **options)
+    shared(8, **options)
+    result = shared(12, **options)
+    assert state(result) == state(alone)
+    assert (first_stage(result), first_stage(shared(12, **options))) == (12, 0)
 
 
 @pytest.mark.slow
