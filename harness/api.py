@@ -10,6 +10,7 @@ Errors are those of the command line: `harness.errors.UserError` with one senten
 folder or a bucket; None is that of the command line, `results/trials`.
 """
 
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LINE = 180
 """Characters in a line of a table as text"""
+_ONE_AT_A_TIME = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -306,13 +308,17 @@ def check_ours_on(encoder: str | None, paper: str | Path | None) -> None:
 
 
 def _apart(call: Callable[[], T]) -> T:
-    """Call a function; in a thread of its own where a loop runs in this one, as in a notebook."""
+    """Call a function; in a thread of its own where a loop runs in this one, as in a notebook.
+
+    Threads wait for one another, because a process has one state of random numbers, and one output.
+    """
     import asyncio  # not for a name that is refused
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return call()
-    from harness.training.interruption import in_a_thread
+    with _ONE_AT_A_TIME:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return call()
+        from harness.training.interruption import in_a_thread
 
-    return in_a_thread(call)
+        return in_a_thread(call)

@@ -4,9 +4,11 @@ import asyncio
 import doctest
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from tests.sweep.test_local import SLOWLY
 
 NOTEBOOK = """\
 import harness
+harness.sweep("quickstart", "pooling", store="on-ray", local=False)
 table = harness.sweep("quickstart", "pooling", store="trials", local=True)
 table
 """
@@ -159,6 +162,24 @@ def test_a_sweep_in_a_notebook(tmp_path: Path) -> None:
     assert "first-last" in shown.data["text/html"]
     progress = "".join(each.text for each in cell.outputs if each.output_type == "stream")
     assert "4/4" in progress
+
+
+@pytest.mark.slow
+def test_runs_of_several_threads_have_the_scores_of_one_alone(tmp_path: Path) -> None:
+    """One after the other: they would draw from one state of random numbers."""
+
+    def score(seed: int, store: str) -> dict[str, float]:
+        values = {"suite": "graded", "sentences": "graded-sentences", "max_steps": 3}
+        where = {"encoder": "tiny-bert", "store": tmp_path / store, "seed": seed}
+        return harness.run(plugin, **where, **values).test
+
+    plugin = tmp_path / "slowly.py"  # which nothing has imported yet
+    plugin.write_text(SLOWLY, encoding="utf-8")
+    before = sys.stdout
+    with ThreadPoolExecutor(2) as threads:
+        together = list(threads.map(score, (1, 2), ("together", "together")))
+    assert sys.stdout is before
+    assert together == [score(seed, "alone") for seed in (1, 2)]
 
 
 @pytest.mark.slow

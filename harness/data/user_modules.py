@@ -90,21 +90,8 @@ class UserCode:
         own = digest(f"{self.path} {self.sha256}", 8)
         # In the name of a module, a dot would stand before a part of a package.
         name = f"harness_{kind}_{re.sub('[^A-Za-z0-9]', '_', self.path.stem)}_{own}"
-        if name in sys.modules:
-            return sys.modules[name]
-        _loaded[name] = self
-        spec = _specification(name)
-        assert spec is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            with explained(f"the {kind} {self.path} fails to import: "):
-                assert spec.loader is not None
-                spec.loader.exec_module(module)
-        except BaseException:  # also Ctrl-C: half a module must not be found again
-            del sys.modules[name]
-            raise
-        return module
+        _loaded.setdefault(name, self)
+        return imported(name, f"the {kind} {self.path}")
 
 
 def user_code(path: Path, beginning: str) -> UserCode:

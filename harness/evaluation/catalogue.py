@@ -230,23 +230,24 @@ def rank(suite: str) -> int:
     return list(CARDS).index(suite) if suite in CARDS else len(CARDS)
 
 
-def headed(columns: Sequence[object]) -> str:
-    """The suite of a published table: one that has a heading of the table, or else `sts`."""
+def headed(columns: Sequence[object]) -> list[str]:
+    """The suites of a published table: those with a heading of the table, at last `sts`."""
+    suites = []
     for suite, known in CARDS.items():
         own = {heading for metric, heading in known.headings.items() if metric != known.average}
         if suite != "sts" and own & set(columns):
-            return suite
-    return "sts"
+            suites.append(suite)
+    return [*suites, "sts"]
 
 
 def metric_under(heading: str, columns: Sequence[object]) -> Metric:
     """The metric that a heading of a published table names.
 
     `Avg.` is the average of the suite, or a further average where the table has exactly its tests.
-    A heading that no suite has is the average of STS: DiffCSE
-    and D2CSE print it as `STS` beside the metrics of other suites.
+    A heading that no suite has is the average of STS: DiffCSE and D2CSE print it as `STS` beside
+    the metrics of other suites.
     """
-    for suite in (headed(columns), "sts"):
+    for suite in headed(columns):
         card = CARDS[suite]
         metric = next((name for name, shown in card.headings.items() if shown == heading), None)
         if metric is not None and metric == card.average:

@@ -80,11 +80,11 @@ def _score_table(compared: PaperTable, commands: Commands) -> Table:
     sections, numbers, of_trials = compared.sections, list[str](), list[str]()
     rows = [row for _, own in sections for row in own]
     cells = [*compared.cells, *(cell for row in compared.released for cell in row.cells)]
-    protocol = CARDS[headed(compared.table.columns)].protocol
+    protocols = [CARDS[suite].protocol for suite in headed(compared.table.columns)]
     caption = [
         f"{metric[0].upper()}{metric[1:]}; ours: mean±sample std over n seeds, "
         "selected on dev, test never selects; Δ = ours - published.",
-        f"Ours: {protocol}" if protocol else "",
+        *(f"Ours: {protocol}" for protocol in protocols if protocol),
     ]
     if any(cell.group for cell in cells):
         metrics = [cell.metric for cell in compared.cells[: len(columns)]]

@@ -155,8 +155,8 @@ def best_cells(
     """Which cells are the best of their column, or not significantly worse, (rows, columns).
 
     directions: for each column 1 where higher is better, -1 where lower is, and 0 where no value
-    is better than another. of_single_seeds: the test of two rows that have one seed each. Of every
-    column, NaN means are rows without a score.
+    is better than another. of_single_seeds: the test of two rows that have one seed each, or train
+    nothing. Of every column, NaN means are rows without a score.
     """
     scores = np.stack([each.mean for each in columns], axis=1) * np.array(directions)
     # A row that stands alone is not the best of several.
@@ -166,8 +166,11 @@ def best_cells(
         [p_values(each, each[[row]]) for each, row in zip(columns, best, strict=True)], axis=1
     )
     top = scores == scores[best, np.arange(len(columns))]
-    # A cell is not compared with itself, and what is not ranked is no test.
-    values[top | ~ranked] = np.nan
+    constant = np.stack([(each.n == 1) & (each.std == 0) for each in columns], axis=1)
+    constants = constant & constant[best, np.arange(len(columns))]
+    # A cell is not compared with itself, what is not ranked is no test, and two constants differ
+    # by their test sentences, of which the seeds tell nothing.
+    values[top | ~ranked | constants] = np.nan
     if of_single_seeds is not None:
         for row, at in np.argwhere(np.isnan(values) & ~top & ranked & ~np.isnan(scores)):
             values[row, at] = of_single_seeds(int(row), best[at], int(at))

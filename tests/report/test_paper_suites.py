@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from harness.evaluation.catalogue import metric_under
 from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from harness.targets.published import lacking_suites, printed_suites
@@ -38,6 +39,19 @@ def row_of(store: MadeStore, paper: str, number: int, label: str = "SimCSE-BERT 
 def test_each_column_is_a_metric(paper: str, table: int, metrics: str, store: MadeStore) -> None:
     row = store.compared(paper, table).sections[0][1][0]
     assert [each.metric.name for each in row.cells if each.metric] == metrics.split()
+
+
+@pytest.mark.parametrize(
+    ("headings", "metrics"),
+    [
+        ("graded R@1 Uniformity STS-B MR", "graded recall@1 uniformity stsb mr"),
+        ("graded MR Avg.", "graded mr transfer-avg"),
+        ("graded R@1 STS12 Avg.", "graded recall@1 sts12 avg"),
+    ],
+)
+def test_headings_of_several_suites_are_metrics_of_their_own(headings: str, metrics: str) -> None:
+    columns = headings.split()
+    assert [metric_under(heading, columns).name for heading in columns] == metrics.split()
 
 
 def test_a_stored_score_of_the_classifier_that_went_is_not_taken_for_the_papers(

@@ -3,6 +3,7 @@
 Starting it, joining it and losing it have a time limit and a sentence each.
 """
 
+import ctypes
 import logging
 import os
 import signal
@@ -23,7 +24,7 @@ from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
 from harness.sweeps.cluster.lifetime import multi_process_service, no_orphans, session_folder
 from harness.sweeps.machines import children
-from harness.training.interruption import uninterrupted
+from harness.training.interruption import handled, uninterrupted
 
 START_ATTEMPTS = 2
 """Number of starts of a local Ray that does not come up, which happens on a crowded machine"""
@@ -59,7 +60,7 @@ def ray_session(
     machine can open. `shares_gpus`: whether several workers of it may use one GPU.
 
     Raises UserError when the cluster cannot be joined, and SweepStopped when a local Ray does not
-    start, or when Ray fails or is lost during the block. It must be used in the main thread.
+    start, or when Ray fails or is lost during the block.
     """
     address = os.environ.get("RAY_ADDRESS", "")
     with (
@@ -228,9 +229,9 @@ def _head_lives(before: set[int]) -> bool:
 def _watched(lives: Callable[[], bool]) -> Iterator[None]:
     """In the block, a thread looks whether Ray lives.
 
-    It interrupts the main thread when Ray is lost, and ends the program if that does not help.
+    It interrupts this thread when Ray is lost, and ends the program if that does not help.
     """
-    ended = threading.Event()
+    ended, thread = threading.Event(), threading.current_thread()
 
     def watch() -> None:
         answered = monotonic()
@@ -238,8 +239,8 @@ def _watched(lives: Callable[[], bool]) -> Iterator[None]:
             if lives():
                 answered = monotonic()
             elif monotonic() - answered > LOST_SECONDS:
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
-                # The main thread may wait inside of Ray, where no signal reaches it.
+                _ring(thread)
+                # That thread may wait inside of Ray, where no signal reaches it.
                 if not ended.wait(10.0):
                     # The live view has left the cursor behind its last line.
                     begin = "\n" if sys.stderr.isatty() else ""
@@ -257,9 +258,19 @@ class _Alarm(BaseException):
     """The alarm rang. It is no Exception, because Ray tries again after those."""
 
 
+def _ring(thread: threading.Thread) -> None:
+    """Raise _Alarm in a thread: in the main one by SIGALRM, which ends its waits, too."""
+    number = thread.ident or 0
+    if thread is threading.main_thread():
+        signal.pthread_kill(number, signal.SIGALRM)
+    else:
+        alarm = ctypes.py_object(_Alarm)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(number), alarm)
+
+
 @contextmanager
 def _alarm(error: Exception, seconds: float = 0.0) -> Iterator[None]:
-    """In the block, the signal SIGALRM raises `error`; it comes after `seconds`, if not 0."""
+    """In the block, `_ring` raises `error` in this thread; it comes after `seconds`, if not 0."""
     rang = False
 
     def ring(*_: object) -> None:
@@ -267,17 +278,19 @@ def _alarm(error: Exception, seconds: float = 0.0) -> Iterator[None]:
         rang = True
         raise _Alarm
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    clock = threading.Timer(seconds, _ring, [threading.current_thread()])
+    clock.daemon = True
     try:
-        yield
-    except BaseException:  # what is raised while Ray is left does not matter
-        if rang:
+        with handled(ring, signal.SIGALRM):
+            if seconds:
+                clock.start()
+            yield
+    except BaseException as raised:  # what is raised while Ray is left does not matter
+        if rang or isinstance(raised, _Alarm):
             raise error from None
         raise
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        clock.cancel()
 
 
 @contextmanager
