@@ -282,15 +282,18 @@ def _alarm(error: Exception, seconds: float = 0.0) -> Iterator[None]:
     clock.daemon = True
     try:
         with handled(ring, signal.SIGALRM):
-            if seconds:
-                clock.start()
-            yield
+            try:
+                if seconds:
+                    clock.start()
+                yield
+            finally:
+                clock.cancel()
+                if clock.is_alive():  # it may ring this moment, and nothing else handles the signal
+                    clock.join()
     except BaseException as raised:  # what is raised while Ray is left does not matter
         if rang or isinstance(raised, _Alarm):
             raise error from None
         raise
-    finally:
-        clock.cancel()
 
 
 @contextmanager
