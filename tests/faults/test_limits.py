@@ -172,8 +172,8 @@ def test_reason_says_what_happened_and_what_was_printed_last(
     swept: Swept, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And the log stays; the trial of a worker that died has run twice."""
-    from rich.console import Console
 
+    from harness.cli.output import Screen
     from harness.cli.show import print_record
 
     for fault, beginning in HEADLINES.items():
@@ -187,7 +187,7 @@ def test_reason_says_what_happened_and_what_was_printed_last(
         log = swept.store.log(record.key).read_text()
         assert log.count("== an attempt on ") == (2 if fault == "vanish" else 1)
         assert words in log
-        print_record(record, "results", Console(highlight=False))
+        print_record(record, "results", Screen())
         out = capsys.readouterr().out
         assert f"reason: {beginning}"[:40] in out
         assert f"\n  {words}" in out

@@ -98,7 +98,8 @@ def test_a_lost_head_loses_nothing(
     assert err.count("\n") == 1
     before = finished(store)
     assert 0 < len(before) < TRIALS
-    assert {row.status for row in Store(store).read().records()} == {"finished"}
+    ended = {(row.status, row.reason) for row in Store(store).read().records()}
+    assert ended == {("finished", None)}
 
     answer = serially(*words)
     assert answer.code == 0, answer.out + answer.err
