@@ -145,6 +145,7 @@ def test_mistakes_are_the_sentences_of_the_command_line(
         call()
 
 
+# More than 20 s: a kernel, and in it a sweep here and one on Ray.
 @pytest.mark.process
 @pytest.mark.slow
 def test_a_sweep_in_a_notebook(tmp_path: Path) -> None:
