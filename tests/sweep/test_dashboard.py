@@ -78,6 +78,7 @@ def check(process: "subprocess.Popen[str]") -> None:
     assert float(value) > 0
 
 
+# More than 20 s: Ray with its dashboard starts, whose metrics come some seconds later.
 @pytest.mark.process
 @pytest.mark.slow
 def test_the_page_names_the_running_trial_and_has_its_loss(
