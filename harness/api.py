@@ -37,6 +37,7 @@ T = TypeVar("T")
 LINE = 180
 """Characters in a line of a table as text"""
 _ONE_AT_A_TIME = threading.RLock()
+"""Lock of trials and sweeps of this process"""
 
 
 @dataclass(frozen=True)

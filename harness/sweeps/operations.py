@@ -50,7 +50,7 @@ class Part:
         return self.operations + self.exact + self.evaluated
 
     def without(self, made: "Part") -> "Part":
-        """What is left of it when a part of it is made."""
+        """The rest of it, behind what an earlier trial has made."""
         return replace(
             self,
             operations=self.operations - made.operations,
@@ -130,6 +130,6 @@ def long_first(trials: Mapping[str, Trial]) -> dict[str, Trial]:
     """Key -> trial, the longest first, so that at the end no worker is idle beside a long one."""
 
     def work(trial: tuple[str, Trial]) -> float:
-        return sum(part.operations for part in parts_of_trial(trial[1]) or ())
+        return sum(part.work for part in parts_of_trial(trial[1]) or ())
 
     return dict(sorted(trials.items(), key=work, reverse=True))

@@ -92,7 +92,7 @@ class Prices:
         self._finished = store.read(_COLUMNS, {"status": ["finished"], "method": names}).table
         self._factors: dict[tuple[str, ...], Bounds] = {}
         self._made: dict[str, Part] = {}
-        """What trials share and an earlier line makes"""
+        """Name of a shared part -> the part, as an earlier line of the plan makes it"""
 
     def of(self, trial: Trial) -> Price:
         """The price of a trial that shares nothing."""
