@@ -123,7 +123,7 @@ def verdicts(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) ->
 
 
 def _verdict(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) -> list[str]:
-    """groups: those of one suite."""
+    """Sentences of the verdict on groups that one suite has measured."""
     called = dict(zip((group.identity for group in groups), short_names(groups), strict=True))
     best = best_on_dev(groups)
     by_dev = sorted(groups, key=lambda group: (group is not best, -group.dev_mean))
