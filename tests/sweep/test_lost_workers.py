@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 
 from harness.sweeps.cluster import tune_run
 from harness.sweeps.cluster.tune_run import RUNS, STARTS, Jobs, death
+from harness.sweeps.machines import Limits
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
 from harness.sweeps.workers.limits import STOPPED
+from harness.sweeps.workers.worker import run_one, settings_of
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
@@ -134,3 +137,27 @@ def test_a_trial_without_a_place_says_what_is_missing_and_then_fails(
     report = asyncio.run(run())
     assert lost.statuses == ([] if comes_back else ["failed"])
     assert comes_back or (report and "room for 0 of them, for 30 minutes" in report["reason"])
+
+
+@pytest.mark.slow
+@pytest.mark.process  # its watchdog
+def test_a_trial_whose_worker_tune_ends_has_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its driver or the head is gone, `tune.report` raises SystemExit in the training."""
+    values: dict[str, Any] = {
+        "encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences",
+        "batch_size": 8, "max_steps": 3, "evaluation_interval": 1,
+    }  # fmt: skip
+    trial, store, reports = Trial("simcse", values, seed=0), Store(tmp_path / "store"), list[Any]()
+    settings = settings_of(Job(key(trial), trial), 0, None)
+
+    def end(report: Report) -> None:
+        reports.append(report["step"])
+        sys.exit(0)
+
+    monkeypatch.setattr("ray.tune.report", end)
+    with pytest.raises(SystemExit):
+        run_one(settings, store=str(store.folder), sweep="1", commit="", cpus=1, limits=Limits())
+    assert reports == [1]
+    assert not store.read().records()

@@ -5,6 +5,7 @@ The worker writes the record of a trial into the store itself.
 
 import platform
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -41,6 +42,10 @@ PRUNE = "prune"
 """The file in the folder of a running trial with which the driver ends its training"""
 
 
+class _Ended(KeyboardInterrupt):
+    """Tune ends this job, as where its driver or the head of the cluster is gone."""
+
+
 def trial_settings(trial: Trial, node: str | None) -> dict[str, Any]:
     """A trial as another process takes it: the plugin by its path, and the files that travel.
 
@@ -75,7 +80,10 @@ def run_one(
     limits = replace(limits, gpus=settings["gpus"])
     launch = in_this_group(settings, store, sweep, cpus, limits)
     do = _make_part if settings["part"] else partial(_run_trial, commit=commit, launch=launch)
-    report = _report_of(do, settings, store_at(store), sweep, limits)
+    try:
+        report = _report_of(do, settings, store_at(store), sweep, limits)
+    except _Ended:
+        sys.exit()  # what Tune asked for; nobody waits for a report
     if report.get("needs_more"):
         # This process may wait for its next job beside others. Only now is the error gone, whose
         # traceback kept the model and the optimiser.
@@ -189,7 +197,11 @@ def _run_trial(
 
 
 def _report(progress: Progress) -> None:
-    tune.report(asdict(progress))
+    try:
+        tune.report(asdict(progress))
+    except SystemExit as asked:
+        # As it is, it would count as the exit of a method, and the trial as failed.
+        raise _Ended from asked
 
 
 def _leave(store: Store, running: Path) -> None:
