@@ -33,6 +33,9 @@ def main() -> None:
     # Pydantic would look for its plugins in the metadata of every package, as a tenth of the work
     # of a refusal.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
+    # The threads of OpenBLAS, one for each core, sleep at once when they have nothing to do. They
+    # would spin, which is half of what it costs to import numpy, and as much again for scipy.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     if "_HARNESS_COMPLETE" in os.environ:
         # Typer folds what a word means, and fish would offer the second line as a word.
         os.environ["COLUMNS"] = "1000"
