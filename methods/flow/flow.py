@@ -93,8 +93,8 @@ class FlowStep(nn.Module):
         Only ActNorm and a learned permutation contribute to it: that of the coupling is 0, and a
         reversal has the determinant 1 or -1.
         """
+        vectors = self.norm(vectors)  # the first of all sets its scale
         log_determinant = SCALE_FACTOR * self.norm.log_scale.sum()
-        vectors = self.norm(vectors)
         if self.mixing is None:
             # A reversal swaps the halves, so that the next coupling changes the other one.
             vectors = vectors.flip(1)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from harness import plugin
 from harness.encoders.pooling import pooled
+from harness.errors import UserError
 from harness.modules.vector_table import VectorTable
 from harness.plugin import Kit, Stage, TextBatch
 
@@ -20,8 +21,14 @@ class Method(Declaration, plugin.FrozenMethod[Config]):
     def __init__(self, config: Config, kit: Kit) -> None:
         super().__init__(config, kit)
         self.encoder = kit.encoder()
+        width = self.encoder.hidden_size
+        most = width.bit_length() - 1  # of which the last has the two channels of a coupling
+        if config.levels > most:
+            raise UserError(
+                f"flow: levels = {config.levels}: vectors of width {width} have at most {most}"
+            )
         self.flow = Flow(
-            self.encoder.hidden_size,
+            width,
             levels=config.levels,
             steps=config.steps_per_level,
             coupling_width=config.coupling_width,

@@ -16,6 +16,7 @@ from torch.optim.optimizer import (
 )
 
 from harness.data.batching import TextBatch
+from harness.errors import UserError
 from harness.plugin.corpus_vectors import corpus_vectors
 from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
@@ -181,3 +182,12 @@ def test_the_released_optimiser(looked_up: Kit) -> None:
     with register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after):
         Trainer(method, looked_up, 0, lambda: 1.0, lambda _: None).run()
     assert len(steps) == 3, "20 items in batches of 8, the short one kept"
+
+
+def test_more_levels_than_the_width_has_are_one_sentence(kit_for: KitFor, triplets: Path) -> None:
+    corpus = str(triplets)
+    width = kit_for("flow", corpus=corpus).encoder().hidden_size
+    most = int(math.log2(width))
+    build(kit_for("flow", corpus=corpus, levels=most))
+    with pytest.raises(UserError, match=f"^flow: levels = {most + 1}: .* have at most {most}$"):
+        build(kit_for("flow", corpus=corpus, levels=most + 1))

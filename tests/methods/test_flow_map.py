@@ -83,6 +83,15 @@ def test_bits_per_dimension(permutation: str) -> None:
     assert flow.bits_per_dimension(vectors).item() == pytest.approx(total / 5, rel=1e-9)
 
 
+def test_bits_of_the_first_training_batch() -> None:
+    """The scales that the batch itself sets are in its likelihood."""
+    torch.manual_seed(0)
+    flow = Flow(16, levels=3, steps=2, coupling_width=5, permutation="reverse").double().train()
+    vectors = 0.1 * torch.randn(50, 16, dtype=torch.float64)
+    first = flow.bits_per_dimension(vectors).item()
+    assert first == pytest.approx(flow.bits_per_dimension(vectors).item(), rel=1e-12)
+
+
 def test_a_step_written_out() -> None:
     """ActNorm, a reversal, and an additive coupling of three layers.
 
