@@ -5,6 +5,7 @@ import platform
 import sys
 from importlib import import_module
 from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -12,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from harness import __version__
 from harness.errors import SweepStopped, TrialFailure, UserError, one_line
+from harness.inputs import why
 
 
 class Group(NamedTuple):
@@ -180,6 +182,10 @@ def run_verb(arguments: list[str]) -> int:
 
     What is raised for a user to read becomes one sentence on stderr.
     """
+    try:
+        Path.cwd()  # as in a shell whose folder was removed or made anew
+    except OSError as error:
+        return _refused(f"the working folder cannot be used ({why(error)}); `cd` to another one", 2)
     try:
         return app(arguments, prog_name="harness", standalone_mode=False) or 0
     except UsageError as error:  # Typer itself would draw a box of several lines around it

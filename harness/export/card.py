@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import yaml
 
 from harness import __version__
 from harness.data.revisions import repository_of
+from harness.errors import visible
 from harness.export.exportable import Exportable, shown_encoder
 from harness.export.folder import library_model
 from harness.report.cells import decimals_of, score_text
@@ -39,9 +41,10 @@ def model_card(
     trial again; None: it is not known.
     """
     facts = model.facts
+    encoder = shown_encoder(facts["encoder"])
     parts = [
         _front_matter(facts),
-        f"# {facts['method']} on {shown_encoder(facts['encoder'])}\n",
+        f"# {escaped(facts['method'])} on {escaped(encoder)}\n",
         f"A sentence encoder: {_what(facts, trained=_is_trained(model))}. Measured with harness "
         f"{__version__}, trial `{facts['key'][:10]}`.\n",
         "## How to use it\n",
@@ -52,11 +55,17 @@ def model_card(
         *_training(model),
         *_again(model.record, command),
         "## Licence\n",
-        f"These weights come from `{shown_encoder(facts['encoder'])}` and from the training data "
-        f"above. Their licences\nhold for this model, too; look them up before you pass it on. "
+        f"These weights come from {_code(encoder)} and from the training data above. Their "
+        f"licences\nhold for this model, too; look them up before you pass it on. "
         f"harness knows none of them, and\nits own licence (Apache-2.0) is for its code.\n",
     ]
     return "\n".join(parts)
+
+
+def _code(name: str) -> str:
+    """A name as code on one line, from which no sign of it leads out."""
+    line = visible(" ".join(name.split())).replace("`", "'")
+    return f"`{line}`"
 
 
 def _front_matter(facts: Mapping[str, Any]) -> str:
@@ -76,13 +85,13 @@ def _is_trained(model: Exportable) -> bool:
 
 def _what(facts: Mapping[str, Any], *, trained: bool) -> str:
     if not trained:
-        return f"method {facts['method']}, in which the pretrained encoder stays as it is"
+        return f"method {escaped(facts['method'])}, in which the pretrained encoder stays as it is"
     setting = {
         "unsup": "without labels",
         "sup": "on labelled items",
         "semisup": "on sentences and labelled items",
     }[facts["setting"]]
-    return f"method {facts['method']}, trained {setting}, seed {facts['seed']}"
+    return f"method {escaped(facts['method'])}, trained {setting}, seed {facts['seed']}"
 
 
 def loaded_by(model: Exportable) -> str:
@@ -91,7 +100,8 @@ def loaded_by(model: Exportable) -> str:
     A model of the library is copied, with the names that the version knew that wrote it.
     """
     copied = library_model(model.method) is not None
-    which = f"that load `{shown_encoder(model.kit.config.encoder)}`" if copied else "from 3 to 6"
+    encoder = _code(shown_encoder(model.kit.config.encoder))
+    which = f"that load {encoder}" if copied else "from 3 to 6"
     return f"The versions of sentence-transformers {which} load it"
 
 
@@ -146,11 +156,11 @@ def _scores(model: Exportable, group: Group | None) -> Iterator[str]:
 
 def _training(model: Exportable) -> Iterator[str]:
     corpora = ", ".join(
-        f"`{without_folder(name)}` ({stream})"
+        f"{_code(without_folder(name))} ({stream})"
         for stream, name in model.kit.declared.corpora.items()
     )
-    encoder = shown_encoder(model.facts["encoder"])
-    yield f"Training data: {corpora or 'none'}. Encoder: `{encoder}`.\n"
+    encoder = _code(shown_encoder(model.facts["encoder"]))
+    yield f"Training data: {corpora or 'none'}. Encoder: {encoder}.\n"
     record = model.record
     if record is not None and record.steps:
         yield (
@@ -173,6 +183,12 @@ def _again(record: Record | None, command: str | None) -> Iterator[str]:
     if record is None or command is None:
         return
     versions = ", ".join(f"{name} {number}" for name, number in sorted(record.versions.items()))
-    shown = _FOLDERS.sub("", command)
+    shown = visible(shlex.join(map(_word, shlex.split(command)))).replace("\n", "\n    ")
     yield f"This command trains and measures it again:\n\n    {shown}\n"
     yield f"It ran with {versions}{f', commit {record.commit}' if record.commit else ''}.\n"
+
+
+def _word(word: str) -> str:
+    """A word of a command without the folders of this machine."""
+    name, equals, value = word.partition("=") if re.match(r"\w+=", word) else ("", "", word)
+    return name + equals + _FOLDERS.sub("", without_folder(value))

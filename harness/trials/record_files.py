@@ -36,6 +36,12 @@ UNFINISHED = "-unfinished.parquet"
 """Suffix behind the key in the name of the file of a trial that has not finished"""
 MOST_ROWS = 10_000_000
 """Rows of a file; a few bytes may claim any number of them"""
+
+
+class Withheld(UserError):
+    """A sound file that this process may not read, or whose schema is newer than this harness."""
+
+
 KeyRange = tuple[str, str]
 """The first and the last key that are wanted"""
 _ALWAYS = ("key", "schema_version", "status")
@@ -199,7 +205,7 @@ def _of_this_schema(table: pa.Table, names: Sequence[str], path: Path) -> pa.Tab
     if "schema_version" in table.column_names:
         newest = pc.max(table["schema_version"].cast(pa.int64())).as_py()
     if newest is not None and newest > SCHEMA_VERSION:
-        raise ValueError(
+        raise Withheld(
             f"its schema is version {newest}, and this harness reads up to {SCHEMA_VERSION}; "
             "update harness"
         )
@@ -252,8 +258,8 @@ def listed(folder: Path, start: str = "") -> list[Path]:
 
 def each_file(
     paths: Callable[[], Iterable[Path]], columns: Sequence[str], between: KeyRange | None = None
-) -> Iterator[tuple[Path, pa.Table | str]]:
-    """Each file once, with its rows, or with the reason why it cannot be read.
+) -> Iterator[tuple[Path, pa.Table | Exception]]:
+    """Each file once, with its rows, or with the error of reading it.
 
     `paths`: lists the files. It is called until nothing is new, because a file that has gone was
     folded into one that only the next listing has, and a listing may miss both of them. The other
@@ -262,12 +268,14 @@ def each_file(
     done: set[Path] = set()
     while new := [path for path in paths() if path not in done]:
         for path in new:
-            rows: pa.Table | str
+            rows: pa.Table | Exception
             try:
                 rows = read_rows(path, columns, between)
             except FileNotFoundError:
                 continue
+            except PermissionError:
+                rows = Withheld("Permission denied")
             except READ_ERRORS as error:
-                rows = str(error).splitlines()[0]
+                rows = error
             done.add(path)
             yield path, rows

@@ -28,6 +28,7 @@ from harness.trials.record_files import (
     UNFINISHED,
     KeyRange,
     Reading,
+    Withheld,
     each_file,
     each_key_once,
     listed,
@@ -144,7 +145,7 @@ class Store(StoreFolders):
             if isinstance(rows, pa.Table):
                 tables.append(rows)
             else:
-                unreadable.append((path.name, rows))
+                unreadable.append((path.name, str(rows).splitlines()[0]))
         if not tables:
             return Reading(no_rows(columns), sorted(unreadable))
         table = each_key_once(pa.concat_tables(tables))
@@ -158,10 +159,13 @@ class Store(StoreFolders):
     def get(self, key: str) -> Record | None:
         """The record with this whole key, or None when there is none that can be read.
 
-        A failure is returned only when there is no finished record of the same key.
+        A failure is returned only when there is no finished record of the same key. Raises
+        UserError when a sound file, which may have a finished one, is withheld from this process.
         """
         unfinished: Record | None = None
-        for _, table in each_file(lambda: self._may_have(key), SCHEMA.names, (key, key)):
+        for path, table in each_file(lambda: self._may_have(key), SCHEMA.names, (key, key)):
+            if isinstance(table, Withheld) and not path.name.endswith(UNFINISHED):
+                raise UserError(f"{path.name} in {self.folder} cannot be read: {table}")
             if not isinstance(table, pa.Table) or not table.num_rows:
                 continue  # `read` names what is damaged
             for row in sound_rows(table)[0].to_pylist():

@@ -66,6 +66,26 @@ def test_a_trial_and_back(harness: Harness, shown: Shown, store: Store, tmp_path
     assert "no scores" in (tmp_path / "file" / "README.md").read_text()
 
 
+def test_the_card_is_neither_markup_nor_folders_of_this_machine(
+    shown: Shown, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    """An encoder may lie anywhere, and may be called anything."""
+    encoder = tmp_path / "my folder" / "of secrets" / "a`b\x1b[2J\n<b>*c*"
+    shutil.copytree(tiny_encoder, encoder)
+    store, folder = Store(tmp_path / "store"), tmp_path / "model"
+    words = ("--encoder", encoder, "--set", "suite=graded", "--set", "pooling=cls")
+    shown("run", "pooling", *words, "--store", store.folder)
+    (trial,) = finals(store)
+    shown("export", trial.key, folder, "--store", store.folder)
+    card = (folder / "README.md").read_text()
+    assert "# pooling on a\\`b\\\\x1b\\[2J \\<b\\>\\*c\\*\n" in card
+    assert "`a'b\\x1b[2J <b>*c*`" in card
+    assert "\n    harness run pooling --encoder 'a`b\\x1b[2J\n    <b>*c*' --seed" in card
+    assert "\x1b" not in card
+    assert "folder of" not in card
+    assert "secrets" not in card
+
+
 def test_a_method_of_ours_and_back(shown: Shown, tmp_path: Path) -> None:
     """The library has no such pooling, so the folder names the module of the package."""
     store, folder = Store(tmp_path / "store"), tmp_path / "model"

@@ -64,6 +64,21 @@ def test_odd_streams() -> None:
         assert done.stderr == b"Error: the output cannot be written (No space left on device)\n"
 
 
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_working_folder_that_was_removed_is_a_sentence(tmp_path: Path) -> None:
+    for words in ("list methods", "plan pooling quickstart"):
+        command = f'mkdir gone; cd gone; rmdir ../gone; "{sys.executable}" -m harness {words}'
+        done = subprocess.run(
+            command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=100
+        )
+        assert done.returncode == 2
+        assert done.stderr.splitlines() == [
+            "Error: the working folder cannot be used (No such file or directory); "
+            "`cd` to another one"
+        ]
+
+
 IN_EXEC = 'exec("raise KeyboardInterrupt")'
 IN_A_FINALISER = """
 import signal, time

@@ -3,10 +3,12 @@
 import errno
 import multiprocessing
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -104,7 +106,43 @@ def test_file_of_a_newer_version_is_refused_by_name(store: Store) -> None:
     why = f"{newest}, and this harness reads up to {SCHEMA_VERSION}; update harness"
     assert reading.unreadable == [(newer.name, why)]
     store.compact(at_least=1)
-    assert newer.exists()
+    before = newer.read_bytes()
+    check_it_stays(store, 1, f"{newer.name} in {store.folder} cannot be read: {why}")
+    assert newer.read_bytes() == before
+
+
+def check_it_stays(store: Store, number: int, why: str) -> None:
+    """A sound record that cannot be read here is no damaged one: no trial takes its place."""
+    trial = record(number)
+    with pytest.raises(UserError, match=re.escape(why)):
+        store.finished_or_run(trial.key, "a trial", lambda: pytest.fail("it ran"))
+    with pytest.raises(UserError, match=re.escape(why)):
+        store.write(trial)
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_record_of_another_user_stays(compacted: bool) -> None:
+    """Two people share a store, and one of them writes files that only he may read."""
+    with TemporaryDirectory() as shared:  # pytest's own folders are the other user's alone
+        store = Store(Path(shared, "store"))
+        write(store, (1, 2))
+        if compacted:
+            store.compact(at_least=1)
+        [file, *_] = parquets(store)
+        file.chmod(0)
+        for folder in (Path(shared), store.folder):
+            folder.chmod(0o777)
+        if root := os.geteuid() == 0:
+            os.seteuid(65534)
+        try:
+            assert (file.name, "Permission denied") in store.read().unreadable
+            why = f"{file.name} in {store.folder} cannot be read: Permission denied"
+            check_it_stays(store, 1, why)
+        finally:
+            if root:
+                os.seteuid(0)
+        file.chmod(0o600)
+        assert keys_of(store) == [1, 2]
 
 
 def test_a_revision_that_is_no_commit_is_a_fault(store: Store) -> None:
