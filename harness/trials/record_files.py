@@ -36,15 +36,13 @@ UNFINISHED = "-unfinished.parquet"
 """Suffix behind the key in the name of the file of a trial that has not finished"""
 MOST_ROWS = 10_000_000
 """Rows of a file; a few bytes may claim any number of them"""
+KeyRange = tuple[str, str]
+"""The first and the last key that are wanted"""
+_ALWAYS = ("key", "schema_version", "status")
 
 
 class Withheld(UserError):
     """A sound file that this process may not read, or whose schema is newer than this harness."""
-
-
-KeyRange = tuple[str, str]
-"""The first and the last key that are wanted"""
-_ALWAYS = ("key", "schema_version", "status")
 
 
 def read_rows(
