@@ -4,6 +4,7 @@ import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -111,10 +112,18 @@ def full_disk() -> FullDisk:
     return full
 
 
+def forget(*modules: ModuleType) -> None:
+    """Empty what functions of these modules remember, as in a new process."""
+    for module in modules:
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def data_read_anew() -> None:
     """Data are read once per process; those of a file's tests may come from another mirror."""
-    suites._loaded.cache_clear()
+    forget(suites)
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from harness.data.sts_pairs import YEARS
 from harness.evaluation import suites
 from tests.archives import write_archive
 from tests.checkout import CHECKOUT as REPOSITORY
+from tests.kits import forget
 from tests.programs import Answer, run_module
 
 SPACE = """\
@@ -272,7 +273,7 @@ def senteval(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SentEva
     request.getfixturevalue("monkeypatch").setenv("HARNESS_HUB", str(tmp_path / "hub"))
 
     def write(changes: dict[str, Callable[[str], str] | None] | None = None) -> Path:
-        suites._loaded.cache_clear()  # data are read once per process
+        forget(suites)  # data are read once per process
         kept = {
             name: change(text)
             for name, text in _members().items()
@@ -281,4 +282,4 @@ def senteval(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SentEva
         return write_archive(tmp_path / "hub" / "datasets" / SIMCSE / ARCHIVE, kept)
 
     yield write
-    suites._loaded.cache_clear()
+    forget(suites)

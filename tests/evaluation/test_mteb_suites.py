@@ -20,6 +20,7 @@ from harness.evaluation.suites import suite
 from harness.trials.run import built
 from harness.trials.trial import Trial
 from tests.evaluation.conftest import embed, rank_correlation
+from tests.kits import forget
 from tests.mteb_tasks import TOPICS, write_tasks
 
 pytestmark = pytest.mark.slow  # mteb takes seconds to import
@@ -91,8 +92,7 @@ def test_a_task_of_mteb_reads_its_data_from_the_mirror(
 ) -> None:
     """The library `datasets` reads a path as a pattern, or as an address with parts."""
     tmp_path = tmp_path / mirror
-    mteb_suites._named.cache_clear()
-    suites._loaded.cache_clear()
+    forget(mteb_suites, suites)
     folder = tmp_path / "datasets" / "mteb" / "stsbenchmark-sts"
     folder.mkdir(parents=True)
     rows = [{"sentence1": one, "sentence2": two, "score": gold} for one, two, gold in PAIRS["test"]]

@@ -21,7 +21,7 @@ from harness.manifests import MANIFEST, damage, seal
 from harness.plugin.kit import Kit
 from harness.trials.run import attempt
 from harness.trials.trial import Trial, key
-from tests.kits import FullDisk
+from tests.kits import FullDisk, forget
 
 POOLING = {"encoder": "tiny-bert", "suite": "graded"}
 
@@ -34,18 +34,13 @@ def flip(path: Path, position: int) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def forget() -> None:
-    files._hashed_once.cache_clear()
-    files._remembered.cache_clear()
-
-
 @pytest.fixture
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache of this test, in a process that remembers no digest."""
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    forget()
+    forget(files)
     yield tmp_path / "cache"
-    forget()
+    forget(files)
 
 
 def numbers(trial: Trial) -> tuple[Any, ...]:
@@ -236,14 +231,14 @@ def test_a_flipped_bit_in_a_remembered_digest_is_noticed(
     assert not (cached / "digests").exists()
     monkeypatch.setattr(files, "LARGE_FILE", 0)
     later(monkeypatch)  # a checkout may be quite new
-    forget()
+    forget(files)
     assert key(Trial("pooling", POOLING, 0)) == before
     entries = derived(cached / "digests")
     assert entries
     for number, entry in enumerate(entries):
         content = entry.read_bytes()
         flip(entry, 1000 * number + 77)
-        files._remembered.cache_clear()
+        forget(files)
         assert key(Trial("pooling", POOLING, 0)) == before
         [line] = logged(caplog)
         assert str(entry) in line

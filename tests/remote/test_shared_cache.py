@@ -15,6 +15,7 @@ from harness.errors import UserError
 from harness.files import cache_folder, sealed_json
 from harness.training.saved_state import SavedState
 from harness.training.shared_stages import StageStates
+from tests.kits import forget
 from tests.remote.buckets import Proxy, straight
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
@@ -28,7 +29,7 @@ def go_to(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GoTo:
 
     def change(name: str) -> None:
         shared_cache._offered.clear()  # a machine has processes of its own
-        shared_cache._folder.cache_clear()
+        forget(shared_cache)
         monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / name))
 
     return change

@@ -21,6 +21,7 @@ from harness.sweeps.spaces.overrides import Overrides, shipped_spaces
 from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
+from tests.kits import forget
 
 TRANSFER, STSB = "transfer-senteval-dev", "stsb-dev"
 
@@ -85,13 +86,13 @@ def small_hub(hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("HARNESS_HUB", str(tmp_path / "hub"))
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
 
-    def forget() -> None:  # data are read once per process
-        suites._loaded.cache_clear()
+    def read_anew() -> None:  # data are read once per process
+        forget(suites)
         TASKS["mr"].func.cache_clear()  # type: ignore[attr-defined]
 
-    forget()
+    read_anew()
     yield tmp_path / "hub"
-    forget()
+    read_anew()
 
 
 # SentEval's classifier is trained for seven tasks, 5 x 5 folds and 4 penalties, three times.

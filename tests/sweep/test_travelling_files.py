@@ -22,6 +22,7 @@ from harness.sweeps.cluster.capacity import digests_of
 from harness.sweeps.workers import files, worker
 from harness.sweeps.workers.files import brought, file_list
 from harness.trials.trial import Trial, arrived, describe, key, portable
+from tests.kits import forget
 
 PLUGIN = '''\
 from pathlib import Path
@@ -108,7 +109,7 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(relocation, "_relocation", None)
-    forget()
+    forget(registry, suites)  # as a process on another machine
     return folder
 
 
@@ -128,7 +129,7 @@ def elsewhere(laptop: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Rea
         laptop.rename(moved)
         (moved / "corpus.txt").unlink()  # its link leads to where the folder was
         monkeypatch.chdir(laptop.parent)
-        forget()
+        forget(registry, suites)  # as a process on another machine
 
         def read(path: str) -> Iterator[bytes]:
             content = (moved / Path(path).relative_to(laptop)).read_bytes()
@@ -137,12 +138,6 @@ def elsewhere(laptop: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Rea
         return read
 
     return go
-
-
-def forget() -> None:
-    """Forget what this process has imported, as a process on another machine."""
-    registry.load.cache_clear()
-    suites._own.cache_clear()
 
 
 def nobody(path: str) -> Iterator[bytes]:
