@@ -120,6 +120,12 @@ def forget(*modules: ModuleType) -> None:
                 value.cache_clear()
 
 
+def hub_client(monkeypatch: pytest.MonkeyPatch, **settings: object) -> None:
+    """Let the Hub's client, which is imported already, have settings of its environment."""
+    for name, value in settings.items():
+        monkeypatch.setattr(f"huggingface_hub.constants.{name}", value)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def data_read_anew() -> None:
     """Data are read once per process; those of a file's tests may come from another mirror."""

@@ -14,6 +14,7 @@ from harness.trials.store import Store
 from harness.trials.trial import Trial, revisions
 from tests.cli.conftest import Harness, check_sentence, sets
 from tests.downloads import FIRST, SECOND, THIRD, downloaded, downloaded_model, downloaded_texts
+from tests.kits import hub_client
 from tests.sweeping import write_few_pairs
 
 DATA_OF_MTEB = {
@@ -27,7 +28,7 @@ TRAINED = ["run", "simcse", *sets(suite="graded", max_steps=1, batch_size=4, pre
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """An empty store, beside the downloads of two revisions of a model and of a data set."""
     hub = tmp_path / "hub"
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
+    hub_client(monkeypatch, HF_HUB_CACHE=str(hub))
     downloaded_model(hub, "some/tiny", FIRST, "main", scale=1)
     downloaded_model(hub, "some/tiny", SECOND, "v2", "refs/pr/1", scale=1.5)
     downloaded_texts(hub, "some/texts", {(FIRST, "main"): "one", (THIRD, "v3"): "two"})

@@ -21,6 +21,7 @@ from harness.plugin.resolution import resolve
 from harness.trials.publishing import without_folder
 from harness.trials.trial import Trial, arrived, key, portable, revisions
 from tests.downloads import FIRST, SECOND, THIRD, downloaded, downloaded_model, downloaded_texts
+from tests.kits import hub_client
 
 KEY = "0123456789abcdef" * 2
 
@@ -29,7 +30,7 @@ KEY = "0123456789abcdef" * 2
 def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two revisions of a model and of a data set, without a network."""
     monkeypatch.delenv("HARNESS_HUB", raising=False)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    hub_client(monkeypatch, HF_HUB_CACHE=str(tmp_path))
     for commit, names in (
         (FIRST, ("main", "v1")),
         (SECOND, ("v2", "refs/pr/1", "new/v2", "a/b/c.d")),
@@ -154,8 +155,7 @@ def test_where_the_hub_does_not_answer_its_client_is_not_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A model that was downloaded is known by its name, and needs no answer."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    hub_client(monkeypatch, HF_HUB_OFFLINE=False, ENDPOINT="http://127.0.0.1:9")
     monkeypatch.setitem(sys.modules, "huggingface_hub.errors", None)  # its import would fail
     for look in (check_model, model_folder):
         with pytest.raises(NotHere) as refusal:
@@ -168,11 +168,10 @@ def test_where_the_hub_does_not_answer_its_client_is_not_asked(
 @pytest.mark.slow
 @pytest.mark.usefixtures("downloads")
 def test_a_revision_that_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     with ThreadingHTTPServer(("127.0.0.1", 0), NoRevision) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+        hub_client(monkeypatch, HF_HUB_OFFLINE=False, ENDPOINT=address)
         close_session()
         for kind, find in (
             ("model", lambda: model_folder("some/model@v9")),
@@ -247,9 +246,9 @@ def test_a_branch_that_moves_stays_in_a_sweep(
     others = [downloads.with_name(f"{downloads.name}-{end}") for end in ("second", "third")]
     for other in others:
         shutil.copytree(downloads, other, symlinks=True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(others[0]))
+    hub_client(monkeypatch, HF_HUB_CACHE=str(others[0]))
     assert key(Trial("simcse", values, 0)) != before
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(others[1]))
+    hub_client(monkeypatch, HF_HUB_CACHE=str(others[1]))
     there = arrived(sent)
     assert key(there) == before
     assert revisions(there, suite("graded")) == {f"{kind}/{name}": FIRST}

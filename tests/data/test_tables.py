@@ -17,6 +17,7 @@ from harness.plugin import registry
 from harness.plugin.resolution import resolve
 from tests.data.conftest import read
 from tests.downloads import FIRST, downloaded
+from tests.kits import hub_client
 
 ROWS = [
     {"one": "a, b", "two": 'the "NA"', "gold": 4.5, "genre": "fiction"},
@@ -187,10 +188,8 @@ def test_what_was_downloaded_is_read_without_a_network(
     offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_as_on_the_hub(downloaded(tmp_path, "datasets/some/nli", FIRST, "main"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    # Nobody listens at this port.
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
+    nobody = "http://127.0.0.1:9"  # listens there
+    hub_client(monkeypatch, HF_HUB_CACHE=str(tmp_path), ENDPOINT=nobody, HF_HUB_OFFLINE=offline)
     monkeypatch.setattr("time.sleep", lambda _: None)  # the client's, before it asks again
     close_session()
     for name in ("some/nli", "some/nli/plain_text:train", f"some/nli@{FIRST}"):

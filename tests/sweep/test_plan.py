@@ -10,6 +10,7 @@ from harness.sweeps import devices
 from harness.sweeps.operations import parts_of_trial
 from harness.sweeps.plan import Plan
 from harness.trials.trial import Trial
+from tests.kits import hub_client
 
 HEAD = """
 suite: graded
@@ -146,7 +147,7 @@ def test_a_plan_asks_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.delenv("HARNESS_HUB", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    hub_client(monkeypatch, HF_HUB_OFFLINE=False)
     monkeypatch.setattr("socket.getaddrinfo", ask)
     made = harness.plan("unsup", "simcse", store=tmp_path / "store")
     assert any("senteval.tar" in missing for missing in made.missing)
