@@ -1,13 +1,16 @@
 """Small random models of a family, rows of several lengths, and prompts for them."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel
 
 from harness.data.batching import TextBatch
+from harness.encoders import variable_length
 from harness.encoders.reach import KeyValues
 
 LENGTHS = [9, 2, 12, 1, 9, 5, 12]
@@ -82,3 +85,11 @@ def plain_kernel(
         for asks, keys, values in zip(*parts, strict=True)
     ]
     return torch.cat(outputs).to(query.dtype)
+
+
+def as_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, kernel: Callable[..., Tensor] = plain_kernel
+) -> None:
+    """Let attention take rows of any length by this kernel, as it does on a GPU by its own."""
+    monkeypatch.setattr(variable_length, "runs", lambda *_: True)
+    monkeypatch.setattr(variable_length, "kernel", kernel)
