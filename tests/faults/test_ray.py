@@ -125,10 +125,10 @@ Begin = Callable[..., str]
 def begin(monkeypatch: pytest.MonkeyPatch, in_short: Path) -> Begin:
     """begin(RAY_ADDRESS, init=..., say=...): the page of the dashboard in a session that ends.
 
-    `init`: stands in the place of ray.init. `within`: what happens in the session.
+    `init`: stands in the place of ray.init. `within`: what happens in the session. `seconds`:
+    further ones than WAIT_SECONDS.
     """
     assert in_short.exists()  # in which Ray's files would be
-    monkeypatch.setattr(sessions, "WAIT_SECONDS", 0.0)
 
     def session(
         address: str,
@@ -136,12 +136,14 @@ def begin(monkeypatch: pytest.MonkeyPatch, in_short: Path) -> Begin:
         say: Callable[[str], None] = print,
         head: str = "127.0.0.1:1",
         within: Callable[[], None] = lambda: None,
+        **seconds: float,
     ) -> str:
         joined = SimpleNamespace(gcs_address=head, get_node_id=str)
         monkeypatch.setenv("RAY_ADDRESS", address)
-        monkeypatch.setattr(sessions.ray, "init", init)
-        monkeypatch.setattr(sessions.ray, "get_runtime_context", lambda: joined)
-        monkeypatch.setattr(sessions.ray, "nodes", list)
+        of_ray = {"init": init, "get_runtime_context": lambda: joined, "nodes": list}
+        for module, values in ((sessions.ray, of_ray), (sessions, {"WAIT_SECONDS": 0.0} | seconds)):
+            for name, value in values.items():
+                monkeypatch.setattr(module, name, value)
         with sessions.ray_session(say, dashboard=True) as (_, page):
             within()
             return page
@@ -204,9 +206,7 @@ def test_a_cluster_that_cannot_be_joined_is_one_sentence(
 
 
 @pytest.mark.process
-def test_a_cluster_that_begins_later_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch, begin: Begin
-) -> None:
+def test_a_cluster_that_begins_later_is_waited_for(begin: Begin) -> None:
     """The user hears of it, and the sweep joins what listens there then."""
     with socket.socket() as head:
         head.bind(("127.0.0.1", 0))
@@ -217,10 +217,9 @@ def test_a_cluster_that_begins_later_is_waited_for(
             sentences.append(sentence)
             head.listen()
 
-        monkeypatch.setattr(sessions, "WAIT_SECONDS", 60.0)
-        monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.2)
+        seconds = {"WAIT_SECONDS": 60.0, "LOOK_SECONDS": 0.2}
         with pytest.raises(UserError, match=f"could be joined: RAY_ADDRESS is {address} .*no Ray"):
-            begin(address, raising(ConnectionError("it is no Ray")), hear)
+            begin(address, raising(ConnectionError("it is no Ray")), hear, **seconds)
     assert sentences == [f"Waiting for {address}, which does not answer yet (at most 120 s)"]
 
 
@@ -307,9 +306,7 @@ def test_what_fails_in_ray_later_is_one_sentence(
 
 
 @pytest.mark.process
-def test_a_start_that_does_not_end_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, begin: Begin, tmp_path: Path
-) -> None:
+def test_a_start_that_does_not_end_is_one_sentence(begin: Begin, tmp_path: Path) -> None:
     """The start is slow, or its head has ended, for which Ray waits long after.
 
     The process is a zombie then, because nobody waits for it.
@@ -324,14 +321,11 @@ def test_a_start_that_does_not_end_is_one_sentence(
         os.kill(heads[0].pid, signal.SIGKILL)
         forever()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(sessions, "START_SECONDS", 0.3)
-        with pytest.raises(SweepStopped, match="Ray did not start in"):
-            begin("", forever)
-    monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(sessions, "LOST_SECONDS", 0.1)
+    begins = {"START_SECONDS": sessions.START_SECONDS, "LOOK_SECONDS": 0.01, "LOST_SECONDS": 0.1}
+    with pytest.raises(SweepStopped, match="Ray did not start in"):
+        begin("", forever, START_SECONDS=0.3)
     with pytest.raises(SweepStopped, match=r"or its head was lost on the way$"):
-        begin("", start)
+        begin("", start, **begins)
     assert [head.wait() for head in heads] == [-signal.SIGKILL]
     earlier.wait()
 
@@ -339,7 +333,7 @@ def test_a_start_that_does_not_end_is_one_sentence(
 @pytest.mark.process
 @pytest.mark.parametrize("goes", [False, True])
 def test_what_listens_and_never_answers_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, begin: Begin, listener: Any, goes: bool
+    begin: Begin, listener: Any, goes: bool
 ) -> None:
     """Ray waits, whether the listener stays, or goes while the cluster is joined."""
     server, address = listener
@@ -349,11 +343,9 @@ def test_what_listens_and_never_answers_is_one_sentence(
             server.close()
         forever()
 
-    monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(sessions, "LOST_SECONDS", 0.1)
-    monkeypatch.setattr(sessions, "JOIN_SECONDS", 100 if goes else 0.3)
+    join_seconds = 100 if goes else 0.3
     with pytest.raises(UserError) as refused:
-        begin(address, join)
+        begin(address, join, LOOK_SECONDS=0.01, LOST_SECONDS=0.1, JOIN_SECONDS=join_seconds)
     assert str(refused.value) == (
         f"no Ray cluster could be joined: RAY_ADDRESS is {address}, and what listens there does "
         f"not answer as Ray does"
