@@ -20,6 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # asleep, and not in a loop, which may take most of the time of a processor.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# transformers would give each weight of a tiny model to one of several threads.
+os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
 # A terminal's size and colours are not the tests': they read what a pipe gets.
 os.environ.pop("COLUMNS", None)
 os.environ.pop("LINES", None)
@@ -53,6 +55,8 @@ ALLOWED = {"fc-list", "git", "ldconfig", "lscpu", "nvidia-smi"}
 what joblib asks about cores, and what a plan and torch for CUDA ask about GPUs"""
 _quick: list[str] = []
 """The quick test that is running"""
+_logging: list[Any] = []
+"""The plugin of pytest that reads the log, while no test reads it"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -101,17 +105,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Leave the log alone where a test does not read it.
 
     Otherwise pytest hangs two handlers on each of torch's sixty loggers three times for a test,
-    which takes a tenth of all time of the quick ones.
+    which takes a tenth of all time of the quick ones. Tests that do not read it follow one another,
+    so its plugin comes and goes where that changes.
     """
     plugins, name = item.config.pluginmanager, "logging-plugin"
-    reads = "caplog" in getattr(item, "fixturenames", ())
-    plugin = None if reads else plugins.unregister(name=name)
+    if "caplog" not in getattr(item, "fixturenames", ()):
+        if plugins.has_plugin(name):
+            _logging.append(plugins.unregister(name=name))
+    elif _logging:
+        plugins.register(_logging.pop(), name)
     modules = len(sys.modules)
     try:
         return (yield)
     finally:
-        if plugin is not None:
-            plugins.register(plugin, name)
         if len(sys.modules) > modules + 100:  # what a test imports is no garbage either
             gc.collect()
             gc.freeze()
