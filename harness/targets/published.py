@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from harness.errors import UserError
+from harness.errors import UserError, suggest
 from harness.plugin import registry
 from harness.report.coverage import lacking
 from harness.report.matching import ANY, Wanted, yaml_text
@@ -41,9 +41,9 @@ def table_searches(
 
     Where the paper has searched a value and does not print it, dev chooses it first.
 
-    Raises UserError for an unknown method, for values that the methods refuse, and for a limit of
-    the configurations of a table that searches nothing. notice: hears of a row whose method cannot
-    run here, which is left out.
+    Raises UserError for a method that is unknown or that no row runs, for values that the methods
+    refuse, and for a limit of the configurations of a table that searches nothing. notice: hears of
+    a row whose method cannot run here, which is left out.
     """
     if "encoder" in overrides.values:
         raise UserError(
@@ -62,6 +62,8 @@ def table_searches(
         name if name in needed else registry.name_of(registry.locate(name)): needed.get(name, name)
         for name in overrides.methods
     }
+    for name in methods.keys() - needed.keys():
+        raise UserError(f'no row of this table runs the method "{name}"{suggest(name, needed)}')
     plugins = {
         name: methods.get(name, locator)
         for name, locator in sorted(needed.items())

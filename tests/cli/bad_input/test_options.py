@@ -102,6 +102,7 @@ def test_table_as_target(verb: str, refused: Refused) -> None:
         ("unsup --paper diffaug --table 2", "unsup has no place beside it"),
         ("my.yaml --paper diffaug --table 2", "my.yaml has no place beside it"),
         ("simcs --paper diffaug --table 2", 'did you mean "simcse"?'),
+        ("simcse --paper clsr --table 2", 'no row of this table runs the method "simcse"'),
         ("--paper clsr --table 4 --configurations 2", "nothing of this table is searched"),
         ("--paper diffaug --table 2 --set alpha=1", 'has a hyperparameter "alpha"'),
         ("--paper diffaug --table 2 --set subset=1", "use --subsets"),
