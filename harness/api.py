@@ -173,8 +173,8 @@ def trial(method: str, values: Mapping[str, Any], seed: int) -> "Trial":
     values: hyperparameters, of which a text is read as its field says. Raises UserError for a
     method, a name or a value that is wrong.
     """
-    # It refuses a seed that numpy cannot take, such as a text.
-    whole_numbers([repr(seed) if isinstance(seed, str) else seed], "--seed")
+    # It refuses a seed that numpy cannot take, such as a text; one of numpy becomes Python's.
+    (seed,) = whole_numbers([repr(seed) if isinstance(seed, str) else seed], "--seed")
     from harness.data.hub import check_model, model_folder
     from harness.plugin import registry
 

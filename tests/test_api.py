@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import harness
@@ -57,6 +58,11 @@ def test_a_sweep_is_that_of_the_command_line(trials: Path) -> None:
     again = harness.sweep("quickstart", "pooling", store=trials, local=True)
     assert str(again) == str(made)
     assert set(harness.load(trials).role) == {"search", "final"}
+    assert all(harness.load(trials).seed != 7)
+    values = {"encoder": "tiny-bert", "suite": "graded", "pooling": "first-last"}
+    record = harness.run("pooling", seed=np.arange(8)[7], store=trials, **values)
+    assert (record.status, record.seed, type(record.seed)) == ("finished", 7, int)
+    assert record.key == harness.run("pooling", seed=7, store=trials, **values).key
 
 
 ONE_VALUE = """\
@@ -104,6 +110,7 @@ def test_a_plan_is_shown_as_html_and_a_table_beside_a_paper(tmp_path: Path) -> N
         (lambda: harness.plan("quickstart", paper="diffaug", table=1), "has no place beside it"),
         (lambda: harness.sweep("quickstart", gpus_per_trial=1.5), "a whole number of GPUs"),
         (lambda: harness.sweep("quickstart", trial_timeout=0.5), "at least one second"),
+        (lambda: harness.sweep("quickstart", budget=4e9), "budget 4000000000.0: .* than 10000"),
         (lambda: harness.sweep("quickstart", local=True, trial_timeout="30m"), "leave out one"),
         (lambda: harness.table(paper="difaug"), 'did you mean "diffaug"'),
         (lambda: harness.run(3), "method = 3: write a text or a path"),

@@ -102,8 +102,9 @@ class Group:
 
     @property
     def label_fraction(self) -> float | None:
-        """The share of the labels that was used; None where the method has no such choice."""
-        return self.configuration.get("label_fraction")
+        """The share of the labels that was used; None where there are none."""
+        share = self.configuration.get("label_fraction")
+        return None if share == 1 and self.setting == "unsup" else share
 
     @property
     def provenance(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from harness.data.user_modules import names_of_records
 from harness.errors import UserError
 from harness.evaluation.catalogue import Metric
 from harness.plugin import registry
-from harness.plugin.resolution import resolve
+from harness.plugin.resolution import CORPUS, Configuration, with_own_corpus
 from harness.report.cells import Cell, Published
 from harness.report.groups import Group, Score, comparable_groups
 from harness.report.matching import ALL_LABELS, Wanted, best_on_dev, obstacle, wanted_for
@@ -321,14 +321,14 @@ def _has(group: Group, values: Mapping[str, Any], plugins: Mapping[str, str]) ->
 
     A value that changes nothing beside the others is that of its default, and does not count.
     """
-    own = group.configuration
-    typed = {name: value for name, value in values.items() if name in own}
-    if not typed:
+    own, method = group.configuration, plugins.get(group.method, group.method)
+    if values.keys().isdisjoint({*own, CORPUS}):
         return True
     try:
         with names_of_records():
-            plugin = registry.load(plugins.get(group.method, group.method))
-            wanted = resolve(plugin, {**own, **typed}).deciding()
+            named = with_own_corpus(registry.load(method), values, own).items()
+            typed = {name: value for name, value in named if name in own}
+            wanted = Configuration(method, {**own, **typed}).declared.config.deciding()
     except UserError:  # there is no such method here, or it does not take the values
         return False
     return all(own[name] == wanted.get(name) for name in typed)

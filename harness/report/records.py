@@ -39,7 +39,7 @@ STORE_SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in IDENTITY_COLUMNS[:-1]),
         ("protocol", pa.int32()),
-        ("label_fraction", pa.float64()),  # null where the method has no such choice
+        ("label_fraction", pa.float64()),  # null where nothing has labels
         ("suite", pa.string()),
         ("suite_data", pa.string()),  # digest of a user's data; null for a suite of harness
         ("split", pa.string()),  # dev_before | dev | test

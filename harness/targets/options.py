@@ -234,12 +234,13 @@ def seconds_of(duration: str | float | None, option: str) -> float | None:
     """
     if duration is None:
         return None
-    text = duration if isinstance(duration, str) else f"{duration:g}s"
-    parts = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smh])", text)
+    text = duration if isinstance(duration, str) else f"{duration:.6f}s"
+    parts = re.fullmatch(r"(\d{1,10}(?:\.\d{1,6})?)([smh])", text)
     seconds = float(parts[1]) * {"s": 1, "m": 60, "h": 3600}[parts[2]] if parts else 0.0
-    if seconds < 1:
+    if not 1 <= seconds < 3600e6:
         raise UserError(
-            f"{option} {text}: write a duration of at least one second, such as 90s, 30m or 2h"
+            f"{option} {duration}: write at least one second and less than 1000000h, such as 90s, "
+            f"30m or 2h"
         )
     return seconds
 

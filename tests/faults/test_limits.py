@@ -208,7 +208,9 @@ def test_memory_is_limited_from_outside(swept: Swept) -> None:
 
 
 def test_durations() -> None:
-    for text, seconds in {"90s": 90, "30m": 1800, "1.5h": 5400}.items():
+    weeks = 14 * 24 * 3600
+    durations = {"90s": 90, "30m": 1800, "1.5h": 5400, f"{weeks}s": weeks, weeks + 0.5: weeks + 0.5}
+    for text, seconds in durations.items():
         assert seconds_of(text, "--trial-timeout") == seconds
     for text in ("", "90", "-1s", "0s", "1 h", "1d", "nans", "9" * 99 + "h", "²s"):
         with pytest.raises(UserError, match="such as 90s, 30m or 2h"):

@@ -162,6 +162,10 @@ def test_dev_decides_though_another_group_was_measured(store: MadeStore) -> None
         ({"learning_rate": 1e-5}, False),
         ({"auxiliary_weight": 0.5}, True),  # without labels it counts for nothing
         ({"rank": 4}, True),  # another method's
+        ({"sentences": "graded-sentences"}, False),
+        ({"corpus": "graded-sentences"}, False),  # the same in the words of every method
+        ({"corpus": "wiki1m"}, True),
+        ({"triplets": "graded-triplets"}, True),  # no corpus of an unsupervised run
     ],
 )
 def test_given_values_are_read_as_the_method_reads_them(

@@ -47,6 +47,16 @@ def test_one_subset_is_no_design(store: MadeStore) -> None:
     assert "subsets" not in sheet.caption
 
 
+def test_what_reads_no_labels_has_no_share_of_them(store: MadeStore) -> None:
+    add_design(store, [[70, 72]])
+    store.trial({"label_fraction": 1.0}, setting="sup")
+    store.trial({"label_fraction": 1.0}, setting="unsup")
+    (sheet,) = store.sheets()
+    shares = [line[3] for section in sheet.sections for line in section.lines]
+    assert sorted(shares) == ["", "1 %", "100 %"]
+    assert set(sheet.records["label_fraction"].to_pylist()) == {None, 0.01, 1.0}
+
+
 def test_a_failed_trial_is_listed_with_its_subset(store: MadeStore) -> None:
     store.trial(
         FRACTION | {"subset": 3}, status="failed", seed=1, reason="loss is nan", dev={}, test={}
