@@ -43,7 +43,8 @@ LONG = {"swept"}
 LONGEST = (
     "test_equal.py", "test_paper_target.py", "test_readme.py", "install", "faults", "remote",
     "sweep", "ranks", "test_types.py", "test_matrix.py", "test_resume.py", "test_after_others.py",
-    "test_gpu_measurements.py", "test_tracking.py", "test_eval.py", "test_sts.py",
+    "test_gpu_measurements.py", "test_tracking.py", "test_eval.py", "test_sts.py", "test_api.py",
+    "test_operations.py", "test_compaction.py", "test_capture.py",
 )  # fmt: skip
 """Files and folders of tests that take minutes; they begin first, so that no worker ends alone"""
 QUICK_TESTS = "not slow and not process"

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 FOLLOWER = "harness.trials.follower"
 """The module of a rank"""
-MODULES = ("harness", "tests.faults.hasty", "ray.scripts.scripts", "pytest")
+MODULES = ("harness", "tests.faults.hasty", "ray.scripts.scripts", "pytest", "ipykernel_launcher")
 """Other modules that are forked, when they are started with `-m`"""
 SCRIPTS = ("default_worker.py", "log_monitor.py", "monitor.py", "dashboard.py")
 """Other modules of Ray that are forked; its agents want to be children of the raylet"""

@@ -20,6 +20,7 @@ from harness.data.corpora import source
 from harness.errors import UserError
 from harness.sweeps.plan import Plan
 from harness.trials.store import Store
+from tests.programs import forking_python
 from tests.sweep.test_local import SLOWLY
 
 NOTEBOOK = """\
@@ -155,11 +156,12 @@ def test_mistakes_are_the_sentences_of_the_command_line(
 # More than 20 s: a kernel, and in it a sweep here and one on Ray.
 @pytest.mark.process
 @pytest.mark.slow
-def test_a_sweep_in_a_notebook(tmp_path: Path) -> None:
-    """The kernel has a loop of its own, and the table is shown as HTML."""
+def test_a_sweep_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel, a fork, has a loop of its own, and the table is shown as HTML."""
     import nbclient
     import nbformat
 
+    monkeypatch.setattr(sys, "executable", forking_python())
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(NOTEBOOK)])
     kernel = nbclient.NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}

@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -17,6 +16,7 @@ import pytest
 
 from harness.sweeps.cluster.dashboard import BUILT, ENDED, FIGURES, LABELS, RUNNING, SHARED
 from tests.checkout import CHECKOUT
+from tests.programs import forking_python
 from tests.sweeping import write_space
 
 METHODS = "  slow: {grid: {learning_rate: [0.01, 0.02]}}"
@@ -88,7 +88,7 @@ def test_the_page_names_the_running_trial_and_has_its_loss(
     plugin = write_plugin(tmp_path / "slow.py", "trained", 0.2)
     space = write_space(tmp_path, METHODS, suite="graded", epochs=1)
     command = ["sweep", plugin, space, "--store", tmp_path / "store", "--dashboard"]
-    program = [sys.executable, "-m", "harness", *map(str, command)]
+    program = [forking_python(), "-m", "harness", *map(str, command)]
     with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             check(process)
