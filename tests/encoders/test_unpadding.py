@@ -11,7 +11,7 @@ import transformers
 from torch import Tensor
 
 from harness.data.batching import TextBatch, interleaved
-from harness.encoders import unpadding, variable_length
+from harness.encoders import unpadding
 from harness.encoders.backbone import Encoder
 from harness.encoders.reach import Reach, WordVectors, first_replaced
 from harness.encoders.unpadding import (
@@ -31,7 +31,6 @@ from tests.rows_and_models import (
     ROWS,
     WIDTH,
     ends,
-    plain_kernel,
     prefix_of,
     random_model,
     text,
@@ -56,8 +55,7 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> B
     nothing but shapes, as in a captured step. Returns a function that makes a batch one for it.
     """
     if request.param in (None, BUCKET_OF_ROWS):
-        monkeypatch.setattr(variable_length, "runs", lambda *_: True)
-        monkeypatch.setattr(variable_length, "kernel", plain_kernel)
+        request.getfixturevalue("flash")
     elif request.param != BUCKET:
         monkeypatch.setitem(unpadding.MOST_PADDING, "cpu", request.param)
     return roomy if request.param in (BUCKET, BUCKET_OF_ROWS) else lambda batch: batch
