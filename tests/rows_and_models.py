@@ -1,16 +1,13 @@
 """Small random models of a family, rows of several lengths, and prompts for them."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel
 
 from harness.data.batching import TextBatch
-from harness.encoders import variable_length
 from harness.encoders.reach import KeyValues
 
 LENGTHS = [9, 2, 12, 1, 9, 5, 12]
@@ -55,41 +52,3 @@ def prefix_of(visible: bool) -> tuple[KeyValues, list[Tensor]]:
     made = [torch.randn(shape, requires_grad=True) for _ in range(2 * LAYERS)]
     seen = torch.rand(ROWS, 3) < 0.5 if visible else None
     return KeyValues(tuple(made[:LAYERS]), tuple(made[LAYERS:]), seen), made
-
-
-def plain_kernel(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    query_ends: Tensor,
-    key_ends: Tensor,
-    longest_query: int,
-    longest_key: int,
-    rate: float,
-    scaling: float,
-) -> Tensor:
-    """Attention of `variable_length.kernel` as on a GPU: row by row, in float64."""
-    assert query_ends.dtype == key_ends.dtype == torch.int32
-    assert (query_ends[-1], key_ends[-1]) == (len(query), len(key))
-    assert longest_query >= query_ends.diff().max()
-    assert longest_key >= key_ends.diff().max()
-    assert rate == 0
-    parts = [
-        part.double().tensor_split(rows[1:-1].long())
-        for part, rows in ((query, query_ends), (key, key_ends), (value, key_ends))
-    ]
-    outputs = [
-        torch.einsum(
-            "hqk,khs->qhs", torch.einsum("qhs,khs->hqk", asks, keys * scaling).softmax(-1), values
-        )
-        for asks, keys, values in zip(*parts, strict=True)
-    ]
-    return torch.cat(outputs).to(query.dtype)
-
-
-def as_on_a_gpu(
-    monkeypatch: pytest.MonkeyPatch, kernel: Callable[..., Tensor] = plain_kernel
-) -> None:
-    """Let attention take rows of any length by this kernel, as it does on a GPU by its own."""
-    monkeypatch.setattr(variable_length, "runs", lambda *_: True)
-    monkeypatch.setattr(variable_length, "kernel", kernel)

@@ -59,31 +59,11 @@ def attended(
         longest_key += prompts
         key = _behind(take(front_keys, unpadded.order), key, places)
         value = _behind(take(front_values, unpadded.order), value, places)
-    return kernel(query, key, value, ends, key_ends, longest, longest_key, rate, scaling)[None]
-
-
-def kernel(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    query_ends: Tensor,
-    key_ends: Tensor,
-    longest_query: int,
-    longest_key: int,
-    rate: float,
-    scaling: float,
-) -> Tensor:
-    """Flash attention: (tokens, heads, head size) for queries of that shape.
-
-    key, value: (keys, heads, head size). The ends are cumulative lengths, (rows + 1,) int32 from 0
-    on; the longest are those of a row.
-    """
-    states: Tensor
+    # The ends are int32, and the longest are those of a row.
     states, *_ = torch.ops.aten._flash_attention_forward(
-        query, key, value, query_ends, key_ends, longest_query, longest_key, rate,
-        False, False, scale=scaling,
-    )  # fmt: skip
-    return states
+        query, key, value, ends, key_ends, longest, longest_key, rate, False, False, scale=scaling
+    )
+    return cast("Tensor", states)[None]
 
 
 def _behind(front: Tensor, states: Tensor, places: Tensor) -> Tensor:

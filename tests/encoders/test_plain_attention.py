@@ -1,15 +1,17 @@
 """Attention as plain products against SDPA in float64, and when it is used."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
 
-from harness.encoders import prefix_attention
 from harness.encoders.backbone import Encoder
 from harness.encoders.plain_attention import attended, is_faster, probabilities
 from harness.encoders.prefix_attention import determine
@@ -63,30 +65,44 @@ def test_half_precision_is_summed_in_float32() -> None:
     assert float(probabilities(scores, None, 0).float().sum()) == pytest.approx(1, abs=5e-3)
 
 
-def test_it_is_used_in_training_on_a_cpu(
-    tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
+class Attentions(TorchFunctionMode):
+    """Notes which attentions run in a block, and the shares of the plain one that are 0."""
 
-    def watched(*given: Tensor, **named: float) -> Tensor:
-        calls.append(named["rate"])
-        return attended(*given, **named)
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Counter[str] = Counter()
+        self.zeros: list[float] = []
 
-    monkeypatch.setattr(prefix_attention, "attended", watched)
-    encoder, batch = Encoder(str(tiny_encoder), dropout=0.25), text()
-    encoder.train()(batch)
-    assert set(calls) == {0.25}
-    calls.clear()
+    def __torch_function__(
+        self, called: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.names[called.__name__] += called in (scaled_dot_product_attention, Tensor.softmax)
+        if called is Tensor.matmul and self.names["softmax"] > len(self.zeros):
+            self.zeros.append(float((args[0] == 0).float().mean()))
+        return called(*args, **(kwargs or {}))
+
+    def ran(self) -> list[str]:
+        return sorted(name for name, count in self.names.items() if count)
+
+
+def test_it_is_used_in_training_on_a_cpu(tiny_encoder: Path) -> None:
+    encoder, batch = Encoder(str(tiny_encoder), dropout=0.25), text([12] * 8)
+    with Attentions() as training:
+        encoder.train()(batch)
+    assert training.ran() == ["softmax"]
+    assert training.zeros == pytest.approx([0.25] * 2, abs=0.03)
     encoder.eval()
-    encoder(batch)
-    assert not calls
-    with torch.autocast("cpu", torch.bfloat16):
+    with Attentions() as scoring:
         encoder(batch)
-        assert set(calls) == {0.0}, "the backward pass of SDPA in bf16 is slow"
-        calls.clear()
-        with torch.no_grad():
+    assert scoring.ran() == ["scaled_dot_product_attention"]
+    with torch.autocast("cpu", torch.bfloat16):
+        with Attentions() as rounded:
             encoder(batch)
-    assert not calls
+        with torch.no_grad(), Attentions() as kept:
+            encoder(batch)
+    assert rounded.ran() == ["softmax"], "the backward pass of SDPA in bf16 is slow"
+    assert rounded.zeros == [0, 0]
+    assert kept.ran() == ["scaled_dot_product_attention"]
     query = torch.empty(1, 1, 1, 1, device="meta")
     assert not is_faster(query, None, 0.1), "a GPU has fused kernels"
     assert not is_faster(torch.empty(1, 1, 1, 1), torch.zeros(1), 0.1), "a mask that is added"

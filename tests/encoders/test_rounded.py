@@ -1,8 +1,7 @@
 """Weights are rounded once, and everything is equal to what autocast gives, bit for bit."""
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,11 +9,11 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.device import in_precision
 from harness.encoders.rounded import rounded_linears
 from harness.evaluation.embedder import Embedder
+from harness.plugin import registry
 from harness.plugin.kit import Kit
-from harness.training import loop
+from harness.plugin.registry import Plugin
 from harness.training.loop import Trainer
 from harness.training.seeds import seed_everything
 from tests.kits import KitFor
@@ -48,11 +47,28 @@ def trained(kit: Kit, dev: Any = None) -> tuple[Any, Counter[str]]:
     return method.state_dict(), roundings.found
 
 
-@contextmanager
-def as_autocast_does(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "rounded_linears", lambda *_: nullcontext())
-        yield
+def moving(name: str) -> Plugin:
+    """The method, which says that it may change every weight: autocast rounds them in each pass."""
+    plugin = registry.load(name)
+
+    class Moving(plugin.method):
+        @classmethod
+        def stages(cls, config: Any) -> list[Any]:
+            return [replace(stage, moves=("*",)) for stage in super().stages(config)]
+
+    return replace(plugin, declaration=Moving)
+
+
+def forgetting(name: str) -> Plugin:
+    """The method, whose every batch begins without the copies that autocast has rounded before."""
+    plugin = registry.load(name)
+
+    class Forgetting(plugin.method):
+        def losses(self, *given: Any) -> dict[str, torch.Tensor]:
+            torch.clear_autocast_cache()
+            return super().losses(*given)
+
+    return replace(plugin, declaration=Forgetting)
 
 
 @pytest.mark.slow
@@ -67,18 +83,12 @@ def as_autocast_does(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 )
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_frozen_layers_train_the_same(
-    kit_for: KitFor,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    values: Any,
-    frozen: str | None,
-    precision: str,
+    kit_for: KitFor, name: str, values: Any, frozen: str | None, precision: str
 ) -> None:
     """Prompts before a frozen encoder, a generator, a moving copy, and layers with changes."""
-    kit = kit_for(name, max_steps=3, learning_rate=0.01, precision=precision, **values)
-    weights, roundings = trained(kit)
-    with as_autocast_does(monkeypatch):
-        others, before = trained(kit)
+    values = {"max_steps": 3, "learning_rate": 0.01, "precision": precision, **values}
+    weights, roundings = trained(kit_for(name, **values))
+    others, before = trained(kit_for(moving(name), **values))
     for key, value in weights.items():
         assert value.equal(others[key]), key
     # What the last layer folds together has a bias that is never rounded.
@@ -93,7 +103,7 @@ def test_frozen_layers_train_the_same(
         assert len(once) >= 12
 
 
-def test_dev_in_the_midst_of_training(kit_for: KitFor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dev_in_the_midst_of_training(kit_for: KitFor) -> None:
     """Scores are of float32 weights, and their packed layers leave the rounded ones in place."""
     scores: list[float] = []
 
@@ -101,10 +111,9 @@ def test_dev_in_the_midst_of_training(kit_for: KitFor, monkeypatch: pytest.Monke
         scores.append(float(Embedder(method, kit)(["a cat", "the dog sees"]).sum()))
         return scores[-1]
 
-    kit = kit_for("dcpcse", setting="sup", max_steps=4, evaluation_interval=2, precision="bf16")
-    weights, roundings = trained(kit, dev)
-    with as_autocast_does(monkeypatch):
-        others, _ = trained(kit, dev)
+    values = {"setting": "sup", "max_steps": 4, "evaluation_interval": 2, "precision": "bf16"}
+    weights, roundings = trained(kit_for("dcpcse", **values), dev)
+    others, _ = trained(kit_for(moving("dcpcse"), **values), dev)
     assert scores[: len(scores) // 2] == scores[len(scores) // 2 :]
     assert all(value.equal(others[key]) for key, value in weights.items())
     dense = [each for key, each in roundings.items() if key.endswith("intermediate.dense.weight")]
@@ -126,22 +135,13 @@ def test_trained_and_moved_layers_stay_as_they_are() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("values", [{"accumulation": 2}, {"accumulation": 2, "chunk_size": 4}])
-def test_weights_that_train_are_rounded_once_a_step(
-    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch, values: Any
-) -> None:
+def test_weights_that_train_are_rounded_once_a_step(kit_for: KitFor, values: Any) -> None:
     """Also where a step has several batches, and a batch several chunks."""
-    kit = kit_for("simcse", max_steps=2, learning_rate=0.01, precision="bf16", **values)
-    weights, roundings = trained(kit)
+    values = {"max_steps": 2, "learning_rate": 0.01, "precision": "bf16", **values}
+    weights, roundings = trained(kit_for("simcse", **values))
     layers = [key for key in roundings if key.endswith("intermediate.dense.weight")]
     assert layers
     assert {roundings[key] for key in layers} == {2}
-    with monkeypatch.context() as patch:  # every pass has a block of its own
-        patch.setattr(
-            "harness.training.steps.in_precision",
-            lambda precision, on: (
-                nullcontext() if precision == "fp32" else in_precision(precision, on)
-            ),
-        )
-        others, before = trained(kit)
+    others, before = trained(kit_for(forgetting("simcse"), **values))
     assert min(before[key] for key in layers) >= 4
     assert all(value.equal(others[key]) for key, value in weights.items())

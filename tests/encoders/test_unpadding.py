@@ -30,7 +30,6 @@ from tests.rows_and_models import (
     LONGEST,
     ROWS,
     WIDTH,
-    as_on_a_gpu,
     ends,
     prefix_of,
     random_model,
@@ -56,7 +55,7 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> B
     nothing but shapes, as in a captured step. Returns a function that makes a batch one for it.
     """
     if request.param in (None, BUCKET_OF_ROWS):
-        as_on_a_gpu(monkeypatch)
+        request.getfixturevalue("flash")
     elif request.param != BUCKET:
         monkeypatch.setitem(unpadding.MOST_PADDING, "cpu", request.param)
     return roomy if request.param in (BUCKET, BUCKET_OF_ROWS) else lambda batch: batch
