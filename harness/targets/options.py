@@ -239,8 +239,8 @@ def seconds_of(duration: str | float | None, option: str) -> float | None:
     seconds = float(parts[1]) * {"s": 1, "m": 60, "h": 3600}[parts[2]] if parts else 0.0
     if not 1 <= seconds < 3600e6:
         raise UserError(
-            f"{option} {duration}: write at least one second and less than 1000000h, such as 90s, "
-            f"30m or 2h"
+            f"{option} {duration}: write a duration of at least one second and of less than "
+            f"1000000h, such as 90s, 30m or 2h"
         )
     return seconds
 
