@@ -12,7 +12,7 @@ from harness import api
 from harness.cli import options
 from harness.errors import UserError
 from harness.targets.stores import opened
-from harness.training.interruption import ended_by_sigterm
+from harness.training.interruption import ended_by_sigterm, read_or_stopped
 from harness.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def run(
                     console.say(f"{trial.label}: {_given(trial)}")
 
                 def report(now: Progress) -> None:
-                    console.print(_progress(now))
+                    with read_or_stopped():
+                        console.print(_progress(now))
                     tracking.progressed(trial, asdict(now))
 
                 record = run_trial(trial, results, report, began=began, ended=made.append)

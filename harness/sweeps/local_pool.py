@@ -16,7 +16,7 @@ from harness.sweeps.machines import Limits, Resources, this_machine
 from harness.sweeps.memory import check_fits, largest_room
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Lanes, Pool, Report, trial_report
 from harness.sweeps.spaces.search import Search
-from harness.training.interruption import ended_by_sigterm, outside
+from harness.training.interruption import ended_by_sigterm, outside, read_or_stopped
 from harness.training.memory import own_garbage
 from harness.training.progress import Progress
 from harness.trials.lookup import provide_models
@@ -79,9 +79,12 @@ class LocalPool(Pool):
     def serve(
         self, loop: asyncio.AbstractEventLoop, sweep: asyncio.Task[None], lanes: Lanes
     ) -> None:
-        with ended_by_sigterm(), in_threads(max(1, int(self.cpus))):  # as a worker of Ray has
-            loop.call_soon(lanes.open, lambda held: not held)
-            loop.run_until_complete(asyncio.wait([sweep]))
+        try:
+            with ended_by_sigterm(), in_threads(max(1, int(self.cpus))):  # as a worker of Ray has
+                loop.call_soon(lanes.open, lambda held: not held)
+                loop.run_until_complete(asyncio.wait([sweep]))
+        finally:
+            outside.clear()
 
     async def run(self, job: Job, hearing: Hearing) -> Report:
         """Run a job in the one slot; nothing else goes on meanwhile."""
@@ -119,8 +122,9 @@ class LocalPool(Pool):
         streams = sys.stdout, sys.stderr
 
         def report(progress: Progress) -> None:
+            stops = False
             # What the trial prints is for its log, and this is not.
-            with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+            with redirect_stdout(streams[0]), redirect_stderr(streams[1]), read_or_stopped():
                 stops = hearing.progressed(asdict(progress))
             if stops:
                 raise Pruned

@@ -19,7 +19,8 @@ ASK_SECONDS = 1.0
 
 
 outside = threading.Event()
-"""It is set when the main thread has got Ctrl-C while it waits for the thread that works"""
+"""It is set when the main thread has got Ctrl-C while it waits for the thread that works, and when
+nobody reads any more what a training reports"""
 
 
 def in_a_thread(call: Callable[[], T]) -> T:
@@ -38,6 +39,18 @@ def in_a_thread(call: Callable[[], T]) -> T:
     finally:
         outside.clear()
         executor.shutdown(wait=False)
+
+
+@contextmanager
+def read_or_stopped() -> Iterator[None]:
+    """In the block, an output that takes no more asks the trainings here to give way.
+
+    Its error would count as one of the trial that reports.
+    """
+    try:
+        yield
+    except (OSError, SystemExit):  # rich exits where the reader of its output has gone
+        outside.set()
 
 
 @contextmanager

@@ -66,6 +66,26 @@ def test_short_sweeps_and_single_slots_run_here(monkeypatch: pytest.MonkeyPatch)
     assert not here(1), "the cluster has slots"
 
 
+def stopped(
+    space: Path, store: Store, environment: dict[str, str], *, reader_goes: bool
+) -> tuple[int, str]:
+    """Exit code and stderr of a sweep that gets Ctrl-C, or whose reader goes as `| head` does."""
+    before = logged(store).count("a batch")
+    command = subprocess.Popen(
+        [forking_python(), "-m", "harness", "sweep", "--local", space, "--store", store.folder],
+        env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True, preexec_fn=heed_ctrl_c,
+    )  # fmt: skip
+    wait_for(lambda: logged(store).count("a batch") > before or command.poll() is not None)
+    if reader_goes:
+        assert command.stdout
+        command.stdout.close()
+    else:
+        command.send_signal(signal.SIGINT)
+    _, err = command.communicate(timeout=300)
+    return command.returncode, err
+
+
 @pytest.mark.slow
 @pytest.mark.process
 def test_ctrl_c_saves_the_trial_and_the_same_command_goes_on(
@@ -78,17 +98,12 @@ def test_ctrl_c_saves_the_trial_and_the_same_command_goes_on(
     assert whole.code == 0, whole.err
     inherited = {name: text for name, text in os.environ.items() if name != "HARNESS_HUB"}
     store = Store(tmp_path / "store")
-    command = subprocess.Popen(
-        [forking_python(), "-m", "harness", "sweep", "--local", space, "--store", store.folder],
-        env={**inherited, "HARNESS_CACHE": str(cache), "HARNESS_TEST_PAUSE": "0.2"}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        preexec_fn=heed_ctrl_c,
-    )  # fmt: skip
-    wait_for(lambda: "a batch" in logged(store) or command.poll() is not None)
-    command.send_signal(signal.SIGINT)
-    out, err = command.communicate(timeout=300)
-    assert command.returncode == 130, out + err
-    assert "Interrupted" in err
-    assert list(store.running_folder.rglob("checkpoint.safetensors"))
+    environment = {**inherited, "HARNESS_CACHE": str(cache), "HARNESS_TEST_PAUSE": "0.2"}
+    for reader_goes in (False, True):
+        code, err = stopped(space, store, environment, reader_goes=reader_goes)
+        assert code == 130, err
+        assert "Interrupted" in err
+        assert list(store.running_folder.rglob("checkpoint.safetensors"))
+        assert not store.read().table.num_rows
     assert serially(space, "--store", store.folder).code == 0
     assert results(store.folder, "threads") == results(tmp_path / "whole", "threads")
