@@ -1,5 +1,6 @@
 """Clusters of Ray on this machine, as `ray start` makes them."""
 
+import ctypes
 import os
 import signal
 import socket
@@ -45,6 +46,9 @@ def cluster(environment: Mapping[str, str], *options: str, address: str = "") ->
     """
     if not Path("/proc/self/environ").exists():
         pytest.skip("needs /proc")
+    # PR_SET_CHILD_SUBREAPER: after a watchdog in this process, a killed raylet would be its zombie,
+    # beside which Ray's workers go on for ever.
+    ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
     address = address or free_address()
     port = address.partition(":")[2]
     # The sockets of Ray need a short path.
