@@ -150,10 +150,10 @@ class Cell:
     def agrees(self) -> bool | None:
         """Whether the published number lies within the spread of our seeds; None: unknown."""
         difference, number = self.difference, self.number
-        if difference is None or number is None or self.ours is None:
+        if difference is None or number is None or self.ours is None or self.published is None:
             return None
         if not self.ours.trained:  # the same every time, so only rounding may differ
-            return round(difference, self.decimals) == 0
+            return round(difference, len(self.published.printed.partition(".")[2])) == 0
         predicted = prediction(self.ours)
         return predicted.agrees(number) if predicted else None
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -260,3 +261,21 @@ def test_the_set_up_and_what_differs_are_named(store: MadeStore, add_joint: AddT
         "100 steps",
     ):
         assert note in notes
+
+
+@pytest.mark.parametrize(("printed", "agrees"), [("54.8", True), ("54.81", False), ("55", True)])
+def test_what_does_not_train_agrees_in_the_digits_that_are_printed(
+    store: MadeStore, tmp_path: Path, printed: str, agrees: bool
+) -> None:
+    """Another row of the column has more digits."""
+    row = "label: {}, system: bert-cls, setting: unsup, encoder: {}, origin: a, values: [{}]"
+    rows = [row.format("A", "tiny-bert", printed), row.format("B", "mini-bert", "76.25")]
+    (tmp_path / "paper.yaml").write_text(
+        "title: Mine\ntables:\n  table1:\n    about: a\n    metric: spearman x100 on test\n"
+        "    columns: [STS12]\n    groups:\n      - name: a\n        rows:\n"
+        + "".join(f"          - {{{each}}}\n" for each in rows),
+        encoding="utf-8",
+    )
+    store.trial({"pooling": "cls"}, 54.84, method="pooling", steps=0, encoder="tiny-bert")
+    cell = store.compared(str(tmp_path), 1).cells[0]
+    assert (cell.decimals, cell.agrees) == (2, agrees)
