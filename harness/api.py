@@ -118,13 +118,14 @@ def plan(
     )
 
 
-def sweep(space: str | Path, *methods: str | Path, **options: Any) -> Table:
+def sweep(space: str | Path | None = None, *methods: str | Path, **options: Any) -> Table:
     """Search on dev, train the chosen configurations on the final seeds, and test them.
 
-    Trials that the store has are not run again. space, methods: as `searches` takes them. options:
-    those of `harness sweep`, by the names of SweepOptions, such as `store`, `local`,
-    `cpus_per_trial` and what narrows the space. Returns the table of the store. Raises UserError
-    for what is wrong, and where trials failed.
+    Trials that the store has are not run again. space, methods: as `searches` takes them; a
+    published table (`paper`, `table`) has no space, and further suites measure what it needs.
+    options: those of `harness sweep`, by the names of SweepOptions, such as `store`, `local`,
+    `cpus_per_trial` and what narrows the space. Returns the table of the store, or the published
+    one with our numbers. Raises UserError for what is wrong, and where trials failed.
 
     Example: a notebook shows a bar, and then the table.
         table = harness.sweep("quickstart", "simcse", "pooling")
@@ -134,12 +135,17 @@ def sweep(space: str | Path, *methods: str | Path, **options: Any) -> Table:
     chosen, store = asked.searches(warnings.warn), opened(asked.store)
     from harness.sweeps.budget import out_of_time
     from harness.sweeps.screen.terminal import Bar
-    from harness.targets.execution import run_searches
+    from harness.targets.execution import measure, run_searches
+    from harness.targets.published import lacking_suites, runnable
 
     def run() -> "SweepResult":
+        runs = runnable(chosen, warnings.warn) if asked.of_table else chosen
         bar = Bar()
         try:
-            return run_searches(chosen, store, asked, bar, asked.name)
+            result = run_searches(runs, store, asked, bar, asked.name)
+            if lacking := lacking_suites(asked.measured()):
+                measure(lacking, store, asked, bar.notice, lambda _: None)
+            return result
         finally:
             bar.close()
 
@@ -151,7 +157,14 @@ def sweep(space: str | Path, *methods: str | Path, **options: Any) -> Table:
         *([f"{counted(result.failed, 'trial')} failed"] if result.failed else ()),
     ]:
         raise UserError(f"{'; '.join(problems)}; harness.load({store.place!r}) has the reasons")
-    return table(asked.store)
+    if not asked.of_table:
+        return table(asked.store)
+    paper, number, values = asked.paper, asked.table, asked.table_values()
+    tables = (
+        table(asked.store, paper=paper, number=number, encoder=name, values=values)
+        for name in asked.encoders or (None,)
+    )
+    return Table([sheet for each in tables for sheet in each.sheets])
 
 
 def _asked(

@@ -80,6 +80,27 @@ final: {seeds: [0]}
 
 
 @pytest.mark.slow
+def test_a_sweep_of_a_published_table_is_this_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine").mkdir()
+    row = "label: A, system: plain, setting: unsup, encoder: tiny-bert, origin: a, values: [37.9]"
+    Path("mine/paper.yaml").write_text(
+        "title: Mine\ntables: {table1: {about: a, metric: spearman x100 on test, "
+        f"columns: [graded], groups: [{{name: a, rows: [{{{row}}}]}}]}}}}\n"
+        "systems: {plain: {method: pooling, configuration: {suite: graded, pooling: cls}}}\n",
+        encoding="utf-8",
+    )
+    made = harness.sweep(paper="mine", table=1, store="trials", local=True)
+    assert made.render("json") == harness.table("trials", paper="mine", number=1).render("json")
+    (score,) = harness.load("trials")["test.graded"]
+    assert f"{score:.1f}" in str(made).split()
+    with pytest.raises(UserError, match="name a search space, or a table"):
+        harness.sweep()
+
+
+@pytest.mark.slow
 def test_a_search_of_one_value_names_it_and_a_trial_counts_its_corpus(tmp_path: Path) -> None:
     space, store = tmp_path / "one.yaml", tmp_path / "trials"
     space.write_text(ONE_VALUE, encoding="utf-8")
