@@ -13,7 +13,8 @@ from harness.data.revisions import repository_of
 from harness.errors import visible
 from harness.export.exportable import Exportable, shown_encoder
 from harness.export.folder import library_model
-from harness.report.cells import decimals_of, score_text
+from harness.plugin.config import label_share
+from harness.report.cells import decimals_of, percent_text, score_text
 from harness.report.formats import escaped
 from harness.report.groups import Group
 from harness.trials.publishing import without_folder, without_folders
@@ -155,12 +156,15 @@ def _scores(model: Exportable, group: Group | None) -> Iterator[str]:
 
 
 def _training(model: Exportable) -> Iterator[str]:
+    declared = model.kit.declared
     corpora = ", ".join(
-        f"{_code(without_folder(name))} ({stream})"
-        for stream, name in model.kit.declared.corpora.items()
+        f"{_code(without_folder(name))} ({stream})" for stream, name in declared.corpora.items()
     )
+    (share, subset), drawn = label_share(declared.config), ""
+    if declared.draws_labels:
+        drawn = f"; {percent_text(share)} of the labels, subset {subset}"
     encoder = _code(shown_encoder(model.facts["encoder"]))
-    yield f"Training data: {corpora or 'none'}. Encoder: {encoder}.\n"
+    yield f"Training data: {corpora or 'none'}{drawn}. Encoder: {encoder}.\n"
     record = model.record
     if record is not None and record.steps:
         yield (

@@ -220,15 +220,20 @@ def matched_trials(cells: Iterable[Cell]) -> Matched:
 
 
 def unlike_published(wanted: Wanted, group: Group) -> list[str]:
-    """The values that the trials have, and those of the paper in their place."""
-    published, sizes = published_values(wanted), json.loads(group.trials[0].corpora or "{}")
+    """The values that the trials have, and those of the paper in their place.
+
+    What a paper has searched and does not print is one of the values that it has tried.
+    """
+    sizes = json.loads(group.trials[0].corpora or "{}")
+    published = {name: (value,) for name, value in published_values(wanted).items()}
+    published |= dict(wanted.searched) if published else {}
     other = [f"encoder {group.encoder} (paper: {wanted.published_encoder})"]
     return [
         *(other if wanted.published_encoder else []),
         *(
-            f"{name} {_text(value, sizes)} (paper: {_text(published[name])})"
+            f"{name} {_text(value, sizes)} (paper: {' or '.join(map(_text, published[name]))})"
             for name, value in sorted(group.configuration.items())
-            if name in published and name not in _NOT_COMPARED and value != published[name]
+            if name in published and name not in _NOT_COMPARED and value not in published[name]
         ),
     ]
 

@@ -10,7 +10,7 @@ import pytest
 from harness.export.folder import encoder
 from harness.trials.record import Record
 from harness.trials.store import Store
-from tests.cli.conftest import Harness, Shown, check_sentence
+from tests.cli.conftest import Harness, Shown, check_sentence, sets
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +96,18 @@ def test_a_method_of_ours_and_back(shown: Shown, tmp_path: Path) -> None:
     assert "harness.encoder" in out
     assert not list(folder.rglob("*.py"))
     assert evaluated(shown, store, folder).test == pytest.approx(trial.test, abs=1e-4)
+
+
+def test_a_card_says_what_share_of_the_labels_has_trained_the_model(
+    shown: Shown, tmp_path: Path
+) -> None:
+    store, folder = Store(tmp_path / "store"), tmp_path / "model"
+    settings = sets(setting="sup", triplets="graded-triplets", label_fraction=0.25, subset=3)
+    words = ("--encoder", "tiny-bert", *settings, *sets(suite="graded", max_steps=1))
+    shown("run", "simcse", *words, "--store", store.folder)
+    shown("export", finals(store)[0].key, folder, "--store", store.folder)
+    card = (folder / "README.md").read_text()
+    assert "`graded-triplets` (contrastive); 25 % of the labels, subset 3. Encoder" in card
 
 
 def test_what_cannot_leave(harness: Harness, store: Store, tmp_path: Path) -> None:

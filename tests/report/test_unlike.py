@@ -46,6 +46,17 @@ def test_a_short_run_on_the_right_encoder_says_so_beside_its_difference(
         assert part in note
 
 
+def test_what_a_paper_searched_and_does_not_print_is_any_value_that_it_tried(
+    store: MadeStore,
+) -> None:
+    joint = {"schedule": "joint", "auxiliary_weight": 1.0}
+    store.trial(joint, setting="semisup")
+    assert unlike(paper(store, "diffaug", 6).notes) == []
+    store.trial(joint | {"auxiliary_weight": 5.0}, setting="semisup", dev={"stsb-dev": 99.0})
+    [note] = unlike(paper(store, "diffaug", 6).notes)
+    assert "auxiliary_weight 5.0 (paper: 0.0001 or 0.001 or 0.01 or 0.1 or 1.0)" in note
+
+
 def test_another_encoder_is_named_with_what_else_differs(store: MadeStore) -> None:
     store.trial(score=70.0)
     assert unlike(paper(store, "diffaug", 1).notes) == [], "it is as published"
