@@ -26,6 +26,12 @@ def corpus_fields(plugin: Plugin) -> list[str]:
     ]
 
 
+def unread_corpora(plugin: Plugin, declared: Declared) -> set[str]:
+    """Those of `corpus_fields` whose corpus the method does not read under a configuration."""
+    corpora = {*declared.corpora.values()}
+    return {name for name in corpus_fields(plugin) if getattr(declared.config, name) not in corpora}
+
+
 def with_own_corpus(
     plugin: Plugin, values: Mapping[str, Any], beside: Mapping[str, Any] | None = None
 ) -> Mapping[str, Any]:
@@ -40,8 +46,8 @@ def with_own_corpus(
     others = {name: value for name, value in values.items() if name != CORPUS}
     all_given = {**(beside or {}), **others}
     config = resolve(plugin, {name: all_given[name] for name in all_given if name in fields})
-    corpora = {*plugin.declare(config).corpora.values()}
-    own = [name for name in corpus_fields(plugin) if getattr(config, name) in corpora]
+    unread = unread_corpora(plugin, plugin.declare(config))
+    own = [name for name in corpus_fields(plugin) if name not in unread]
     if len(own) > 1:
         raise UserError(
             f"{plugin.name} trains on {len(own)} corpora here; name each: {', '.join(own)}"
@@ -126,8 +132,7 @@ def _unread(plugin: Plugin, declared: Declared, names: Set[str]) -> set[str]:
     """Names of corpora that the method does not read under a configuration, and of the share of
     labels where none of its corpora has labels.
     """
-    config, corpora = declared.config, {*declared.corpora.values()}
-    unread = {name for name in corpus_fields(plugin) if getattr(config, name) not in corpora}
+    unread = unread_corpora(plugin, declared)
     with suppress(NotHere):  # it is not known yet whether a corpus has labels
         if names & {"label_fraction", "subset"}:
             labelled = any(corpus.labelled for corpus in declared.sources)

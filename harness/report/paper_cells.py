@@ -16,7 +16,7 @@ from harness.data.user_modules import names_of_records
 from harness.errors import UserError
 from harness.evaluation.catalogue import Metric
 from harness.plugin import registry
-from harness.plugin.resolution import CORPUS, Configuration, with_own_corpus
+from harness.plugin.resolution import CORPUS, resolve, unread_corpora, with_own_corpus
 from harness.report.cells import Cell, Published
 from harness.report.groups import Group, Score, comparable_groups
 from harness.report.matching import ALL_LABELS, Wanted, best_on_dev, obstacle, wanted_for
@@ -319,16 +319,19 @@ class Comparer:
 def _has(group: Group, values: Mapping[str, Any], plugins: Mapping[str, str]) -> bool:
     """Whether trials have these values, read as their method reads them.
 
-    A value that changes nothing beside the others is that of its default, and does not count.
+    A value that changes nothing beside the others is that of its default, and does not count. Nor
+    does a corpus that the method does not read; those that it reads need not be on this machine.
     """
     own, method = group.configuration, plugins.get(group.method, group.method)
     if values.keys().isdisjoint({*own, CORPUS}):
         return True
     try:
         with names_of_records():
-            named = with_own_corpus(registry.load(method), values, own).items()
+            plugin = registry.load(method)
+            named = with_own_corpus(plugin, values, own).items()
             typed = {name: value for name, value in named if name in own}
-            wanted = Configuration(method, {**own, **typed}).declared.config.deciding()
+            declared = plugin.declare(resolve(plugin, {**own, **typed}))
+            wanted, unread = declared.config.deciding(), unread_corpora(plugin, declared)
     except UserError:  # there is no such method here, or it does not take the values
         return False
-    return all(own[name] == wanted.get(name) for name in typed)
+    return all(own[name] == wanted.get(name) for name in typed.keys() - unread)

@@ -176,3 +176,15 @@ def test_given_values_are_read_as_the_method_reads_them(
     cells = store.compared("diffaug", 1, values=values).cells
     rows = {cell.published.row.label for cell in cells if cell.published and cell.group}
     assert ("SimCSE" in rows) == in_table
+
+
+@pytest.mark.parametrize(("name", "in_table"), [("gone.csv", True), ("other.csv", False)])
+def test_the_corpus_of_a_stored_trial_need_not_be_here(
+    store: MadeStore, name: str, in_table: bool
+) -> None:
+    values = {"setting": "sup", "triplets": "gone.csv", "learning_rate": 3e-5}
+    config = resolve(registry.load("simcse"), values)
+    store.trial(config.deciding(), setting="sup")
+    for given in ({"corpus": name}, {"triplets": name, "sentences": "mine.txt"}):
+        cells = store.compared("diffaug", 1, values={"learning_rate": 3e-5, **given}).cells
+        assert any(cell.group for cell in cells) == in_table
