@@ -19,6 +19,7 @@ from harness.sweeps.spaces.space import load_space
 from harness.sweeps.study import Study
 from harness.sweeps.trial_runs import TrialRuns
 from harness.trials.record import Record
+from harness.trials.shared_parts import missing_parts
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe
 
@@ -28,6 +29,8 @@ select: {metric: graded-dev}
 encoders: [tiny-bert]
 set: {sentences: graded-sentences, max_steps: 8, evaluation_interval: 2, batch_size: 8}
 """
+SMALL = {"encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences"}
+"""A configuration whose data come with harness"""
 
 
 class Killed(KeyboardInterrupt):
@@ -110,10 +113,12 @@ class HandPool:
         return [f"{job.trial.method} {job.trial.role}" for job in self.begun]
 
     async def end(self, key: str, status: str = "finished", **report: Any) -> None:
-        """A job ends, and what waits for it goes on."""
-        if self.store and status == "finished":
-            [trial] = [job.trial for job in self.begun if job.key == key]
-            self.store.write(_record(trial, [report.get("dev", 50.0)], pruned=False))
+        """A job ends, and what waits for it goes on. Arrays that have finished are there."""
+        job = next(job for job in self.begun if job.key == key)
+        if job.part and job.part.arrays and status == "finished":
+            job.part.arrays.read()
+        elif self.store and status == "finished":
+            self.store.write(_record(job.trial, [report.get("dev", 50.0)], pruned=False))
         usual = {"reason": None, "dev": 50.0, "cost": 0.0, "seconds": 0.0}
         self.running.pop(key)[1].set_result({**usual, "status": status, **report})
         await settled()
@@ -230,7 +235,9 @@ def playing(store: Store, searches_of: Callable[..., list[Search]]) -> Playing:
     return Playing(store, searches_of)
 
 
-@pytest.fixture
-def no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No trial needs a part."""
-    monkeypatch.setattr("harness.trials.shared_parts.missing_parts", lambda _: [])
+@pytest.fixture(scope="session")
+def parts_made() -> None:
+    """The parts are there that trials of SimCSE share."""
+    while parts := missing_parts(Trial("simcse", SMALL, 0)):
+        for part in parts:
+            part.make(lambda _: None, ())

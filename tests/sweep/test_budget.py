@@ -15,7 +15,7 @@ from tests.sweep.conftest import HEAD
 from tests.sweep.test_run import Played
 from tests.sweeping import KNOWN, one_grid
 
-pytestmark = pytest.mark.usefixtures("no_parts")
+pytestmark = pytest.mark.usefixtures("parts_made")
 RATES = ", ".join(f"{number}e-6" for number in range(1, 13))
 GRID = f"  simcse: {{grid: {{learning_rate: [{RATES}]}}}}\n"
 SAMPLER = """\

@@ -15,7 +15,7 @@ from harness.sweeps.spaces.search import Search
 from harness.trials.store import Store
 from tests.sweep.conftest import HEAD, HandPool, settled
 
-pytestmark = pytest.mark.usefixtures("no_parts")
+pytestmark = pytest.mark.usefixtures("parts_made")
 GRID = "  simcse: {grid: {learning_rate: [1e-5, 2e-5]}}\n"
 SAMPLER = """\
   simcse:

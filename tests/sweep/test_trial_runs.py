@@ -11,13 +11,13 @@ import pytest
 from harness.claims import Claim
 from harness.sweeps import trial_runs
 from harness.sweeps.trial_runs import TrialRuns
-from harness.trials.shared_parts import Part
 from harness.trials.store import Store
 from harness.trials.trial import Trial
-from tests.sweep.conftest import HandPool, settled
+from tests.sweep.conftest import SMALL, HandPool, settled
 
-pytestmark = pytest.mark.usefixtures("no_parts")
+pytestmark = pytest.mark.usefixtures("parts_made")
 POSTPONED = {"status": "postponed", "reason": "another process makes the first stage"}
+WORDS = "the word pieces of graded-sentences for tiny-bert"
 
 
 @pytest.fixture(autouse=True)
@@ -28,17 +28,24 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def needs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """needs(function): the parts that a trial lacks."""
-
-    def plant(missing: Callable[[Trial], list[Part]]) -> None:
-        monkeypatch.setattr("harness.trials.shared_parts.missing_parts", missing)
-
-    return plant
+def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part is there; those of `parts_made` are in another cache."""
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
 
 
-def part(key: str, trial: Trial, steps: int = 0) -> Part:
-    return Part(key, f"the part {key}", trial, None, steps)
+def simcse() -> Trial:
+    return Trial("simcse", SMALL, 0, "search")
+
+
+def in_stages(steps: int) -> Trial:
+    """A trial that shares word pieces, and then a first stage of so many steps."""
+    values = {"setting": "sup", "stage1_steps": steps, "triplets": "graded-triplets"}
+    return Trial("diffaug", SMALL | values, 0, "search")
+
+
+def names(pool: HandPool) -> list[str]:
+    """What has begun, in order: the titles of parts and the keys of trials."""
+    return [job.part.title if job.part else job.key for job in pool.begun]
 
 
 class Waiting:
@@ -71,8 +78,7 @@ def play(tmp_path: Path) -> Play:
         scenario: Scenario, slots: int, kind: type[Store], trials: dict[str, Trial | None]
     ) -> HandPool:
         waiting = Waiting(kind(tmp_path / "store"), slots)
-        usual = Trial("simcse", {"encoder": "tiny-bert"}, seed=0)
-        asked = {key: trial or usual for key, trial in trials.items()}
+        asked = {key: trial or simcse() for key, trial in trials.items()}
         task = asyncio.create_task(waiting.ask(asked))
         await settled()
         await scenario(waiting)
@@ -153,7 +159,7 @@ def test_the_store_is_compacted_while_further_trials_begin_and_end(
 def test_a_trial_waits_for_the_one_that_trains_its_encoder(status: str, play: Play) -> None:
     """The trial that needs it says in its own record that the other one has failed."""
     start = "5" * 32
-    later = Trial("simcse", {"encoder": f"tiny-bert@{start}"}, 0)
+    later = Trial("simcse", SMALL | {"encoder": f"tiny-bert@{start}"}, 0)
 
     async def scenario(waiting: Waiting) -> None:
         assert [*waiting.pool.running] == [start]
@@ -163,54 +169,49 @@ def test_a_trial_waits_for_the_one_that_trains_its_encoder(status: str, play: Pl
     assert sorted(play(scenario, **trials).keys[1:]) == ["a", "b"]
 
 
-def test_parts_that_follow_one_another(play: Play, needs: Callable[..., None]) -> None:
-    made: set[str] = set()
-    needs(lambda trial: [part("stage" if "words" in made else "words", trial)])
-
+@pytest.mark.usefixtures("no_cache")
+def test_parts_that_follow_one_another(play: Play) -> None:
     async def scenario(waiting: Waiting) -> None:
-        for key in ("words", "stage"):
-            assert [*waiting.pool.running] == [key]
-            made.add(key)
-            await waiting.pool.end(key)
+        for _ in range(2):
+            [part] = waiting.pool.running
+            await waiting.pool.end(part)
 
-    assert play(scenario, a=None, b=None, slots=2).keys == ["words", "stage", "a", "b"]
+    pool = play(scenario, a=in_stages(20), b=in_stages(20), slots=2)
+    stage = "the first stage of diffaug sup tiny-bert seed 0"
+    assert names(pool) == [WORDS.replace("sentences", "triplets"), stage, "a", "b"]
 
 
-def test_a_trial_that_needs_nothing_does_not_wait(play: Play, needs: Callable[..., None]) -> None:
-    needs(lambda trial: [part("words", trial)] if trial.seed < 2 else [])
-
+@pytest.mark.usefixtures("no_cache")
+def test_a_trial_that_needs_nothing_does_not_wait(play: Play) -> None:
     async def scenario(waiting: Waiting) -> None:
-        assert sorted(waiting.pool.running) == ["c", "words"]
-        await waiting.pool.end("words")
+        assert sorted(names(waiting.pool)) == ["c", WORDS]
+        await waiting.pool.end(next(job.key for job in waiting.pool.begun if job.part))
 
-    trials = {key: Trial("simcse", {}, seed) for seed, key in enumerate("abcd")}
-    pool = play(scenario, slots=2, **trials)
-    assert pool.keys == ["words", "c", "a", "b", "d"], "those that have waited are in front"
+    pooling = Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, 0)
+    pool = play(scenario, slots=2, a=simcse(), b=simcse(), c=pooling, d=pooling)
+    assert sorted(names(pool)[:2]) == ["c", WORDS]
+    assert names(pool)[2:] == ["a", "b", "d"], "those that have waited are in front"
 
 
-def test_a_first_stage_is_as_long_as_the_longest_trial_asks_for(
-    play: Play, needs: Callable[..., None]
-) -> None:
-    lengths = (20, 50, 30)
-    needs(lambda trial: [part("stage", trial, lengths[trial.seed])])
-
+@pytest.mark.usefixtures("no_cache")
+def test_a_first_stage_is_as_long_as_the_longest_trial_asks_for(play: Play) -> None:
     async def scenario(waiting: Waiting) -> None:
-        [job] = waiting.pool.begun
+        await waiting.pool.end(waiting.pool.keys[0])  # the word pieces
+        _, job = waiting.pool.begun
         assert job.part
-        assert (job.part.steps, job.trial.seed, job.asked) == (50, 1, {20, 30, 50})
-        await waiting.pool.end("stage")
+        assert (job.part.steps, job.asked) == (50, {20, 30, 50})
+        assert job.trial.configuration["stage1_steps"] == 50
+        await waiting.pool.end(job.key)
 
-    play(scenario, **{key: Trial("diffaug", {}, seed) for seed, key in enumerate("abc")})
+    play(scenario, a=in_stages(20), b=in_stages(50), c=in_stages(30))
 
 
+@pytest.mark.usefixtures("no_cache")
 @pytest.mark.parametrize("status", ["finished", "failed"])
-def test_a_part_that_another_process_makes_is_tried_again(
-    status: str, play: Play, needs: Callable[..., None]
-) -> None:
-    needs(lambda trial: [part("words", trial)])
-
+def test_a_part_that_another_process_makes_is_tried_again(status: str, play: Play) -> None:
     async def scenario(waiting: Waiting) -> None:
-        await waiting.pool.end("words", "postponed", reason="another process makes the words")
-        await waiting.pool.end("words", status)  # when it failed, the trial itself says why
+        [words] = waiting.pool.running
+        await waiting.pool.end(words, "postponed", reason="another process makes the words")
+        await waiting.pool.end(words, status)  # when it failed, the trial itself says why
 
-    assert play(scenario, a=None).keys == ["words", "words", "a"]
+    assert names(play(scenario, a=simcse())) == [WORDS, WORDS, "a"]
