@@ -164,7 +164,7 @@ def sweep(space: str | Path | None = None, *methods: str | Path, **options: Any)
         table(asked.store, paper=paper, number=number, encoder=name, values=values)
         for name in asked.encoders or (None,)
     )
-    return Table([sheet for each in tables for sheet in each.sheets])
+    return Table([sheet for made in tables for sheet in made.sheets])
 
 
 def _asked(

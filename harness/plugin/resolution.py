@@ -27,7 +27,7 @@ def corpus_fields(plugin: Plugin) -> list[str]:
 
 
 def unread_corpora(plugin: Plugin, declared: Declared) -> set[str]:
-    """Those of `corpus_fields` whose corpus the method does not read under a configuration."""
+    """The fields that name a corpus which a method does not read under a configuration."""
     corpora = {*declared.corpora.values()}
     return {name for name in corpus_fields(plugin) if getattr(declared.config, name) not in corpora}
 

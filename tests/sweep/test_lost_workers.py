@@ -144,7 +144,7 @@ def test_a_trial_without_a_place_says_what_is_missing_and_then_fails(
 def test_a_trial_whose_worker_tune_ends_has_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where its driver or the head is gone, `tune.report` raises SystemExit in the training."""
+    """`tune.report` raises SystemExit in a training whose driver or head is gone."""
     values: dict[str, Any] = {
         "encoder": "tiny-bert", "suite": "graded", "sentences": "graded-sentences",
         "batch_size": 8, "max_steps": 3, "evaluation_interval": 1,

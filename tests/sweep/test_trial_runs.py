@@ -44,7 +44,7 @@ def in_stages(steps: int) -> Trial:
 
 
 def names(pool: HandPool) -> list[str]:
-    """What has begun, in order: the titles of parts and the keys of trials."""
+    """The titles of parts and the keys of trials that have begun, in order."""
     return [job.part.title if job.part else job.key for job in pool.begun]
 
 
