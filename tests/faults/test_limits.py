@@ -327,10 +327,13 @@ import os, sys, time
 from harness.sweeps.machines import adopt_orphans
 adopt_orphans()
 common = b"x" * (64 << 20)
+worker = os.getpid()
 for place in sys.argv[1:]:
     if os.fork() == 0:
         if place == "daemon" and os.fork():
             os._exit(0)
+        while place == "daemon" and os.getppid() != worker:
+            time.sleep(0.01)  # its first parent still has a part of what they share
         if place != "reader":
             own = b"y" * (64 << 20)
         if place == "grandchild" and os.fork() == 0:
