@@ -95,9 +95,10 @@ def _keep(asking: socket.socket) -> NoReturn:
         ended = os.pidfd_open(worker)
         while ended not in select.select([asking, ended], [], [])[0]:
             told = asking.recv(1)
-            # Ctrl-C goes to the whole group, as in a terminal.
-            send = os.killpg if told == bytes([signal.SIGINT]) else os.kill
-            send(worker, told[0] if told else signal.SIGKILL)
+            # Ctrl-C and SIGHUP go to the whole group, as in a terminal.
+            number = told[0] if told else signal.SIGKILL
+            send = os.killpg if number in (signal.SIGINT, signal.SIGHUP) else os.kill
+            send(worker, number)
             if not told:
                 break
         _, status = os.waitpid(worker, 0)
@@ -122,6 +123,7 @@ def _work(told: bytes, descriptors: list[int]) -> NoReturn:
     try:
         os.setsid()  # Ray may end the whole group of a worker
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has none
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and one of nohup none of this
         for number, descriptor in enumerate(descriptors):
             os.dup2(descriptor, number)
         # Those of the server know whether their files could seek.
@@ -189,7 +191,7 @@ def main() -> None:
     told = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(path)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _: server.sendall(bytes([number])))
         socket.send_fds(server, [len(told).to_bytes(LENGTH, "big")], [0, 1, 2])
         server.sendall(told)

@@ -266,12 +266,14 @@ def marked_processes(mark: str, part: str = "") -> list[int]:
     return pids
 
 
-def heed_ctrl_c() -> None:
-    """Let Ctrl-C interrupt this process.
+def heed_signals() -> None:
+    """Let Ctrl-C and SIGHUP interrupt this process.
 
-    Background jobs, such as those of a CI, ignore Ctrl-C, and their children inherit this.
+    Background jobs, such as those of a CI, ignore Ctrl-C, those of `nohup` SIGHUP, and their
+    children inherit this.
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 300) -> None:

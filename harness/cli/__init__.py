@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
 from typing import TextIO
 
 from harness.processes import collect_seldom
@@ -52,21 +51,24 @@ def main() -> None:
         except OSError as error:
             if error.filename is not None or error.errno not in UNWRITTEN:
                 raise
-            if error.errno != errno.EPIPE:
-                with suppress(OSError):
-                    message = f"Error: the output cannot be written ({error.strerror})"
-                    print(message, file=sys.stderr)
+            from harness.training.interruption import say_unwritten
+
+            say_unwritten(error)
             _abandon_output()
             code = 1
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:  # Typer turns Ctrl-C into this
         exec("")  # else `python -m harness` would end by the signal where an `exec` was interrupted
-        print(
-            "\nInterrupted. What has finished is in the store; "
-            "the same command goes on from there.",
-            file=sys.stderr,
-        )
+        try:
+            print(
+                "\nInterrupted. What has finished is in the store; "
+                "the same command goes on from there.",
+                file=sys.stderr,
+            )
+            sys.stdout.flush()
+        except OSError:  # the terminal has gone
+            _abandon_output()
     sys.exit(code)
 
 

@@ -12,7 +12,7 @@ from harness import api
 from harness.cli import options
 from harness.errors import UserError
 from harness.targets.stores import opened
-from harness.training.interruption import ended_by_sigterm, read_or_stopped
+from harness.training.interruption import ended_as_by_ctrl_c, read_or_stopped
 from harness.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ def run(
 ) -> None:
     """Train one configuration in this process, score it on dev and test, and store it.
 
-    Ctrl-C and SIGTERM save the training; the same command then goes on from there, as it does after
-    a kill, with what was saved in the last minutes (HARNESS_CHECKPOINT_MINUTES, 5 by default).
+    Ctrl-C, SIGTERM and a terminal that goes save the training; the same command then goes on from
+    there, as it does after a kill, with what was saved in the last minutes
+    (HARNESS_CHECKPOINT_MINUTES, 5 by default).
 
     Example: harness run simcse --encoder tiny-bert --set suite=graded
     """
@@ -60,7 +61,7 @@ def run(
     made: list[Record] = []
     if record is None:
         try:
-            with ended_by_sigterm(), ExitStack() as stack:
+            with ended_as_by_ctrl_c(), ExitStack() as stack:
                 tracking = TrialWatcher()
                 if track is not None:
                     from harness.tracking.tracking import Tracking

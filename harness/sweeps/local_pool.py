@@ -16,7 +16,7 @@ from harness.sweeps.machines import Limits, Resources, this_machine
 from harness.sweeps.memory import check_fits, largest_room
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Lanes, Pool, Report, trial_report
 from harness.sweeps.spaces.search import Search
-from harness.training.interruption import ended_by_sigterm, outside, read_or_stopped
+from harness.training.interruption import ended_as_by_ctrl_c, outside
 from harness.training.memory import own_garbage
 from harness.training.progress import Progress
 from harness.trials.lookup import provide_models
@@ -61,7 +61,7 @@ def runs_here(searches: Iterable[Search], resources: Resources, limits: Limits) 
 class LocalPool(Pool):
     """A pool of one slot and without limits.
 
-    Ctrl-C and SIGTERM save the training of the trial, which goes on from there the next time.
+    Ctrl-C, SIGTERM and SIGHUP save the training of the trial, and the next time it goes on.
     """
 
     slots, limits = 1, None
@@ -79,12 +79,9 @@ class LocalPool(Pool):
     def serve(
         self, loop: asyncio.AbstractEventLoop, sweep: asyncio.Task[None], lanes: Lanes
     ) -> None:
-        try:
-            with ended_by_sigterm(), in_threads(max(1, int(self.cpus))):  # as a worker of Ray has
-                loop.call_soon(lanes.open, lambda held: not held)
-                loop.run_until_complete(asyncio.wait([sweep]))
-        finally:
-            outside.clear()
+        with ended_as_by_ctrl_c(), in_threads(max(1, int(self.cpus))):  # as a worker of Ray has
+            loop.call_soon(lanes.open, lambda held: not held)
+            loop.run_until_complete(asyncio.wait([sweep]))
 
     async def run(self, job: Job, hearing: Hearing) -> Report:
         """Run a job in the one slot; nothing else goes on meanwhile."""
@@ -124,7 +121,7 @@ class LocalPool(Pool):
         def report(progress: Progress) -> None:
             stops = False
             # What the trial prints is for its log, and this is not.
-            with redirect_stdout(streams[0]), redirect_stderr(streams[1]), read_or_stopped():
+            with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
                 stops = hearing.progressed(asdict(progress))
             if stops:
                 raise Pruned

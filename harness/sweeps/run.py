@@ -20,6 +20,7 @@ from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search, implied
 from harness.sweeps.spaces.space import Sampler
 from harness.sweeps.trial_runs import TrialRuns
+from harness.training.interruption import outside
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 
@@ -117,6 +118,7 @@ class Sweep:
                 self.runs.compact()
             sweep.result()
         finally:
+            outside.clear()
             finish(loop)
         left_out = dict(self.budget.left_out)
         return SweepResult(self._failed(), self._undecided, self._finals, left_out)

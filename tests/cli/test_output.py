@@ -15,7 +15,7 @@ from harness.cli.verbs import GROUPS, VERBS, app, command
 from harness.errors import one_line, visible
 from harness.trials.store import Store
 from tests.cli.conftest import Harness, Shown, Swept
-from tests.sweeping import heed_ctrl_c
+from tests.sweeping import heed_signals
 
 HOSTILE = ["\x1b[31mred", "\x9b2J", "a\u202eb", "a\u2066b", "a\u200bb", "a\u200fb", "a\rb",
            "a\u2028b"]  # fmt: skip
@@ -98,7 +98,7 @@ def test_ctrl_c_where_python_hides_it_is_a_sentence(where: str, tmp_path: Path) 
     (tmp_path / "mine.py").write_text(where, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-P", "-m", "harness", "show", tmp_path / "mine.py"],
-        capture_output=True, text=True, timeout=50, check=False, preexec_fn=heed_ctrl_c,
+        capture_output=True, text=True, timeout=50, check=False, preexec_fn=heed_signals,
     )  # fmt: skip
     assert done.returncode == 130, done.stderr
     assert "Interrupted. What has finished is in the store" in done.stderr
@@ -118,7 +118,7 @@ def test_ctrl_c_where_python_hides_it_is_a_sentence(where: str, tmp_path: Path) 
 def test_ctrl_c_during_imports_is_a_sentence(words: str, module: bytes, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-P", "-X", "importtime", "-m", "harness", *words.split()],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, preexec_fn=heed_ctrl_c,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, preexec_fn=heed_signals,
     )  # fmt: skip
     assert process.stderr is not None
     seen = re.compile(rb"\| +" + re.escape(module) + rb"(\.|$)", re.MULTILINE)

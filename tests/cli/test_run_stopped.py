@@ -12,7 +12,7 @@ from harness.trials.store import Store
 from tests.cli.conftest import sets
 from tests.programs import forking_python, run_module
 from tests.sweep.test_local import SLOWLY, logged
-from tests.sweeping import heed_ctrl_c, results, wait_for, write_few_pairs
+from tests.sweeping import heed_signals, results, wait_for, write_few_pairs
 from tests.tracking.readers import tensorboard
 
 STEPS = 60
@@ -43,7 +43,7 @@ class Folder:
         command = subprocess.Popen(
             [forking_python(), "-m", "harness", *RUN, "--track", "tensorboard"], cwd=self.folder,
             env=self.environment | more, text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, preexec_fn=heed_ctrl_c, start_new_session=True,
+            stderr=subprocess.PIPE, preexec_fn=heed_signals, start_new_session=True,
         )  # fmt: skip
         wait_for(lambda: self.batches() > batches or command.poll() is not None)
         assert command.poll() is None, command.communicate()
@@ -51,6 +51,8 @@ class Folder:
             assert command.stdout
             command.stdout.close()
         else:
+            command.send_signal(number)
+        if number == signal.SIGHUP:  # the shell and the system send it
             command.send_signal(number)
         _, err = command.communicate(timeout=600)
         return command.returncode, err
@@ -82,7 +84,8 @@ def test_a_stopped_run_loses_no_step_and_a_killed_one_goes_on(tmp_path: Path, ca
     sentence = (
         "Interrupted. What has finished is in the store; the same command goes on from there."
     )
-    for number, batches in ((signal.SIGINT, 5), (signal.SIGTERM, 10), (signal.SIGPIPE, 15)):
+    stops = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP)
+    for number, batches in zip(stops, (5, 10, 15, 20), strict=True):
         code, err = here.stopped(number, "5", batches)
         assert (code, err.strip().splitlines()) == (130, [sentence])
         assert here.running() == ["checkpoint.safetensors"]

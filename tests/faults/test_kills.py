@@ -26,7 +26,7 @@ from harness.data.hub import EMBEDDED
 from harness.files import PACKAGE
 from tests.clusters import cluster, start_node
 from tests.programs import forking_python
-from tests.sweeping import FEW_PAIRS, heed_ctrl_c, marked_processes, results, wait_for
+from tests.sweeping import FEW_PAIRS, heed_signals, marked_processes, results, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -118,7 +118,7 @@ class Sweep:
             env=self.environment | changed | {"HARNESS_TEST_MARK": mark}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C goes to the whole group, as for a job of a shell
-            preexec_fn=heed_ctrl_c,
+            preexec_fn=heed_signals,
         )  # fmt: skip
         try:
             wait_for(lambda: written(self.store) or driver.poll() is not None, 900)
@@ -232,25 +232,33 @@ def test_a_node_of_two_is_lost(undisturbed: Results, sweep: Sweep, tmp_path: Pat
     assert (cache / "travelled").exists() == bool(hidden)
 
 
-# More than 20 s: a sweep with a Ray, whose end is seen.
+# More than 20 s: two sweeps with a Ray, whose ends are seen.
 def test_ctrl_c_leaves_nothing_running_and_the_sweep_goes_on(
     undisturbed: Results, sweep: Sweep
 ) -> None:
+    """A terminal that goes sends SIGHUP to all processes twice, where it has a shell."""
+    stopped(sweep, signal.SIGINT)
+    before = written(sweep.store)
+    stopped(sweep, signal.SIGHUP, signal.SIGHUP)
+    sweep.finish()
+    assert {name: written(sweep.store)[name] for name in before} == before
+    assert results(sweep.store, "commit") == undisturbed
+
+
+def stopped(sweep: Sweep, *signals: int) -> None:
+    """The sweep is started, and stopped by signals to all its processes."""
     store = sweep.store
     with sweep.started() as (driver, mark):
         wait_for_a_start(store)
-        os.killpg(driver.pid, signal.SIGINT)
+        for number in signals:
+            os.killpg(driver.pid, number)
         _, err = driver.communicate(timeout=600)
         assert driver.returncode == 130
         assert "Interrupted. What has finished is in the store; the same command goes on" in err
         assert "Traceback" not in err
         assert sweep.left(mark, 300) == []
-    before = written(store)
-    assert 0 < len(before) < TRIALS
+    assert 0 < len(written(store)) < TRIALS
     # The trials that were running go on from where they were, and nobody else holds them.
     assert list((store / ".running").glob("*/checkpoint.safetensors"))
     assert not list((store / ".running").glob("*/claim"))
     assert {row["status"] for row in results(store, "commit").values()} == {"finished"}
-    sweep.finish()
-    assert {name: written(store)[name] for name in before} == before
-    assert results(store, "commit") == undisturbed

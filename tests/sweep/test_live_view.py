@@ -1,12 +1,16 @@
 """Views of a sweep's trials: the curve, the cost so far and left, and what others read."""
 
 import io
+import os
+from contextlib import suppress
 
+import pytest
 from rich.console import Console
 
 from harness.sweeps.screen import live_view
 from harness.sweeps.screen.live_view import SweepState, sparkline
 from harness.sweeps.screen.terminal import Terminal
+from harness.training.interruption import outside
 from harness.training.progress import Progress
 from harness.trials.running import RunningTrial
 from harness.trials.trial import Trial
@@ -39,6 +43,30 @@ def test_what_is_left_follows_from_the_mean_of_what_is_done() -> None:
     for seconds, text in {3.4: "3 s", 200: "3 min 20 s", 7500: "2 h 5 min"}.items():
         assert live_view.duration(seconds) == text
     assert SweepState(to_run=4).left([RunningTrial("began now")]) is None
+
+
+@pytest.mark.parametrize(
+    ("reader", "why"), [("full", "No space left on device"), ("terminal", "Input/output error")]
+)
+def test_a_screen_that_takes_no_more_asks_trainings_to_give_way(
+    reader: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its error would end the sweep before they have written their checkpoints."""
+    if reader == "full":
+        descriptor = os.open("/dev/full", os.O_WRONLY)
+    else:  # one that has gone
+        master, descriptor = os.openpty()
+        os.close(master)
+    try:
+        # Its last words are lost.
+        with suppress(OSError), os.fdopen(descriptor, "w") as out:
+            terminal = Terminal(Console(file=out), lambda _: None)
+            terminal.notice("a sentence")
+            assert outside.is_set()
+            terminal.notice("a further one")
+    finally:
+        outside.clear()
+    assert capsys.readouterr().err == f"Error: the output cannot be written ({why})\n"
 
 
 def test_the_terminal_names_values_and_counts_every_end() -> None:

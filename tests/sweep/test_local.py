@@ -17,7 +17,7 @@ from harness.sweeps.spaces.searches import searches
 from harness.sweeps.spaces.space import load_space
 from harness.trials.store import Store
 from tests.programs import forking_python
-from tests.sweeping import heed_ctrl_c, results, wait_for, write_space
+from tests.sweeping import heed_signals, results, wait_for, write_space
 
 METHODS = "  ./slowly.py: {grid: {learning_rate: [1e-4, 5e-4]}}"
 SLOWLY = '''"""SimCSE that takes its time."""
@@ -74,7 +74,7 @@ def stopped(
     command = subprocess.Popen(
         [forking_python(), "-m", "harness", "sweep", "--local", space, "--store", store.folder],
         env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True, preexec_fn=heed_ctrl_c,
+        start_new_session=True, preexec_fn=heed_signals,
     )  # fmt: skip
     wait_for(lambda: logged(store).count("a batch") > before or command.poll() is not None)
     if reader_goes:

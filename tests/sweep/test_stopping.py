@@ -19,10 +19,12 @@ from harness.trials.store import Store
 
 @pytest.fixture(autouse=True)
 def heeds_ctrl_c() -> Iterator[None]:
-    """Ctrl-C interrupts this process, also where it was started in the background."""
+    """Ctrl-C and SIGHUP interrupt this process, also in the background and under nohup."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGHUP, hangup)
 
 
 @pytest.fixture
@@ -71,6 +73,12 @@ def test_it_ends_at_a_second_signal_after_its_patience_and_with_ray(
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+    stop = of(store, {"runs"}, [])
+    with stop.heeded():
+        signal.raise_signal(signal.SIGHUP)  # the shell and the system send it
+        signal.raise_signal(signal.SIGHUP)
+        assert stop.asked
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
     stop = of(store, {"runs"}, [])
     for asked, error in ((False, SweepStopped), (True, KeyboardInterrupt)):
         with pytest.raises(error), stop.heeded():

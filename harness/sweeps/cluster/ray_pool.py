@@ -61,7 +61,7 @@ from harness.sweeps.screen.watcher import SweepWatcher, TrialWatcher
 from harness.sweeps.workers import worker
 from harness.sweeps.workers.files import on_every_machine
 from harness.sweeps.workers.gpu_share import GpuShares
-from harness.training.interruption import ended_by_sigterm
+from harness.training.interruption import ended_as_by_ctrl_c
 from harness.trials.store import Store
 from harness.trials.trial import Trial, arrived, commit
 
@@ -118,7 +118,7 @@ class RayPool(Pool):
             )
         )
         # Ray's own handler would end the driver before its trials have written their checkpoints.
-        self._session.enter_context(ended_by_sigterm())
+        self._session.enter_context(ended_as_by_ctrl_c())
         self.resources = affordable(self.resources, self._capacity, self._watcher.notice)
         if os.environ.get("RAY_ADDRESS"):
             self._node = ray.get_runtime_context().get_node_id()

@@ -149,6 +149,8 @@ def _start(folder: Path, *, dashboard: bool) -> str:
 
 def _initialised(address: str, job: JobConfig, **options: Any) -> str:
     """Call `ray.init`, and return HOST:PORT of the dashboard."""
+    # A lost terminal tells all processes; those of Ray, which inherit this, leave it to the driver.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         with uninterrupted(signal.SIGINT):
             context = ray.init(
@@ -157,6 +159,8 @@ def _initialised(address: str, job: JobConfig, **options: Any) -> str:
     except KeyboardInterrupt:
         ray.shutdown()
         raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context.dashboard_url or ""
 
 

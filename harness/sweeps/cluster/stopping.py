@@ -1,13 +1,12 @@
-"""The stop of a sweep on Ray by Ctrl-C or SIGTERM: its trials give way, and then it ends."""
+"""The stop of a sweep on Ray by a signal: its trials give way, and then it ends."""
 
-import signal
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 
 from harness.errors import SweepStopped
 from harness.sweeps.workers.limits import stop_note
-from harness.training.interruption import handled, outside
+from harness.training.interruption import STOPS, handled, outside
 from harness.trials.run import GIVE_WAY
 from harness.trials.store import Store
 
@@ -16,7 +15,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class Stopping:
-    """Stop of a sweep by Ctrl-C or SIGTERM while trials run.
+    """Stop of a sweep by Ctrl-C, SIGTERM or SIGHUP while trials run.
 
     The first one asks the trials to give way; Tune goes on meanwhile, because a worker that reports
     waits until it is heard. A trial that does not train at the moment, for example because it is
@@ -45,9 +44,9 @@ class Stopping:
 
     @contextmanager
     def heeded(self) -> Iterator[None]:
-        """In the block, Ctrl-C and SIGTERM are noted; `look` acts on them."""
+        """In the block, the signals of `STOPS` are noted; `look` acts on them."""
         try:
-            with handled(self._signalled, signal.SIGINT, signal.SIGTERM):
+            with handled(self._signalled, *STOPS):
                 yield
         except SweepStopped:
             # Who sends SIGTERM to all processes of a command, as `timeout` does, ends Ray, too.

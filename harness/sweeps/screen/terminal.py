@@ -21,6 +21,7 @@ from harness.sweeps.screen.live_view import (
 from harness.sweeps.screen.watcher import SweepWatcher
 from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
+from harness.training.interruption import read_or_stopped
 from harness.training.progress import Progress
 from harness.trials.record import four_digits
 from harness.trials.running import RunningTrial
@@ -56,11 +57,13 @@ class Terminal(SweepWatcher):
 
     def __exit__(self, *_: object) -> None:
         if self.console.is_terminal:
-            self.live.stop()
+            with read_or_stopped():
+                self.live.stop()
 
     def notice(self, sentence: str) -> None:
         # Soft wrapping keeps a line whole where the output is a file.
-        self.console.print(Text(sentence), soft_wrap=True)
+        with read_or_stopped():
+            self.console.print(Text(sentence), soft_wrap=True)
 
     def round(self, title: str, to_run: int | None, stored: int, slots: int) -> None:
         self._change(slots=slots or self.state.slots)
