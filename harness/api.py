@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from harness.data.hub import check_model, model_folder
 from harness.errors import UserError, counted, suggest
 from harness.inputs import check_types
 from harness.sweeps.spaces.overrides import whole_numbers
@@ -188,7 +189,6 @@ def trial(method: str, values: Mapping[str, Any], seed: int) -> "Trial":
     """
     # It refuses a seed that numpy cannot take, such as a text; one of numpy becomes Python's.
     (seed,) = whole_numbers([repr(seed) if isinstance(seed, str) else seed], "--seed")
-    from harness.data.hub import check_model, model_folder
     from harness.plugin import registry
 
     registry.locate(method)
