@@ -31,7 +31,7 @@ class OneByOne:
 def one_by_one(*, wanted: bool) -> Iterator[None]:
     """In the block, captured steps are launched one kernel after the other, where it is wanted."""
     with (
-        patch("harness.training.capture.recorder", lambda _: OneByOne())
+        patch("harness.training.capture.Graphs", lambda _: OneByOne())
         if wanted
         else (nullcontext())
     ):

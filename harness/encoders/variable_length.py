@@ -14,7 +14,7 @@ from typing import cast
 
 import torch
 from torch import Tensor
-from torch.backends.cuda import SDPAParams, can_use_flash_attention
+from torch.backends.cuda import SDPAParams
 
 from harness.encoders.unpadding import Unpadded, put, take
 
@@ -25,12 +25,13 @@ HEAD_SIZE_MULTIPLE = 8
 def runs(query: Tensor, rate: float) -> bool:
     """Whether the kernel runs here.
 
-    query: (1, heads, tokens, head size). rate: of dropout. `torch.backends.cuda.enable_flash_sdp`
-    switches it off, like torch's own choice of it.
+    query: (1, heads, tokens, head size). rate: of dropout. torch decides: never on a CPU, and not
+    where `torch.backends.cuda.enable_flash_sdp` has switched it off, like torch's own choice of it.
     """
-    if not query.is_cuda or query.shape[-1] % HEAD_SIZE_MULTIPLE:
+    if query.shape[-1] % HEAD_SIZE_MULTIPLE:
         return False
-    return can_use_flash_attention(SDPAParams(query, query, query, None, rate, False, False))
+    asked = SDPAParams(query, query, query, None, rate, False, False)
+    return torch.backends.cuda.can_use_flash_attention(asked)
 
 
 def attended(

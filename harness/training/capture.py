@@ -40,6 +40,11 @@ class Graphs:
     """The recorder of a GPU: CUDA graphs, whose intermediate results share their memory."""
 
     def __init__(self, device: torch.device) -> None:
+        """Raises UserError where there is no GPU of CUDA."""
+        if not torch.cuda.device_count():
+            raise UserError(
+                "cuda_graphs needs a GPU of CUDA, and there is none; set cuda_graphs=false"
+            )
         self._device = device
         # The default stream cannot be captured, and a gradient must come on the stream on which the
         # first one came, so all steps have this one.
@@ -71,13 +76,6 @@ class Graphs:
         return launch
 
 
-def recorder(device: torch.device) -> Graphs:
-    """The recorder of a device. Raises UserError when it captures nothing."""
-    if device.type != "cuda":
-        raise UserError("cuda_graphs needs a GPU of CUDA, and there is none; set cuda_graphs=false")
-    return Graphs(device)
-
-
 _Captured = tuple[Sequence[StepBatches], Callable[[], Done]]
 """Memory of the numbers of batches, and a step that reads them there"""
 
@@ -103,7 +101,7 @@ class CapturedOptimiser(StageOptimiser):
         self._pad_id = int(method.tokenizer.pad_token_id or 0)
         self._longest = method.training_pieces + len(method.template)
         device = self.parameters[0].device
-        self._recorder = recorder(device)
+        self._recorder = Graphs(device)
         for group in self.torch.param_groups:
             group["lr"], group["capturable"] = torch.zeros((), device=device), True
         self._launched: dict[tuple[Any, ...], _Captured | None] = {}

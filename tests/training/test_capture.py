@@ -5,36 +5,38 @@ them on the same memory, as a CUDA graph does: nothing of Python runs again, a n
 has read stays what it was, and a step that a graph could not hold is an error.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
-from harness.encoders import plain_attention, unpadding
+from harness.encoders import plain_attention
 from harness.errors import Interrupted, UserError
 from harness.plugin import registry
 from harness.plugin.config import TrainingConfig
+from harness.plugin.declared import Declared
 from harness.plugin.kit import Kit
 from harness.plugin.registry import Plugin
-from harness.training import capture, engines
 from harness.training.capture import CapturedOptimiser, bucketed
 from harness.training.feeding import StepBatches
 from harness.training.loop import Trainer
-from harness.training.optimisers import Compute, Done, StageOptimiser
+from harness.training.optimisers import StageOptimiser
 from harness.training.progress import Outcome
 from harness.training.saved_state import Checkpoint
 from harness.training.seeds import seed_everything
-from tests.kits import KitFor
+from harness.training.steps import Steps
+from tests.kits import WORDS, KitFor
 from tests.matrix import trained_rows
-from tests.training.test_synchronisation import Waits
+from tests.training.test_synchronisation import Reads, Waits
 
 Trained = tuple[dict[str, Any], Outcome]
 """The weights after a training, and its outcome"""
@@ -73,60 +75,79 @@ class Tape(Waits):
                     old.copy_(new)
 
 
-class Tapes:
-    """A recorder, of which a step that is captured runs on a tape."""
+class NoNumbers(Reads):
+    """In the block, numbers that pass from the device to the CPU are an error."""
+
+    def __init__(self, tape: Tape) -> None:
+        super().__init__()
+        self._tape = tape
+
+    def refuses(self, called: Any, arguments: Any) -> bool:
+        if called in (Tensor.numpy, Tensor.__array__):
+            # A mask of ones, made on the CPU, is the same in every step.
+            return arguments[0].data_ptr() not in self._tape.ones
+        return called is Tensor.item or super().refuses(called, arguments)
+
+
+class Stream:
+    """A stream of the GPU, on which nothing is computed."""
+
+    current: "Stream"
+
+    def __init__(self, _device: torch.device | None = None) -> None:
+        self.waits = True
+
+    def wait_stream(self, other: "Stream") -> None:
+        assert {self, other} > {Stream.current}
+        self.waits = True
+
+
+@contextmanager
+def on_stream(stream: Stream) -> Iterator[None]:
+    """torch.cuda.stream. Each stream must wait for what was computed on the other one."""
+    usual, Stream.current = Stream.current, stream
+    assert stream.waits
+    assert usual.waits
+    yield
+    stream.waits = usual.waits = False
+    Stream.current = usual
+
+
+class Graph:
+    """A CUDA graph, whose operations are on a tape."""
 
     launches = 0
     captured = 0
 
-    def computing(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    def __init__(self) -> None:
+        Graph.captured += 1
+        self.tape, self._computed = Tape(), True
 
-    def record(self, compute: Callable[[], Done]) -> Callable[[], Done]:
-        Tapes.captured += 1
-        tape, results = Tape(), []  # type: tuple[Tape, list[Done]]
-
-        def launch() -> Done:
-            Tapes.launches += 1
-            if results:
-                tape.again()
-            else:  # capturing computes nothing, and here the first launch does both
-                with tape, no_numbers_of_the_cpu(tape):
-                    results.append(compute())
-            return results[0]
-
-        return launch
+    def replay(self) -> None:
+        Graph.launches += 1
+        if not self._computed:
+            self.tape.again()
+        self._computed = False
 
 
 @contextmanager
-def no_numbers_of_the_cpu(tape: Tape) -> Iterator[None]:
-    """In the block, numbers that pass between the CPU and the device are an error."""
-    numpy = torch.Tensor.numpy
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise AssertionError("numbers pass between the CPU and the device")
-
-    def all_ones(tensor: torch.Tensor) -> Any:
-        """A mask of ones, made on the CPU, is the same in every step."""
-        return numpy(tensor) if tensor.data_ptr() in tape.ones else refuse()
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("tolist", "item", "cpu"):
-            patch.setattr(torch.Tensor, name, refuse)
-        patch.setattr(torch.Tensor, "numpy", all_ones)
-        patch.setattr(torch, "from_numpy", refuse)
+def capturing(graph: Graph, *, stream: Stream, **_: Any) -> Iterator[None]:
+    """torch.cuda.graph. Capturing computes nothing; here it does what the first launch would do."""
+    assert stream is Stream.current
+    with graph.tape, NoNumbers(graph.tape):
         yield
 
 
-class OneByOne(StageOptimiser):
+class OneByOne(Steps):
     """The same batches, and nothing is captured."""
 
-    def __init__(self, stage: Any, method: Any, *arguments: Any) -> None:
-        super().__init__(stage, method, *arguments)
-        self._shape = method.tokenizer.pad_token_id, method.training_pieces + len(method.template)
-
-    def computed(self, step: int, batches: Sequence[StepBatches], compute: Compute) -> Done:
-        return compute(bucketed(batches, *self._shape))
+    def run(
+        self, outcome: Outcome, optimiser: StageOptimiser, feed: Iterator[StepBatches], step: int
+    ) -> Tensor:
+        method: Any = optimiser.losses.__self__
+        shape = method.tokenizer.pad_token_id, method.training_pieces + len(method.template)
+        batches = [next(feed) for _ in range(optimiser.stage.accumulation)]
+        return super().run(outcome, optimiser, iter(bucketed(batches, *shape)), step)
 
 
 def derived(name: str, change: Callable[[Tensor], Tensor]) -> Plugin:
@@ -140,35 +161,36 @@ def derived(name: str, change: Callable[[Tensor], Tensor]) -> Plugin:
     return replace(plugin, declaration=Derived)
 
 
-@pytest.fixture
-def one_by_one(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kit], Trained]:
-    """one_by_one(kit): what `trained` gives where no step is captured, the reference."""
-
-    def train(kit: Kit) -> Trained:
-        with monkeypatch.context() as patch:
-            patch.setattr(engines, "CapturedOptimiser", OneByOne)
-            return trained(kit)
-
-    return train
-
-
 @pytest.fixture(autouse=True)
-def tapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Captured steps run on tapes; dropout draws by operations of torch, as on a GPU."""
-    Tapes.launches = Tapes.captured = 0
-    monkeypatch.setattr(capture, "recorder", lambda _: Tapes())
+    Graph.launches = Graph.captured = 0
+    Stream.current = Stream()
+    answers = {
+        "device_count": lambda: 1, "Stream": Stream, "stream": on_stream,
+        "current_stream": lambda _: Stream.current, "graph_pool_handle": object,
+        "CUDAGraph": Graph, "graph": capturing,
+    }  # fmt: skip
+    for name, answer in answers.items():
+        monkeypatch.setattr(torch.cuda, name, answer)
+    # On a CPU it draws by numpy, which no tape can repeat.
     monkeypatch.setattr(plain_attention, "dropped", functional.dropout)
-    # Small batches have several shapes with them.
-    monkeypatch.setattr(unpadding, "TOKENS_MULTIPLE", 4)
-    monkeypatch.setattr(capture, "WIDTH_MULTIPLE", 4)
 
 
-def trained(kit: Kit, checkpoint: Checkpoint | None = None) -> Trained:
-    """Train the method of a kit."""
+def trained(kit: Kit, checkpoint: Checkpoint | None = None, steps: type[Steps] = Steps) -> Trained:
+    """Train the method of a kit. steps: what does its steps."""
     seed_everything(0)
     method = kit.build()
-    outcome = Trainer(method, kit, 0, lambda: 0.0, lambda _: None, checkpoint).run()
+    trainer = Trainer(method, kit, 0, lambda: 0.0, lambda _: None, checkpoint)
+    trainer.steps = steps(kit, 0)
+    outcome = trainer.run()
     return method.state_dict(), outcome
+
+
+def one_by_one(kit: Kit) -> Trained:
+    """The reference: what `trained` gives where no step is captured."""
+    config = kit.config.model_copy(update={"cuda_graphs": False})
+    return trained(Kit(Declared(kit.declared.plugin, config), kit.device), steps=OneByOne)
 
 
 def assert_equal(one: Trained, other: Trained) -> None:
@@ -197,8 +219,14 @@ def kit_of(
 
 
 @pytest.fixture
-def files(pairs: Path) -> dict[str, str]:
+def files(pairs: Path, tmp_path: Path) -> dict[str, str]:
+    """Corpora by field. Triplets are short or long, so that their batches have several shapes."""
+    draw = np.random.default_rng(0)
+    rows = [[" ".join(draw.choice(WORDS, words)) for _ in "abc"] for words in (2, 12) * 10]
+    path = tmp_path / "triplets.csv"
+    path.write_text("\n".join(map(",".join, [["sent0", "sent1", "hard_neg"], *rows])))
     return {
+        "triplets": str(path),
         "pairs": str(pairs),
         "scored_pairs": f"{pairs}?first=premise&second=hypothesis&score=label",
     }
@@ -218,14 +246,12 @@ def capturable() -> Iterator[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "setting"), list(capturable()))
-def test_every_method_trains_the_same(
-    kit_for: KitFor, one_by_one: Callable[[Kit], Trained], name: str, setting: str, files: Any
-) -> None:
+def test_every_method_trains_the_same(kit_for: KitFor, name: str, setting: str, files: Any) -> None:
     kit = kit_of(kit_for, name, setting, files)
     result = trained(kit)
     # Its prompt makes all rows long, so they are padded alike.
-    assert Tapes.captured >= (1 if name == "prompteol" else 2)
-    assert Tapes.launches > Tapes.captured
+    assert Graph.captured >= (1 if name == "prompteol" else 2)
+    assert Graph.launches > Graph.captured
     assert_equal(result, one_by_one(kit))
 
 
@@ -250,7 +276,6 @@ OPTIONS: list[tuple[str, str, dict[str, Any]]] = [
 )
 def test_options_train_the_same(
     kit_for: KitFor,
-    one_by_one: Callable[[Kit], Trained],
     name: str,
     setting: str,
     values: dict[str, Any],
@@ -258,7 +283,7 @@ def test_options_train_the_same(
 ) -> None:
     kit = kit_of(kit_for, name, setting, files, **values)
     found = trained(kit)
-    assert Tapes.launches > Tapes.captured >= 1
+    assert Graph.launches > Graph.captured >= 1
     assert_equal(found, one_by_one(kit))
 
 
@@ -267,26 +292,28 @@ def test_it_does_not_matter_when_a_step_was_captured(kit_for: KitFor, tmp_path: 
     """A trial that gives way captures anew, and goes on with the same numbers."""
     kit = kit_of(kit_for, "simcse", "unsup", {})
     whole = trained(kit)
-    captured = Tapes.captured
+    captured = Graph.captured
     path = tmp_path / "checkpoint"
     asked = [*[False] * (STEPS // 2), True]
     with pytest.raises(Interrupted):
         trained(kit, Checkpoint(path, {}, lambda: asked.pop(0)))
     assert_equal(whole, trained(kit, Checkpoint(path, {})))
-    assert Tapes.captured > captured + 2
+    assert Graph.captured > captured + 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["simcse", "promptbert"])
-def test_rooms_and_wider_rows_change_last_digits_alone(kit_for: KitFor, name: str) -> None:
+def test_rooms_and_wider_rows_change_last_digits_alone(
+    kit_for: KitFor, name: str, files: Any
+) -> None:
     """Captured steps beside those of a training without them, where nothing is dropped."""
-    values = {"encoder_dropout": 0.0, "learning_rate": 2.0**-12}
+    values = {"encoder_dropout": 0.0, "learning_rate": 2.0**-12, **files}
     kit = kit_of(kit_for, name, "sup", {}, **values)
     result = trained(kit)
-    assert Tapes.launches > Tapes.captured > 1
-    captured, plain = Tapes.captured, kit_of(kit_for, name, "sup", {"cuda_graphs": False}, **values)
+    assert Graph.launches > Graph.captured > 1
+    captured, plain = Graph.captured, kit_of(kit_for, name, "sup", {"cuda_graphs": False}, **values)
     other = trained(plain)
-    assert Tapes.captured == captured
+    assert Graph.captured == captured
     pairs = zip(result[1].curves, other[1].curves, strict=True)
     assert all(one["value"] == pytest.approx(two["value"], rel=1e-4) for one, two in pairs)
     for key, value in result[0].items():
@@ -295,9 +322,7 @@ def test_rooms_and_wider_rows_change_last_digits_alone(kit_for: KitFor, name: st
 
 
 @pytest.mark.slow
-def test_what_python_changes_in_every_step_is_found(
-    kit_for: KitFor, one_by_one: Callable[[Kit], Trained]
-) -> None:
+def test_what_python_changes_in_every_step_is_found(kit_for: KitFor) -> None:
     """The tape tells a step that may not be captured from one that may."""
     calls = count(1)
     plugin = derived("simcse", lambda loss: loss * next(calls))
@@ -313,6 +338,8 @@ def test_what_python_changes_in_every_step_is_found(
         lambda loss: loss * torch.tensor(2.0),
         lambda loss: loss * float(loss),
         lambda loss: loss * torch.from_numpy(loss.detach().numpy()),
+        lambda loss: loss * torch.from_numpy(np.ones(1, np.float32))[0],
+        lambda loss: loss * loss.tolist(),
     ],
 )
 def test_numbers_of_the_cpu_are_found(kit_for: KitFor, change: Any) -> None:
@@ -349,7 +376,7 @@ def test_a_machine_that_captures_nothing_refuses(
     assert isinstance(kit.config, TrainingConfig)
     with pytest.raises(UserError, match="this GPU has no bf16; set cuda_graphs=false"):
         CapturedOptimiser(stage, method, kit.config, STEPS, "cuda")
-    monkeypatch.undo()
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(UserError, match="needs a GPU of CUDA"):
         CapturedOptimiser(stage, method, kit.config, STEPS, None)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from harness import plugin
 from harness.data.batching import TextBatch
@@ -32,13 +33,12 @@ KitFor = Callable[..., Kit]
 class Staged(plugin.Method):
     """A weight that is pulled towards the mean item number of each batch.
 
-    The test hands in the stages.
+    The test hands in the stages, and after how many batches the process is killed, if it is.
     """
 
     config_type = plugin.TrainingConfig
     plan: list[Stage]
-    dies_after = -1
-    """Batches after which the process is killed"""
+    dies_after: int | None
 
     @classmethod
     def corpora(cls, config: Any) -> dict[str, str]:
@@ -91,15 +91,17 @@ def stage(**values: Any) -> Stage:
 
 @pytest.fixture
 def run(kit_for: KitFor) -> Callable[..., tuple[Any, Trainer]]:
-    """run(stages, evaluate, scored, **configuration): the trained method and its trainer."""
+    """run(stages, evaluate, scored, dies_after, **configuration): trained method and trainer."""
 
     def go(
         stages: list[Stage],
         evaluate: Callable[[Any], float] = lambda _: 1.0,
         scored: str = "",
+        dies_after: int | None = None,
         **values: Any,
     ) -> tuple[Any, Trainer]:
-        plugin = Plugin("staged", type("Planned", (Staged,), {"plan": stages}), "0" * 16)
+        planned = {"plan": stages, "dies_after": dies_after}
+        plugin = Plugin("staged", type("Planned", (Staged,), planned), "0" * 16)
         kit = kit_for(plugin, **{"learning_rate": 0.1, **values})
         torch.manual_seed(0)
         built: Any = kit.build()
@@ -182,15 +184,15 @@ def test_items_alone(run: Any) -> None:
     assert sorted(item for _, items in built.seen for item in items) == list(range(50))
 
 
-def test_decay_steps_are_the_horizon_of_the_rate(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decay_steps_are_the_horizon_of_the_rate(run: Any) -> None:
     rates: list[float] = []
-    step = torch.optim.AdamW.step
-    monkeypatch.setattr(
-        torch.optim.AdamW,
-        "step",
-        lambda self, *a, **k: (rates.append(self.param_groups[0]["lr"]), step(self, *a, **k)),
+    hook = register_optimizer_step_pre_hook(
+        lambda optimiser, *_: rates.append(optimiser.param_groups[0]["lr"])
     )
-    run([stage(max_steps=4, decay_steps=40)])
+    try:
+        run([stage(max_steps=4, decay_steps=40)])
+    finally:
+        hook.remove()
     assert rates == pytest.approx([0.1 * (1 - update / 40) for update in range(4)])
 
 
@@ -460,13 +462,9 @@ def test_machines_that_round_otherwise_do_not_share(
         assert first_stage(shared(8, precision="auto")) == computed
 
 
-def test_a_killed_first_stage_goes_on_from_its_last_state(
-    shared: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Staged, "dies_after", 10)
-        with pytest.raises(KeyboardInterrupt):
-            shared(12)
+def test_a_killed_first_stage_goes_on_from_its_last_state(shared: Any) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        shared(12, dies_after=10)
     alone = shared(12, cache="alone")
     found = shared(12)
     assert first_stage(found) == 4, "from update 8"

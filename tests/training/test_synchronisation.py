@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.data.batching import TextBatch
@@ -53,6 +55,20 @@ class Waits(TorchDispatchMode):
         )
         if name in WAITING or masked or str(called) == "aten.repeat_interleave.Tensor":
             self.found[name] += 1
+        return called(*args, **(kwargs or {}))
+
+
+class Reads(TorchFunctionMode):
+    """In the block, a call that would bring a tensor of a GPU to the CPU is an error."""
+
+    def refuses(self, called: Any, _arguments: Any) -> bool:
+        """Whether a call of this function is one."""
+        return called in (Tensor.cpu, Tensor.tolist)
+
+    def __torch_function__(
+        self, called: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        assert not self.refuses(called, args), "the CPU waits for a tensor of a GPU"
         return called(*args, **(kwargs or {}))
 
 
@@ -103,15 +119,9 @@ def no_waiting(device: torch.device, but: Mapping[str, int] = NOTHING) -> Iterat
         finally:
             torch.cuda.set_sync_debug_mode("default")
         return
-    with Waits() as waits, pytest.MonkeyPatch.context() as patch:
-        for name in ("cpu", "tolist"):
-            patch.setattr(torch.Tensor, name, _waits)
+    with Waits() as waits, Reads():
         yield
     assert waits.found == Counter(but)
-
-
-def _waits(_: torch.Tensor) -> torch.Tensor:
-    raise AssertionError("the CPU waits for a tensor of a GPU")
 
 
 def on(place: torch.device, batch: TextBatch) -> TextBatch:
@@ -185,9 +195,10 @@ def test_a_whole_step_waits_for_nothing(kit_for: KitFor, accumulation: int, trip
         lambda values: values.unique(),
         lambda values: int(values[0]),
         lambda values: bool(values.any()),
+        lambda values: values.cpu(),
+        lambda values: values.tolist(),
     ],
 )
 def test_what_waits_is_found(operation: Callable[[torch.Tensor], Any]) -> None:
-    with Waits() as waits:
+    with pytest.raises(AssertionError), no_waiting(torch.device("cpu")):
         operation(torch.arange(3.0))
-    assert waits.found
