@@ -15,13 +15,12 @@ from optuna.trial import TrialState
 
 from harness import PROTOCOL
 from harness.claims import Claim
-from harness.sweeps import trial_runs
 from harness.sweeps.plan import plan_sweep
 from harness.sweeps.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
 from harness.sweeps.study import TPE_WINDOW, Study
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe
-from tests.sweep.conftest import HandPool, Killed, Playing, settled, to_run
+from tests.sweep.conftest import HandPool, Hurried, Killed, Playing, settled, to_run
 
 RANGES = """\
     ranges:
@@ -203,14 +202,11 @@ def test_a_sampler_waits_for_scores_before_it_goes_on(playing: Playing) -> None:
     asyncio.run(scenario())
 
 
-def test_two_sweeps_of_one_search_share_its_study(
-    monkeypatch: pytest.MonkeyPatch, playing: Playing
-) -> None:
+def test_two_sweeps_of_one_search_share_its_study(playing: Playing) -> None:
     """Each has the configurations of the other, and both end with the budget.
 
     The store's claims let each trial run once, and both hear of its end.
     """
-    monkeypatch.setattr(trial_runs, "LOOK_SECONDS", 0.0)
     search = playing.search(ranges(configurations=3))
     one, two = playing.source(search), playing.source(search)
 
@@ -237,7 +233,8 @@ def test_two_sweeps_of_one_search_share_its_study(
                     await pool.end(name)
         assert len({*pools[0].keys, *pools[1].keys}) == 3
 
-    asyncio.run(scenario())
+    with asyncio.Runner(loop_factory=Hurried) as runner:
+        runner.run(scenario())
     assert to_run(one) == to_run(two) == 0
     assert playing.states(search) == ["COMPLETE"] * 3
 
