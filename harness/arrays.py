@@ -59,7 +59,8 @@ class SharedArrays:
                         _logger.warning("%s is not kept: %s", self.folder, error)
                         return arrays
                     shared_cache.send(self._manifest)
-        shared_cache.offer(self._manifest)
+        else:
+            shared_cache.offer(self._manifest)
         files = sealed_files(self._manifest)
         return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in files}
 

@@ -17,8 +17,6 @@ from harness.remote import RemoteAway, RemoteFolder
 
 SHARED_CACHE = "HARNESS_SHARED_CACHE"
 _logger = logging.getLogger(__name__)
-_offered: set[Path] = set()
-"""The manifests that this process has sent, or found in the bucket"""
 
 
 def check_caches() -> None:
@@ -66,15 +64,14 @@ def fetch(manifest: Path) -> bool:
     except (OSError, ValueError) as why:
         _logger.warning("%s is not fetched from the shared cache: %s", manifest.parent, why)
         return False
-    _offered.add(manifest)
     return True
 
 
+@functools.cache
 def offer(manifest: Path) -> None:
-    """Send what is here to the shared cache, unless it has been there since this process looks."""
-    if manifest not in _offered and in_use() and not has(manifest):
+    """Send what is here to the shared cache, unless it is there; each process looks once."""
+    if in_use() and not has(manifest):
         send(manifest)
-    _offered.add(manifest)
 
 
 def send(manifest: Path) -> None:
@@ -85,7 +82,6 @@ def send(manifest: Path) -> None:
     shared = _shared()
     if shared is None:
         return
-    _offered.add(manifest)
     try:
         content, before = manifest.read_bytes(), shared.get(_name(manifest))
         if content == before:

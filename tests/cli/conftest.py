@@ -58,12 +58,12 @@ def sets(**values: object) -> list[str]:
     return [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
 
 
-def check_sentence(answer: Answer, *parts: object, code: int = 2) -> None:
+def check_sentence(answer: Answer, *parts: object, code: int = 2, steps_at_most: int = 4) -> None:
     """Check the exit code, and that one line on stderr, behind a few steps, has all the parts."""
     assert answer.code == code, answer.out + answer.err
     *steps, last = answer.err.strip().split("\n")
     assert last.startswith("Error: "), answer.err
-    assert len(steps) <= 4, f"more than one line: {answer.err}"
+    assert len(steps) <= steps_at_most, f"more than one line: {answer.err}"
     assert not any(step.startswith(("Error", "Traceback")) for step in steps), answer.err
     assert len(last) < 2000, f"too long: {last}"
     for part in parts:
@@ -74,10 +74,8 @@ def check_sentence(answer: Answer, *parts: object, code: int = 2) -> None:
 def harness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Harness:
     """harness(argument, ...): run the command in this process.
 
-    This is quick, because everything is imported already. What verbs that compute say of their
-    steps on stderr is left out; tests/cli/test_progress.py has it.
+    This is quick, because everything is imported already.
     """
-    monkeypatch.setattr("harness.cli.progress.echo", lambda *_, **__: None)
     monkeypatch.delenv("HARNESS_HUB", raising=False)
     # What the command changes of its process is not for the tests that follow in it.
     monkeypatch.setenv("PYTHONSAFEPATH", "1")

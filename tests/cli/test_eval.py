@@ -25,6 +25,7 @@ from harness.trials.run import attempt
 from harness.trials.store import Store
 from harness.trials.trial import Trial, key
 from tests.cli.conftest import Harness, SentEval, Shown, check_sentence, sets
+from tests.programs import Answer
 from tests.sweeping import BAG, HEAD
 
 pytestmark = pytest.mark.slow  # most of these tests run a model over a suite
@@ -157,6 +158,18 @@ def check_scores(row: Record, expected: Record) -> None:
         assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=1e-6), column
     for name, spread in expected.uncertainty.items():
         assert vars(row.uncertainty[name]) == pytest.approx(vars(spread), abs=1e-6)
+
+
+def check_steps(answer: Answer, title: str, sentences: int = 0, *tasks: str) -> None:
+    """Check that an evaluation lacks scores, and has said on stderr its steps alone.
+
+    title: its model and suites. sentences: the number to embed; 0: it gets no further. tasks: what
+    it scores, such as "sts (9)".
+    """
+    steps = [f"evaluating {title}", "loading torch and the model"]
+    steps += [f"embedding sentences ({sentences:,})"] if sentences else []
+    steps += [f"scoring the tasks of {each}" for each in tasks]
+    assert (answer.code, answer.err.splitlines()) == (1, steps)
 
 
 def not_here(*_: object) -> None:
@@ -399,10 +412,13 @@ def test_a_suite_that_raises_or_lacks_its_data_costs_its_task_alone(
     """A missing task is tried again."""
     raises = my_suite("    return Scores(", "    assert task != 'long', 'odd'\n    return Scores(")
     why = f"long: {flag}, line 3: no sentence"
-    for path, reason in ((my_suite(name="lacking.py"), why), (raises, "long: AssertionError: odd")):
+    for path, reason, steps in (
+        (my_suite(name="lacking.py"), why, (2002, "mine (2)", "graded (2)")),
+        (raises, "long: AssertionError: odd", (5, "mine (2)")),  # graded's are in the store
+    ):
         command = ["eval", "tiny-bert", "--suite", f"{path},graded", "--store", store]
         answer = harness(*command)
-        assert (answer.code, answer.err) == (1, "")
+        check_steps(answer, f"tiny-bert on {path},graded", *steps)
         assert f"missing in mine: {reason}" in answer.out
         *_, row = [row for row in rows(store) if row.suite == "mine" and row.reason]
         assert (row.status, row.reason, set(row.test)) == ("partial", reason, {"short"})
@@ -432,7 +448,7 @@ def test_a_damaged_file_is_named_and_the_other_tasks_are_scored(
     """A trial stops before its training."""
     archive = senteval({STSB: None, SICK: no_score})
     answer = harness("eval", "tiny-bert", "--suite", "sts,graded", "--store", store)
-    assert (answer.code, answer.err) == (1, "")
+    check_steps(answer, "tiny-bert on sts,graded", 2000, "sts (9)", "graded (2)")
     row = evaluation(store, "sts")
     assert row.status == "partial"
     reason = str(row.reason)
@@ -484,7 +500,7 @@ def test_no_archive_at_all(harness: Harness, store: Path) -> None:
     check_sentence(answer, "senteval.tar", "was not found", "set HARNESS_HUB")
     assert not store.exists()
     answer = harness("eval", "tiny-bert", "--suite", "sts,graded", "--store", store)
-    assert (answer.code, answer.err) == (1, "")
+    check_steps(answer, "tiny-bert on sts,graded", 2000, "graded (2)")
     assert evaluation(store).status == "finished"
     reason = str(evaluation(store, "sts").reason)
     assert reason.startswith("sts12, sts13,")
@@ -495,14 +511,22 @@ def test_no_archive_at_all(harness: Harness, store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "reason"),
-    [("return vectors * float('nan')", "graded-dev, graded: the embeddings are not finite"),
-     ("return vectors * 0 + 1", "the embedding is constant"),
-     ("return vectors[:-1]", "embed() gave the shape"),
-     ("raise ValueError('odd')", "graded-dev, graded: ValueError: odd")],
+    ("broken", "reason", "steps"),
+    [("return vectors * float('nan')", "graded-dev, graded: the embeddings are not finite",
+      (2000,)),
+     ("return vectors * 0 + 1", "the embedding is constant", (2000, "graded (2)")),
+     ("return vectors[:-1]", "embed() gave the shape", ()),
+     ("raise ValueError('odd')", "graded-dev, graded: ValueError: odd", ())],
 )  # fmt: skip
 def test_a_broken_embedding_is_never_a_score(
-    broken: str, reason: str, harness: Harness, ran: Any, plugin: Plugin, flag: Path, store: Path
+    broken: str,
+    reason: str,
+    steps: Any,
+    harness: Harness,
+    ran: Any,
+    plugin: Plugin,
+    flag: Path,
+    store: Path,
 ) -> None:
     """A failed evaluation is tried again."""
     path = plugin(broken)
@@ -510,7 +534,7 @@ def test_a_broken_embedding_is_never_a_score(
     flag.touch()
     command = ["eval", trial.key, *GRADED_EVAL, "--method", path, "--store", store]
     answer = harness(*command)
-    assert (answer.code, answer.err) == (1, "")
+    check_steps(answer, f"{trial.key} on graded", *steps)
     row = evaluation(store)
     assert (row.status, row.dev, row.test, row.details) == ("failed", {}, {}, {})
     assert reason in str(row.reason)

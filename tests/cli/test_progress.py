@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from harness.cli import progress
-from harness.cli.output import echo
 from harness.cli.progress import working
 from harness.errors import UserError
 from harness.trials.store import Store
@@ -109,9 +107,8 @@ def test_a_mistake_takes_the_bar_away_and_names_give_no_orders() -> None:
 
 
 def test_every_verb_begins_with_a_line_and_leaves_stdout_alone(
-    swept: Swept, harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    swept: Swept, harness: Any, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(progress, "echo", echo)  # the fixture leaves the steps out
     store, report = tmp_path / "store", tmp_path / "report"
     answer = harness("merge", swept.store, "--into", store)
     assert answer.err.splitlines() == [

@@ -119,7 +119,8 @@ def test_the_region_is_that_of_the_bucket(server: Server, monkeypatch: pytest.Mo
     assert s3.connected("a-bucket", None, None, None, 1.0).config["region"] == "eu-west-3"
     with pytest.raises(UserError, match="there is no such bucket"):
         RemoteFolder("s3://no-such-bucket/trials").check()
-    monkeypatch.setattr(s3, "AMAZON", "http://127.0.0.1:1")
+    server.shutdown()
+    server.server_close()
     with pytest.raises(UserError, match="it does not answer"):
         RemoteFolder("s3://another-bucket/trials").check()
 

@@ -28,8 +28,7 @@ def go_to(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GoTo:
     monkeypatch.setenv("HARNESS_SHARED_CACHE", f"s3://{bucket}/cache")
 
     def change(name: str) -> None:
-        shared_cache._offered.clear()  # a machine has processes of its own
-        forget(shared_cache)
+        forget(shared_cache)  # a machine has processes of its own
         monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / name))
 
     return change

@@ -1,22 +1,28 @@
 """`harness show CELL` and `harness show METHOD`."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from harness.cli.show import show
+from harness.data.senteval import ARCHIVE, SIMCSE
 from harness.errors import UserError
+from harness.evaluation import suites
 from harness.evaluation.catalogue import SuiteCard
 from harness.plugin import registry
 from harness.plugin.fields import RELEASED, described_fields
 from harness.report.cell_facts import paper_cell, store_cell
 from harness.report.matching import Commands
-from harness.report.paper_cells import Answers
 from harness.report.paper_tables import paper_tables
 from harness.report.papers import load_paper
 from harness.report.tables import address_name
 from harness.report.terminal import address_note
+from harness.trials.trial import Trial, describe
+from tests.archives import write_archive
+from tests.kits import forget
 from tests.report.conftest import TRANSFER, MadeStore
 
 Shown = Callable[..., list[str]]
@@ -31,6 +37,17 @@ def shown(store: MadeStore, capsys: pytest.CaptureFixture[str]) -> Shown:
         return capsys.readouterr().out.splitlines()
 
     return lines
+
+
+@pytest.fixture
+def two_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The mirror has an STS-B test of one pair."""
+    row = "genre\tfile\tyear\t1\t5.0\ta cat\ta dog\n"
+    write_archive(tmp_path / "datasets" / SIMCSE / ARCHIVE, {"STS/STSBenchmark/sts-test.csv": row})
+    monkeypatch.setenv("HARNESS_HUB", str(tmp_path))
+    forget(suites)
+    yield
+    forget(suites)
 
 
 def test_a_cell_leads_to_its_trials_and_their_command(store: MadeStore, shown: Shown) -> None:
@@ -126,17 +143,39 @@ def test_of_a_model_that_was_never_a_trial_the_right_suite_is_named(
     assert "--suite retrieval " in shown("1.r@1")[-1]
 
 
+COSINES = """\
+title: Mine
+systems: {mine: {method: pooling}}
+facts: {table1: {metric: query-cosine}}
+tables:
+  table1:
+    about: cosine similarity
+    metric: cosine similarity
+    query: a cat sleeps.
+    columns: [A CAT SLEEPS., A cat weeps.]
+    groups:
+      - name: a
+        rows:
+          - {label: A, system: mine, setting: unsup, encoder: tiny-bert, origin: a,
+             values: [0.9000, 0.9000]}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("two_sentences")
 def test_a_cosine_of_a_paper_is_asked_of_the_model(
-    store: MadeStore, shown: Shown, monkeypatch: pytest.MonkeyPatch
+    store: MadeStore, shown: Shown, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Answers, "cosine", lambda *_: 0.25)
-    store.trial({"prompts": "deep"}, method="dcpcse", score=78.0)
-    candidate = load_paper("d2cse").tables["table2"].columns[0]
-    lines = shown(f"d2cse.2.1.{candidate}")
-    assert lines[-2:] == [
-        "ours: 0.2500 (1 trial)",
+    """The model reads no capitals."""
+    (tmp_path / "paper.yaml").write_text(COSINES, encoding="utf-8")
+    trial = describe(Trial("pooling", {"encoder": "tiny-bert", "suite": "graded"}, 0, "final"))
+    store.write(replace(trial, status="finished", steps=0, dev={"graded-dev": 50.0}))
+    same, other = (shown(f"{tmp_path}.1.1.A {words}.") for words in ("CAT SLEEPS", "cat weeps"))
+    assert same[-2:] == [
+        "ours: 1.0000 (1 trial)",
         "asked of the model with the best dev score whose weights are kept",
     ]
+    assert 0 < float(other[-2].split()[1]) < 1
 
 
 @pytest.mark.parametrize("address", ["diffaug.5.1.x", "diffcse.9.1.top1"])

@@ -11,7 +11,6 @@ import typer
 from harness.cli.table import table
 from harness.errors import UserError
 from harness.plugin import registry
-from harness.report import paper_tables as hyperparameter_tables
 from harness.report.coverage import SETUP_COLUMNS, VERDICT_COLUMNS, verdict_table
 from harness.report.matching import Commands
 from harness.report.paper_cells import Comparer
@@ -116,24 +115,48 @@ def test_a_table_of_a_store(store: MadeStore, strict: Strict) -> None:
     assert strict(paper=None, number=None)
 
 
+OTHER_VALUES = """\
+title: Mine
+systems: {dcpcse: {method: dcpcse}}
+facts:
+  table1:
+    columns:
+      bert-base-uncased: {encoder: bert-base-uncased}
+      roberta-base: {encoder: roberta-base}
+tables:
+  table1:
+    about: chosen hyperparameters
+    metric: hyperparameter
+    columns: [bert-base-uncased, roberta-base]
+    groups:
+      - name: Unsupervised
+        rows:
+          - {label: Batch size, system: dcpcse, field: batch_size, setting: unsup, encoder: null,
+             origin: this paper, values: [64, 64]}
+          - {label: Learning rate, system: dcpcse, field: learning_rate, setting: unsup,
+             encoder: null, origin: this paper, values: [0.03, 0.03]}
+"""
+"""A paper of one's own, whose first batch size is not that of DCPCSE's Table 3"""
+
+
 def test_defaults_must_be_the_published(
-    store: MadeStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: MadeStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """DCPCSE's Table 3; such a table needs no trial."""
-    options = {"paper": "dcpcse", "number": 3, "store": str(store.folder), "strict": True}
-    table(**options)
-    values = {"batch_size": 64, "learning_rate": 0.03}
-    monkeypatch.setattr(hyperparameter_tables, "published_values", lambda _: values)
+    """DCPCSE's Table 3, and the table of another paper; such a table needs no trial."""
+    options = {"store": str(store.folder), "strict": True}
+    table(paper="dcpcse", number=3, **options)
+    (tmp_path / "paper.yaml").write_text(OTHER_VALUES, encoding="utf-8")
     capsys.readouterr()
     with pytest.raises(typer.Exit):
-        table(**options, format="json")
+        table(paper=str(tmp_path), format="json", **options)
     said = capsys.readouterr()
-    assert "dcpcse.3 Batch size, bert-base-uncased: the default is 64, not 256" in said.err
+    assert "1 failure: " in said.err
+    assert ".1 Batch size, bert-base-uncased: the default is 256, not 64" in said.err
     records = json.loads(said.out)[0]["records"]
-    assert [row["ours"] for row in records[:4]] == ["64"] * 4
-    table(**{**options, "strict": False})
-    [line, *_] = [each for each in capsys.readouterr().out.splitlines() if "≠" in each]
-    assert line.split() == ["ours", "64", "≠", "64", "≠", "64", "64"]
+    assert [row["ours"] for row in records] == ["256", "64", "0.03", "0.03"]
+    table(paper=str(tmp_path), **{**options, "strict": False})
+    [line] = [each for each in capsys.readouterr().out.splitlines() if " ≠ " in each]
+    assert line.split() == ["ours", "256", "≠", "64"]
 
 
 def test_a_sentence_that_is_missing_fails(strict: Strict) -> None:

@@ -3,13 +3,13 @@
 import asyncio
 import json
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from harness.sweeps.cluster import tune_run
 from harness.sweeps.cluster.tune_run import RUNS, STARTS, Jobs, death
 from harness.sweeps.machines import Limits
 from harness.sweeps.pool import POSTPONED, Hearing, Job, Report
@@ -109,11 +109,12 @@ def test_failure_without_a_record_is_recorded(lost: Lost, tmp_path: Path) -> Non
 def test_a_trial_without_a_place_says_what_is_missing_and_then_fails(
     lost: Lost, monkeypatch: pytest.MonkeyPatch, comes_back: bool
 ) -> None:
-    clock = SimpleNamespace(monotonic=lambda: clock.now, now=1000.0)
-    monkeypatch.setattr(tune_run, "time", clock)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
 
     def after(seconds: float) -> set[str]:
-        clock.now += seconds
+        nonlocal now
+        now += seconds
         return lost.jobs.waited_too_long()
 
     async def run() -> Report | None:

@@ -1,5 +1,7 @@
 """A plan sums what its real trials do, gives a range where scores decide, and prices any device."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,18 +139,29 @@ def test_any_device_is_priced_and_the_load_does_not_matter(plan: Any) -> None:
     assert eight.other.name == "cpu", "this machine stands beside it"
 
 
-def test_a_plan_asks_no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def asked() -> Iterator[list[object]]:
+    """What this process asks of a network during the test; there is none."""
+    questions: list[object] = []
+    during = [True]
+
+    def hear(event: str, arguments: object) -> None:
+        if during and event in ("socket.getaddrinfo", "socket.connect"):
+            questions.append(arguments)
+            raise OSError("there is no network")
+
+    sys.addaudithook(hear)  # which stays in this process
+    yield questions
+    during.clear()
+
+
+def test_a_plan_asks_no_hub(
+    asked: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Missing files are named; nothing is downloaded, and nobody waits for a network."""
-    asked: list[object] = []
-
-    def ask(host: object, *_: object, **__: object) -> list[Any]:
-        asked.append(host)
-        raise OSError("there is no network")
-
     monkeypatch.delenv("HARNESS_HUB", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     hub_client(monkeypatch, HF_HUB_OFFLINE=False)
-    monkeypatch.setattr("socket.getaddrinfo", ask)
     made = harness.plan("unsup", "simcse", store=tmp_path / "store")
     assert any("senteval.tar" in missing for missing in made.missing)
     assert not asked

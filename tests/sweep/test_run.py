@@ -11,6 +11,7 @@ from harness.errors import UserError
 from harness.sweeps.pool import Lanes, Slot, finish
 from harness.sweeps.run import Sweep
 from harness.sweeps.screen.watcher import SweepWatcher
+from harness.sweeps.spaces.axes import Values
 from harness.sweeps.spaces.search import Search
 from harness.trials.store import Store
 from tests.sweep.conftest import HEAD, HandPool, settled
@@ -29,9 +30,15 @@ class Heard(SweepWatcher):
 
     def __init__(self) -> None:
         self.phases: list[tuple[list[str], int | None]] = []
+        self.lacking = ""
+        """The method that ends with an error when it has chosen"""
 
     def underway(self, titles: list[str], left: int | None) -> None:
         self.phases.append((titles, left))
+
+    def chosen(self, search: Search, configuration: Values, dev: float | None) -> None:
+        if search.name == self.lacking:
+            raise UserError("a model is missing")
 
 
 class Played:
@@ -193,16 +200,9 @@ def test_a_search_starts_from_the_encoder_that_another_one_trains(sweep_of: Swee
 
 
 @pytest.mark.slow
-def test_an_error_ends_its_search_and_is_raised_at_the_end(
-    sweep_of: SweepOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_ends_its_search_and_is_raised_at_the_end(sweep_of: SweepOf) -> None:
     played = sweep_of(GRID, GRID.replace("simcse", "esimcse"), slots=2)
-
-    def broken(search: Search, *_: Any) -> None:
-        if search.name == "simcse":
-            raise UserError("a model is missing")
-
-    monkeypatch.setattr(played.heard, "chosen", broken, raising=False)
+    played.heard.lacking = "simcse"
     with pytest.raises(UserError, match="a model is missing"):
         played.play()
     assert played.pool.names.count("esimcse final") == 1

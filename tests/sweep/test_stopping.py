@@ -1,6 +1,7 @@
 """Ctrl-C in a sweep: its running trials are asked, Tune goes on, and then the sweep ends."""
 
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,6 @@ import pytest
 
 from harness.claims import Claim
 from harness.errors import SweepStopped
-from harness.sweeps.cluster import stopping
 from harness.sweeps.cluster.stopping import Stopping
 from harness.sweeps.cluster.tune_run import TuneScheduler
 from harness.trials.run import GIVE_WAY
@@ -84,10 +84,14 @@ def test_it_ends_at_a_second_signal_after_its_patience_and_with_ray(
         with pytest.raises(error), stop.heeded():
             lose_ray(asked)
     assert not stop.note.exists()
-    monkeypatch.setattr(stopping, "PATIENCE_SECONDS", 0.0)
-    stop = of(store, {"runs"}, [])
+    stop, now, passed = of(store, {"runs"}, []), time.monotonic(), 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now + passed)
     with stop.heeded():
         signal.raise_signal(signal.SIGTERM)
+        stop.look()
+        passed = 59.0
+        stop.look()
+        passed = 61.0
         with pytest.raises(KeyboardInterrupt):
             stop.look()
 

@@ -1,6 +1,7 @@
 """The study of a search is on disk: a search that was stopped goes on as if it had not been."""
 
 import asyncio
+import json
 import shutil
 import time
 from collections.abc import Callable
@@ -12,16 +13,14 @@ import pytest
 from optuna.distributions import IntDistribution
 from optuna.trial import TrialState
 
-import harness.sweeps.study
 from harness import PROTOCOL
 from harness.claims import Claim
-from harness.sweeps import trial_runs
 from harness.sweeps.plan import plan_sweep
 from harness.sweeps.scored import COST_MARGIN, chosen_of, sampled_of, tried_of
-from harness.sweeps.study import Study
+from harness.sweeps.study import TPE_WINDOW, Study
 from harness.trials.store import Store
 from harness.trials.trial import Trial, describe
-from tests.sweep.conftest import HandPool, Killed, Playing, settled, to_run
+from tests.sweep.conftest import HandPool, Hurried, Killed, Playing, settled, to_run
 
 RANGES = """\
     ranges:
@@ -61,24 +60,27 @@ def test_a_search_that_was_killed_ends_as_if_it_had_not_been(name: str, playing:
     assert playing.states(search) == ["COMPLETE"] * 6
 
 
-def test_tpe_learns_from_the_newest_configurations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, playing: Playing
-) -> None:
+@pytest.mark.slow
+def test_tpe_learns_from_the_newest_configurations(tmp_path: Path, playing: Playing) -> None:
     """The scores of older ones change nothing, also for a process that goes on later."""
     search = playing.search(ranges())
 
-    def suggested(first: float, window: int) -> list[dict[str, object]]:
-        """Two suggestions after 24 configurations; `first`: the score of the first eight."""
-        monkeypatch.setattr(harness.sweeps.study, "TPE_WINDOW", window)
-        store = Store(tmp_path / f"{first} {window}" / "store")
+    def suggested(first: float, count: int) -> list[dict[str, object]]:
+        """Two suggestions after so many configurations; `first`: the score of the first eight."""
+        store = Store(tmp_path / f"{first} {count}" / "store")
         study = Study(search, store)
-        for place in range(24):
-            values = {"learning_rate": 1e-5 * 1.3**place, "temperature": 0.01 + place / 300}
-            study.finished(study.add({**search.fixed, **values}), first if place < 8 else place, 1)
+        study.finished(study.add({"learning_rate": 1e-3, "temperature": 0.05}), 1, 1)
+        *head, added, ended = map(json.loads, study.path.read_text().splitlines())
+        for place in range(count):
+            values = {"learning_rate": 1e-5 * 1.006**place, "temperature": 0.01 + place / 12_000}
+            score = first if place < 8 else place
+            head += [added | {"params": values}, ended | {"trial_id": place, "values": [score]}]
+        study.path.write_text("".join(f"{json.dumps(line)}\n" for line in head))
         return [Study(search, store).ask()[1] for _ in range(2)]
 
-    assert suggested(90.0, 16) == suggested(-90.0, 16)
-    assert suggested(90.0, 100) != suggested(-90.0, 100)
+    for older in (8, 0):
+        one, other = (suggested(score, TPE_WINDOW + older) for score in (9000.0, -9000.0))
+        assert (one == other) == (older > 0)
 
 
 @pytest.mark.slow
@@ -200,14 +202,11 @@ def test_a_sampler_waits_for_scores_before_it_goes_on(playing: Playing) -> None:
     asyncio.run(scenario())
 
 
-def test_two_sweeps_of_one_search_share_its_study(
-    monkeypatch: pytest.MonkeyPatch, playing: Playing
-) -> None:
+def test_two_sweeps_of_one_search_share_its_study(playing: Playing) -> None:
     """Each has the configurations of the other, and both end with the budget.
 
     The store's claims let each trial run once, and both hear of its end.
     """
-    monkeypatch.setattr(trial_runs, "LOOK_SECONDS", 0.0)
     search = playing.search(ranges(configurations=3))
     one, two = playing.source(search), playing.source(search)
 
@@ -234,7 +233,8 @@ def test_two_sweeps_of_one_search_share_its_study(
                     await pool.end(name)
         assert len({*pools[0].keys, *pools[1].keys}) == 3
 
-    asyncio.run(scenario())
+    with asyncio.Runner(loop_factory=Hurried) as runner:
+        runner.run(scenario())
     assert to_run(one) == to_run(two) == 0
     assert playing.states(search) == ["COMPLETE"] * 3
 

@@ -9,22 +9,14 @@ from typing import Any
 import pytest
 
 from harness.claims import Claim
-from harness.sweeps import trial_runs
 from harness.sweeps.trial_runs import TrialRuns
-from harness.trials.store import Store
+from harness.trials.store import SMALL_FILES, Store
 from harness.trials.trial import Trial
-from tests.sweep.conftest import SMALL, HandPool, settled
+from tests.sweep.conftest import SMALL, HandPool, Hurried, settled
 
 pytestmark = pytest.mark.usefixtures("parts_made")
 POSTPONED = {"status": "postponed", "reason": "another process makes the first stage"}
 WORDS = "the word pieces of graded-sentences for tiny-bert"
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that wait look and try again without a pause."""
-    monkeypatch.setattr(trial_runs, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(trial_runs, "PROBE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -88,9 +80,11 @@ def play(tmp_path: Path) -> Play:
         assert all(report.done() for report in waiting.runs.reports.values())
         return waiting.pool
 
-    return lambda scenario, slots=1, kind=Store, **trials: asyncio.run(
-        run(scenario, slots, kind, trials)
-    )
+    def hurried(scenario: Scenario, slots: int = 1, kind: Any = Store, **trials: Any) -> HandPool:
+        with asyncio.Runner(loop_factory=Hurried) as runner:
+            return runner.run(run(scenario, slots, kind, trials))
+
+    return hurried
 
 
 def test_a_trial_that_another_process_runs_comes_when_its_claim_is_free(
@@ -102,9 +96,10 @@ def test_a_trial_that_another_process_runs_comes_when_its_claim_is_free(
     async def scenario(waiting: Waiting) -> None:
         assert waiting.pool.keys == ["b"]
         await waiting.pool.end("b")
+        await asyncio.sleep(60)
         assert not waiting.pool.running
         other.release()
-        await settled()
+        await asyncio.sleep(3)
         assert [*waiting.pool.running] == ["a"]
 
     play(scenario, a=None, b=None)
@@ -117,9 +112,12 @@ def test_one_of_those_that_wait_for_the_same_tries_again(play: Play) -> None:
         pool.running.clear()
         for each in ended:
             each.set_result(POSTPONED)
-        await settled()
+        await asyncio.sleep(4)
+        assert not pool.running
+        await asyncio.sleep(2)
         assert [*pool.running] == ["a"]
         await pool.end("a", **POSTPONED)
+        await asyncio.sleep(6)
         assert [*pool.running] == ["b"]
         pool.running["b"][0].progressed({})  # it trains, so the first stage is there
         await settled()
@@ -128,9 +126,8 @@ def test_one_of_those_that_wait_for_the_same_tries_again(play: Play) -> None:
     play(scenario, slots=3, a=None, b=None, c=None)
 
 
-def test_the_store_is_compacted_while_further_trials_begin_and_end(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.slow
+def test_the_store_is_compacted_while_further_trials_begin_and_end(play: Play) -> None:
     driver, compacting, last_has_ended = get_ident(), Event(), Event()
     threads = []
 
@@ -141,16 +138,20 @@ def test_the_store_is_compacted_while_further_trials_begin_and_end(
             assert last_has_ended.wait(60)
             return super().compact(at_least)
 
-    monkeypatch.setattr(trial_runs, "SMALL_FILES", 2)
-
     async def scenario(waiting: Waiting) -> None:
-        for key in "abc":
-            await waiting.pool.end(key, "pruned")
+        running = waiting.pool.running
+        while len(running) < SMALL_FILES:
+            await settled()
+        for _, ended in (running.pop(key) for key in [*running]):
+            ended.set_result({"status": "pruned", "reason": None})
         assert await asyncio.to_thread(compacting.wait, 60)
+        assert [*running] == ["last"]
+        await waiting.pool.end("last", "pruned")
         last_has_ended.set()
         waiting.runs.compact()  # as at the end of a sweep: it waits for the one that is under way
 
-    play(scenario, kind=SlowStore, a=None, b=None, c=None)
+    trials = [f"trial {number}" for number in range(SMALL_FILES)]
+    play(scenario, SMALL_FILES, SlowStore, **dict.fromkeys([*trials, "last"]))
     assert len(threads) == 2
     assert driver not in threads
 
@@ -212,6 +213,7 @@ def test_a_part_that_another_process_makes_is_tried_again(status: str, play: Pla
     async def scenario(waiting: Waiting) -> None:
         [words] = waiting.pool.running
         await waiting.pool.end(words, "postponed", reason="another process makes the words")
+        await asyncio.sleep(6)
         await waiting.pool.end(words, status)  # when it failed, the trial itself says why
 
     assert names(play(scenario, a=simcse())) == [WORDS, WORDS, "a"]

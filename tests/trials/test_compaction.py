@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
-from harness.trials import compaction
 from harness.trials.record import Record
-from harness.trials.record_files import COMPACTED, read_rows
+from harness.trials.record_files import COMPACTED, ROWS_TOGETHER, read_rows
 from harness.trials.store import Store
 from tests.trials.test_store import parquets, record, store, write
 
@@ -62,24 +61,30 @@ def test_compacted_files_are_folded_again_and_stay_few(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_row_groups_of_several_files_are_merged_in_order(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_row_groups_of_several_files_are_merged_in_order(store: Store) -> None:
     """Files of many row groups, whose keys interleave, one of them with a key of another."""
-    monkeypatch.setattr("harness.trials.record_files.ROWS_TOGETHER", 3)
-    monkeypatch.setattr(compaction, "ROWS_TOGETHER", 3)
-    write(store, range(0, 40, 2))
-    store.compact(at_least=1)
-    put_from_elsewhere(store, *map(record, [0, *range(1, 40, 2)]))
-    assert len(rows(store)) == 41
+    write(store, [0])
+    [path] = parquets(store)
+    one, count = read_rows(path), 9 * ROWS_TOGETHER + 1
+    path.unlink()
+
+    def many(*numbers: int) -> pa.Table:
+        table = one.take(pa.array([0] * len(numbers)))
+        for name, values in (("key", [f"{n:032x}" for n in numbers]), ("seed", numbers)):
+            values = pa.array(values, table[name].type)
+            table = table.set_column(table.column_names.index(name), name, values)
+        return table
+
+    for name, numbers in (("a", range(0, count, 2)), ("b", [*range(1, count, 2), count - 1])):
+        path = store.folder / f"{COMPACTED}{name}.parquet"
+        pq.write_table(many(*numbers), path, row_group_size=ROWS_TOGETHER)
+    assert len(rows(store)) == count + 1
     store.compact()
     [path] = parquets(store)
     kept = pq.read_metadata(path)
     sizes = [kept.row_group(group).num_rows for group in range(kept.num_row_groups)]
-    assert sizes == [3] * 13 + [1], "whole row groups, except for the last one"
-    keys = read_rows(path, ())["key"].to_pylist()
-    assert keys == sorted(keys)
-    check(store, range(40))
+    assert sizes == [ROWS_TOGETHER] * 9 + [1], "whole row groups, except for the last one"
+    assert read_rows(path).equals(many(*range(count)))
 
 
 @pytest.mark.slow
