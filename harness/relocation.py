@@ -30,15 +30,15 @@ class Relocation:
 _relocation: Relocation | None = None
 
 
-def relocate(relocation: Relocation) -> None:
+def relocate(relocation: Relocation | None) -> None:
     """From now on, this process opens the files of another machine where they lie here.
 
     Its working directory stands for that of the sweep, because plugins and suites may open relative
-    paths themselves.
+    paths themselves. None: it opens the files of this machine again.
     """
     global _relocation
     _relocation = relocation
-    folder = relocation.place(Path())
+    folder = here(Path())
     if folder.is_dir():  # it is missing where nothing is named by a path
         os.chdir(folder)
 

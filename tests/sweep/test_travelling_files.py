@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import relocation
 from harness.data.corpora import source
 from harness.data.hub import EMBEDDED, model_shape
 from harness.errors import UserError
 from harness.evaluation import suites
 from harness.plugin import registry
-from harness.relocation import relocate
+from harness.relocation import Relocation, relocate
 from harness.sweeps.cluster.capacity import digests_of
 from harness.sweeps.workers import files, worker
 from harness.sweeps.workers.files import brought, file_list
@@ -87,7 +86,7 @@ Read = Callable[[str], Iterator[bytes]]
 
 
 @pytest.fixture
-def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The working directory, with a plugin, a suite, a corpus, a model and their files."""
     folder = tmp_path / "laptop"
     for name, text in {
@@ -108,9 +107,9 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "my-bert").symlink_to(folder / "models" / "real-bert")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(relocation, "_relocation", None)
     forget(registry, suites)  # as a process on another machine
-    return folder
+    yield folder
+    relocate(None)
 
 
 @pytest.fixture
@@ -232,7 +231,7 @@ def test_too_much_is_refused_unless_it_is_there(
 
 
 def test_home_folder_is_that_of_the_other_machine(tmp_path: Path) -> None:
-    there = relocation.Relocation(tmp_path, Path("/home/ada/work"), Path("/home/ada"))
+    there = Relocation(tmp_path, Path("/home/ada/work"), Path("/home/ada"))
     assert there.place(Path("~/models/x")) == tmp_path / "home/ada/models/x"
     assert there.place(Path("a/../../b.txt")) == tmp_path / "home/ada/b.txt"
     assert there.place(Path("../../../../etc/passwd")) == tmp_path / "etc/passwd"
