@@ -138,8 +138,8 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
 
     from harness.trials.record import FAMILY_COLUMNS, family_of, searched_names
 
-    trials = opened(store)
-    reading = trials.read(_COLUMNS)
+    trials, named = opened(store), (*FAMILY_COLUMNS, "configuration")
+    reading = trials.read((*_COLUMNS, *named) if everything else _COLUMNS)
     for name, reason in reading.unreadable:
         echo(f"{name} cannot be read and is left out: {reason}", err=True)
     order = [("started", "ascending"), ("key", "ascending")]
@@ -150,7 +150,7 @@ def _trials(store: options.StoreOption, *, everything: bool) -> None:
     shown = reading.table.take(rows[earlier:])
     # Configurations are long texts, so only those of the lines that are printed are read.
     keys = {"key": shown["key"].to_pylist()}
-    with_values = trials.read((*FAMILY_COLUMNS, "configuration"), keys).table
+    with_values = shown if everything else trials.read(named, keys).table
     searched = searched_names(with_values)
     pairs = with_values.select(["key", "configuration"]).to_pylist()
     values = {row["key"]: row["configuration"] for row in pairs}

@@ -190,7 +190,8 @@ def _commands(key: str, suite: SuiteOfData | None, store: Store) -> list[str]:
     A model that was never a trial is only measured.
     """
     record = store.get(key)
-    evaluations = store.read(WITHOUT_LARGE, {"evaluates": [key]}).records()
+    keys = store.read((), {"evaluates": [key]}).table["key"].to_pylist()  # mostly none
+    evaluations = store.read(WITHOUT_LARGE, {"key": keys}).records()
     measured = [each for each in evaluations if suite in (None, _suite_of(each))]
     if record is None:
         return [again(each, store.place) for each in measured[:1]]

@@ -4,6 +4,7 @@ import errno
 import functools
 import os
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -152,13 +153,15 @@ def sound_rows(table: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
 def _opened(path: Path) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
     """A file and the names of its columns, which pyarrow makes anew whenever one asks for them."""
     _check_kind(path)
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        names = file.schema_arrow.names
+    # Threads that read ahead take longer than the few columns of a small file.
+    with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
+        schema = file.schema_arrow
+        names = schema.names
         if missing := sorted({"key", "status"} - set(names)):
             raise ValueError(f"not a trial record: no column {', '.join(missing)}")
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := sorted(name for name, count in Counter(names).items() if count > 1):
             raise ValueError(f"not a trial record: it has the column {twice[0]} twice")
-        if file.schema_arrow.field("key").type != pa.string():
+        if schema.field("key").type != pa.string():
             raise ValueError("not a trial record: its keys are no texts")
         most = MOST_ROWS if path.name.startswith(COMPACTED) else 1
         if file.metadata.num_rows > most:
@@ -199,8 +202,9 @@ def _may_have(file: pq.ParquetFile, group: int, between: KeyRange) -> bool:
 
 
 def _of_this_schema(table: pa.Table, names: Sequence[str], path: Path) -> pa.Table:
+    present = set(table.column_names)  # pyarrow makes these names anew whenever one asks for them
     newest = None
-    if "schema_version" in table.column_names:
+    if "schema_version" in present:
         newest = pc.max(table["schema_version"].cast(pa.int64())).as_py()
     if newest is not None and newest > SCHEMA_VERSION:
         raise Withheld(
@@ -210,16 +214,14 @@ def _of_this_schema(table: pa.Table, names: Sequence[str], path: Path) -> pa.Tab
     if table["key"].null_count:
         raise ValueError("not a trial record: a row has no key")
     for name in names:
-        if name not in table.column_names:
-            nulls = pa.nulls(table.num_rows, SCHEMA.field(name).type)
-            table = table.append_column(name, nulls)
+        if name not in present:
+            table = table.append_column(name, pa.nulls(table.num_rows, SCHEMA.field(name).type))
     wanted, table = no_rows(names).schema, table.select(names)
     table = table if table.schema == wanted else table.cast(wanted)
     table.validate(full=True)  # a text that is not UTF-8 is only noticed here
-    if not path.name.startswith(COMPACTED) and table.num_rows:
-        key = path.name.removesuffix(UNFINISHED).removesuffix(".parquet")
-        if not pc.all(is_text(table["key"], key)).as_py():
-            raise ValueError("its key is not the name of the file")
+    key = own_key(path)
+    if key is not None and table.num_rows and not pc.all(is_text(table["key"], key)).as_py():
+        raise ValueError("its key is not the name of the file")
     return table
 
 
@@ -252,6 +254,13 @@ def listed(folder: Path, start: str = "") -> list[Path]:
     names = [name for name in names if name.startswith(start)]
     names.sort(key=lambda name: (not name.startswith(COMPACTED), name))
     return [folder / name for name in names]
+
+
+def own_key(path: Path) -> str | None:
+    """The key of the one trial whose record a file has; None of a file of many trials."""
+    if path.name.startswith(COMPACTED):
+        return None
+    return path.name.removesuffix(UNFINISHED).removesuffix(".parquet")
 
 
 def each_file(

@@ -33,6 +33,7 @@ from harness.trials.record_files import (
     each_key_once,
     listed,
     no_rows,
+    own_key,
     sound_rows,
     write_rows,
 )
@@ -141,7 +142,19 @@ class Store(StoreFolders):
         columns = (*columns, *where)
         tables: list[pa.Table] = []
         unreadable: list[tuple[str, str]] = []
-        for path, rows in each_file(lambda: listed(self.folder), columns, between):
+        first, last = between or ("", LAST_CHARACTER)
+        keys = frozenset(where["key"]) if "key" in where else None
+
+        def paths() -> list[Path]:
+            """The files that may have a key that is wanted, of which most name their only one."""
+            every = [(path, own_key(path)) for path in listed(self.folder)]
+            return [
+                path
+                for path, key in every
+                if key is None or (first <= key <= last and (keys is None or key in keys))
+            ]
+
+        for path, rows in each_file(paths, columns, between):
             if isinstance(rows, pa.Table):
                 tables.append(rows)
             else:

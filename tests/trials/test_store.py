@@ -320,6 +320,23 @@ def test_a_trial_is_found_by_the_first_characters_of_its_key(store: Store) -> No
         store.find("c")
 
 
+def test_a_reader_of_some_keys_opens_no_file_of_another_key(store: Store) -> None:
+    """The damaged file would be named; a file of many trials is always looked into."""
+    write(store, range(4))
+    store.compact(at_least=1)
+    write(store, (4, 5))
+    wanted = [record(number).key for number in (3, 4)]
+    (store.folder / f"{record(5).key}.parquet").write_bytes(b"damaged")
+    assert [name for name, _ in store.read().unreadable] == [f"{record(5).key}.parquet"]
+    for reading in (
+        store.read(where={"key": wanted}),
+        store.read(between=(wanted[0], wanted[1])),
+        store.read(where={"key": wanted}, between=(wanted[0], wanted[1])),
+    ):
+        assert sorted(row.key for row in reading.records()) == wanted
+        assert reading.unreadable == []
+
+
 @pytest.mark.slow
 def test_one_line_reads_it_elsewhere(store: Store) -> None:
     import duckdb
