@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.data import texts
 from harness.data.corpora import SOURCES, count_items, source
-from harness.data.texts import text_columns
+from harness.data.texts import ITEMS_AT_ONCE, text_columns
 from harness.errors import UserError
 from harness.sweeps.workers.files import file_list
 from harness.trials.trial import Trial, key
@@ -61,6 +60,9 @@ def test_the_real_corpora_have_their_published_sizes(name: str, columns: int, it
 
 # The texts of a large corpus, which are on disk.
 
+MANY = 2 * ITEMS_AT_ONCE + 5
+"""Items that are read in three parts"""
+
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -77,19 +79,16 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize(
     "ask",
-    [lambda column: [column[item] for item in range(25)], lambda column: column[:], list],
+    [lambda column: [column[item] for item in range(MANY)], lambda column: column[:], list],
     ids=["one by one", "a slice", "all"],
 )
-def test_neighbours_are_read_together(
-    ask: Callable[..., list[str]], reads: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(texts, "ITEMS_AT_ONCE", 10)
-    expected = [f"sentence {number}" for number in range(25)]
+def test_neighbours_are_read_together(ask: Callable[..., list[str]], reads: list[int]) -> None:
+    expected = [f"sentence {number}" for number in range(MANY)]
     [column] = text_columns(((text,) for text in expected), "no item")
-    assert ask(column) == expected
+    assert all(one == other for one, other in zip(ask(column), expected, strict=True))
     assert len(reads) == 3
     assert column[-1] == expected[-1]
-    assert column[3:20:4] == expected[3:20:4]
+    assert column[3:MANY:4000] == expected[3:MANY:4000]
 
 
 # A Python file that registers a corpus: what it gives, and what is refused.

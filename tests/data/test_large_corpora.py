@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.data import texts, tokens
+from harness.data import tokens
 from harness.data.corpora import count_items
 from harness.data.readers import Corpus, read_neighbours, read_sentences, read_triplets
-from harness.data.texts import Scratch
+from harness.data.texts import IN_MEMORY, ITEMS_AT_ONCE, Scratch
 from harness.data.tokens import load_tokenizer
 from harness.errors import UserError
 from tests.data.conftest import read
@@ -62,74 +62,84 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, tiny_encoder: Path
     assert growth < size / 2, f"{growth / MIB:.0f} MiB more for texts of {size / MIB:.0f} MiB"
 
 
-@pytest.fixture
-def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small corpora go to disk as large ones do."""
-    monkeypatch.setattr(texts, "ITEMS_AT_ONCE", 3)
-    monkeypatch.setattr(tokens, "TEXTS_AT_ONCE", 2)
-    monkeypatch.setattr(texts, "IN_MEMORY", 8)
-
-
-ROWS = ['"a\r\nb",c\x0cd,é', *(f"{number},\u2028,ü" for number in range(6))]
-TRIPLETS = "\r\n".join(["sent0,sent1,hard_neg", *ROWS, ""])
+HEADER, LONG = "sent0,sent1,hard_neg", "x" * 2000
+ROWS = ['"a\r\nb",c\x0cd,é', f"{LONG},y,z", *(f"{number},\u2028,ü" for number in range(5))]
 """Seven triplets, one of them with a line end and one with a form feed"""
-RUNNING = "one\r\ntwo\n\nthree\nfo\x0cur\n \nfive\nsix\u2028\nseven\n  "
-"""Sentences, empty lines, and blanks behind the last line end"""
+RUNNING = f"\none\r\ntwo\n\nthree\nfo\x0cur\n \n{LONG}\nsix\u2028\nseven\n"
+"""Sentences and empty lines"""
+
+
+def running(times: int) -> str:
+    return RUNNING * times + "  "  # blanks behind the last line end
+
+
+def triplets(times: int) -> str:
+    return "\r\n".join([HEADER, *ROWS * times, ""])
 
 
 @pytest.mark.parametrize(
     ("reader", "content"),
-    [(read_sentences, RUNNING), (read_neighbours, RUNNING), (read_triplets, TRIPLETS)],
+    [(read_sentences, running), (read_neighbours, running), (read_triplets, triplets)],
 )
 def test_texts_on_disk_are_those_in_memory(
-    tmp_path: Path, request: pytest.FixtureRequest, reader: Callable[..., Corpus], content: str
+    tmp_path: Path, reader: Callable[..., Corpus], content: Callable[[int], str]
 ) -> None:
     path = tmp_path / "corpus.csv"
-    path.write_bytes(content.encode())
+    path.write_bytes(content(1).encode())
     in_memory = reader([path, path]).columns
     assert all(isinstance(column, list) for column in in_memory)
-    request.getfixturevalue("on_disk")
-    stored = reader([path, path]).columns
+    times = 2 * ITEMS_AT_ONCE // len(in_memory[0]) + 1
+    path.write_bytes(content(times).encode())
+    stored, repeated = reader([path, path]).columns, [column * times for column in in_memory]
     assert not any(isinstance(column, list) for column in stored)
-    assert [list(column) for column in stored] == list(in_memory)
-    assert list(zip(*stored, strict=True)) == list(zip(*in_memory, strict=True))
-    for column, listed in zip(stored, in_memory, strict=True):
+    side_by_side = zip(zip(*stored, strict=True), zip(*repeated, strict=True), strict=True)
+    assert all(one == other for one, other in side_by_side)
+    edge = slice(ITEMS_AT_ONCE - 3, ITEMS_AT_ONCE + 4, 2)
+    for column, listed in zip(stored, repeated, strict=True):
         assert len(column) == len(listed)
-        assert (column[-1], column[3], column[1:6:2]) == (listed[-1], listed[3], listed[1:6:2])
+        assert (column[-1], column[3], column[edge]) == (listed[-1], listed[3], listed[edge])
         with pytest.raises(IndexError):
             column[len(listed)]
 
 
-def test_word_pieces_on_disk_are_those_in_memory(
-    tiny_encoder: Path, request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.slow
+def test_word_pieces_on_disk_are_those_in_memory(tiny_encoder: Path) -> None:
     tokenizer = load_tokenizer(str(tiny_encoder), ends=False)
     sentences = ["a cat", "", "the dog sleeps", " ".join(["a"] * 600), "a", "b", "cat"]
     rows = [row[: tokens.LONGEST] for row in tokens.piece_ids(tokenizer, sentences)]
-    request.getfixturevalue("on_disk")
-    ids, starts = tokens.word_pieces(tokenizer, iter(sentences))
-    assert isinstance(ids, np.memmap)
-    assert (ids.dtype, starts.dtype) == (np.int32, np.int64)
-    assert ids.tolist() == [piece for row in rows for piece in row]
-    assert np.diff(starts, prepend=0).tolist() == [0, *map(len, rows)]
+    times = IN_MEMORY // (4 * sum(map(len, rows))) + 1
+    assert times * len(sentences) > 2 * tokens.TEXTS_AT_ONCE
+    for count, kind in ((1, np.ndarray), (times, np.memmap)):
+        ids, starts = tokens.word_pieces(tokenizer, iter(sentences * count))
+        assert type(ids) is kind
+        assert (ids.dtype, starts.dtype) == (np.int32, np.int64)
+        assert np.array_equal(ids, np.tile(np.concatenate(rows), count))
+        assert np.array_equal(np.diff(starts), np.tile([*map(len, rows)], count))
+        assert starts[0] == 0
 
 
-@pytest.mark.usefixtures("on_disk")
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A corpus that goes to disk."""
+    path = tmp_path / "large.txt"
+    path.write_text("".join(f"{number}\n" for number in range(ITEMS_AT_ONCE)))
+    return path
+
+
 def test_a_disk_without_room_is_said_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_rows(tmp_path / "a.jsonl.gz", 7)
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "file"))
     with pytest.raises(UserError, match=r"file cannot be written .* set HARNESS_CACHE"):
-        read(tmp_path / "a.jsonl.gz")
+        read(large)
 
 
-@pytest.mark.usefixtures("on_disk")
-def test_nothing_is_left_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_in_the_cache(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    write_rows(tmp_path / "a.jsonl.gz", 7)
-    assert count_items(str(tmp_path / "a.jsonl.gz")) == 7
+    assert count_items(str(large)) == ITEMS_AT_ONCE
     kept = Scratch()
-    kept.append(b"123456789")
+    kept.append(b"9" * (IN_MEMORY + 1))
     assert list((tmp_path / "cache").iterdir()) == []

@@ -11,12 +11,11 @@ import pytrec_eval
 import scipy.stats
 
 from harness.errors import TrialFailure, UserError
-from harness.evaluation import search
 from harness.evaluation.catalogue import SuiteCard, card
 from harness.evaluation.judged import ranked
 from harness.evaluation.kept import keep_pairs, kept_pairs, resampled_scores, score_of
 from harness.evaluation.scores import Queries
-from harness.evaluation.search import nearest
+from harness.evaluation.search import DOCUMENTS_AT_ONCE, QUERIES_AT_ONCE, nearest
 from harness.evaluation.suites import check_name, choosing, suite
 from harness.report.difference import Scored, over_pairs
 from harness.sweeps.spaces.space import load_space
@@ -88,10 +87,7 @@ def judged(request: pytest.FixtureRequest, folder: Folder) -> Judged:
     ), table  # fmt: skip
 
 
-def test_figures_are_those_of_pytrec_eval(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks are small."""
-    monkeypatch.setattr(search, "DOCUMENTS_AT_ONCE", 7)
-    monkeypatch.setattr(search, "QUERIES_AT_ONCE", 3)
+def test_figures_are_those_of_pytrec_eval(judged: Judged) -> None:
     path, table = judged
     documents = {name: vector_of(f"text {name}") for name in NAMES}
     run = {
@@ -201,20 +197,29 @@ def test_systems_are_compared_in_the_same_resamples_of_queries() -> None:
     assert resampled_scores(SuiteCard("faq"), other) == {"ndcg@10": None}, "other queries"
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_the_nearest_rows_by_sorting(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "DOCUMENTS_AT_ONCE", 1 + 4 * seed)
-    monkeypatch.setattr(search, "QUERIES_AT_ONCE", 1 + seed)
-    draw = np.random.default_rng(seed)
-    queries, documents = draw.integers(-2, 3, (5, 3)), draw.integers(-2, 3, (60, 3))
-    for count in (1, 7, 60, 99):
-        rows, cosines = nearest(queries, documents, count)
-        assert rows.shape == cosines.shape == (5, min(count, 60))
-        for at, query in enumerate(queries):
-            exact = [cosine(query, each) for each in documents]
-            order = sorted(range(60), key=lambda row: -exact[row])[:count]
-            assert rows[at].tolist() == order
-            assert cosines[at].tolist() == [exact[row] for row in order]
+BLOCKS = 2 * DOCUMENTS_AT_ONCE + 5
+
+
+@pytest.mark.parametrize(
+    ("asked", "documents", "count"),
+    [
+        *((5, 60, count) for count in (1, 7, 60, 99)),
+        (QUERIES_AT_ONCE + 2, DOCUMENTS_AT_ONCE + 9, 7),
+        *((2, BLOCKS, count) for count in (7, DOCUMENTS_AT_ONCE + 3, BLOCKS, 99_999)),
+    ],
+)
+def test_the_nearest_rows_by_sorting(asked: int, documents: int, count: int) -> None:
+    """In a block, and in several, of which the last one is shorter; most cosines tie."""
+    draw = np.random.default_rng(count)
+    queries, vectors = draw.integers(-2, 3, (asked, 3)), draw.integers(-2, 3, (documents, 3))
+    different, each = np.unique(vectors, axis=0, return_inverse=True)
+    rows, cosines = nearest(queries, vectors, count)
+    assert rows.shape == cosines.shape == (asked, min(count, documents))
+    for at in {*range(min(asked, 5)), asked - 1}:
+        exact = np.array([cosine(queries[at], vector) for vector in different])[each]
+        order = np.argsort(-exact, kind="stable")[:count]
+        assert np.array_equal(rows[at], order)
+        assert np.array_equal(cosines[at], exact[order])
 
 
 @pytest.mark.parametrize(("value", "message"), [(np.nan, "not finite"), (2.0, "constant")])
