@@ -2,7 +2,6 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -14,7 +13,6 @@ from harness.plugin.config import TrainingConfig
 from harness.plugin.kit import Kit
 from harness.plugin.stage import Stage
 from harness.ranks import has_ranks
-from harness.training import engines
 from harness.training.engines import shard, stage_optimiser
 from harness.training.feeding import made, stage_streams
 from harness.training.loop import restore, snapshot
@@ -47,16 +45,15 @@ class Gathered(TorchDispatchMode):
 def trained_in_three_ways(name: str, values: dict[str, Any]) -> Computed:
     """Results of `trained`, with these words in front of the names.
 
-    `exact`: no weight is rounded before a product. `rounded`: the weights are where the precision
+    `exact`: no weight is sent rounded. `rounded`: the weights are where the precision
     allows it. `stopped`: so, too, and a checkpoint goes on after half of the steps. `gathered` of
     the first two is the number of bytes that this rank gets of the others.
     """
     results: Computed = {}
     for way in ("exact", "rounded", "stopped"):
         gathered = Gathered()
-        exactly = patch.object(engines, "sent_as", return_value=None)
-        with exactly if way == "exact" else nullcontext():
-            computed = trained(name, values, gathered, stops=way == "stopped")
+        exact, stops = way == "exact", way == "stopped"
+        computed = trained(name, values, gathered, stops=stops, exact=exact)
         computed["gathered"] = torch.tensor(gathered.bytes)
         results |= {f"{way} {part}": value for part, value in computed.items()}
     return results
@@ -69,14 +66,16 @@ def trained(
     *,
     count: int = STEPS,
     stops: bool = False,
+    exact: bool = False,
 ) -> Computed:
     """All parameters after the last step, and the `norms` of the gradients of all steps.
 
     `during`: is entered for the steps alone. `count`: steps of a stage. `stops`: whether another
     method and another optimiser go on from a checkpoint after half of the steps of a stage.
+    `exact`: whether the method asks for bf16 itself, so that weights travel in float32.
     """
-    kit = kit_of(name, values)
-    method = _placed(kit)
+    kit = kit_of(name, values | ({"precision": "fp32"} if exact else {}))
+    method = _placed(kit, exact=exact)
     outcome, steps = Outcome(), Steps(kit, seed=0)
     for stage in kit.declared.stages:
         optimiser = stage_optimiser(stage, method, kit.config, count, None)
@@ -105,9 +104,17 @@ def trained_for_long(name: str, values: dict[str, Any]) -> Computed:
     return trained(name, values, count=8)
 
 
-def _placed(kit: Kit) -> Any:
+def _placed(kit: Kit, *, exact: bool = False) -> Any:
     """The method, of which each rank has its part where weights are sharded."""
     method = without_dropout(kit).train()
+    if exact:
+        kind = type(method)
+
+        def losses(self: Any, *arguments: Any) -> dict[str, torch.Tensor]:
+            with in_precision("bf16", kit.device):
+                return kind.losses(self, *arguments)
+
+        method.__class__ = type("Rounding", (kind,), {"losses": losses})
     if isinstance(kit.config, TrainingConfig) and kit.config.shards_weights and has_ranks():
         shard(method, kit.config, kit.device)
     return method
