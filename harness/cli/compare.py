@@ -172,8 +172,9 @@ def _models(
     a: str, b: str, suite: str, pooling: str | None, method: str | None, store: "Store"
 ) -> "list[System]":
     """The two models, run on the pairs of a suite."""
-    from harness.evaluation.kept import check_pairs, resampled_scores, scored_pairs
+    from harness.evaluation.kept import check_pairs, no_pairs, resampled_scores, scored_pairs
     from harness.evaluation.kept import test_scores as scores_of
+    from harness.evaluation.mteb_names import MTEB
     from harness.evaluation.suites import check_name
     from harness.evaluation.suites import suite as suite_called
     from harness.report.comparison import System, items_named
@@ -182,6 +183,8 @@ def _models(
 
     check_caches()
     check_name(suite)
+    if suite.startswith(MTEB):
+        raise no_pairs(suite)  # before mteb is imported
     for each in (a, b):
         check_model(each)
     resolved = [named(each, store, pooling=pooling, method=method) for each in (a, b)]

@@ -177,13 +177,18 @@ def kept_pairs(path: Path) -> ScoredPairs:
     return {test: np.stack([first[own], second[own]]) for test, own in rows.items()}
 
 
+def no_pairs(name: str) -> UserError:
+    """The refusal of a suite that keeps nothing of its items."""
+    return UserError(
+        f'suite "{name}" has no sentence pairs to resample; models are compared on sts, graded, a '
+        f"table of scored pairs, or a folder with queries and documents"
+    )
+
+
 def check_pairs(suite: Suite) -> None:
     """Raises UserError for a suite that keeps nothing of its items."""
     if items_of(suite) is None:
-        raise UserError(
-            f'suite "{suite.name}" has no sentence pairs to resample; models are compared on sts, '
-            f"graded, a table of scored pairs, or a folder with queries and documents"
-        )
+        raise no_pairs(suite.name)
     for task in suite.tests:
         suite.load(task)
 

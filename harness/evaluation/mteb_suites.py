@@ -5,18 +5,16 @@
 
 import functools
 import inspect
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
 
 import numpy as np
 
 from harness.data.user_modules import UserCode
-from harness.errors import TrialFailure, UserError, explained, suggest
+from harness.errors import TrialFailure, UserError, explained
 from harness.evaluation.catalogue import CARDS, SuiteCard
 from harness.evaluation.mteb_data import (
     Vectors,
@@ -28,8 +26,9 @@ from harness.evaluation.mteb_data import (
     mteb_package,
     undisturbed,
 )
+from harness.evaluation.mteb_names import plain, split_options, unknown, written
 from harness.evaluation.scores import Origin, Scores
-from harness.evaluation.suites import MTEB, Suite, suite_code, suite_file
+from harness.evaluation.suites import Suite, suite_code, suite_file
 from harness.files import digest_of
 from harness.relocation import here
 
@@ -62,23 +61,11 @@ def _benchmark(mteb: ModuleType, name: str) -> tuple[str, list["AbsTask"]]:
     `MTEB-eng-v2` is `MTEB(eng, v2)`. Raises UserError where there is none.
     """
     every = mteb.get_benchmarks()
-    benchmarks = {_plain(alias): each for each in every for alias in each.aliases or ()}
-    benchmarks |= {_plain(each.name): each for each in every}  # a name goes before an alias
-    if found := benchmarks.get(_plain(name)):
+    benchmarks = {plain(alias): each for each in every for alias in each.aliases or ()}
+    benchmarks |= {plain(each.name): each for each in every}  # a name goes before an alias
+    if found := benchmarks.get(plain(name)):
         return found.name, list(found.tasks)
-    tasks = mteb.get_tasks(exclude_superseded=False, exclude_beta=False)
-    names = [each.metadata.name for each in tasks]
-    names += [_written(each.name) for each in benchmarks.values()]
-    raise UserError(f'mteb has no task and no benchmark "{name}"{suggest(name, names)}')
-
-
-def _written(name: str) -> str:
-    """The name of a benchmark without what a shell would read."""
-    return re.sub(r"\W+", "-", name).strip("-")
-
-
-def _plain(name: str) -> str:
-    return _written(name).casefold()
+    raise unknown(name, [written(each.name) for each in every])  # another text of its source
 
 
 MEAN = "mean-task"
@@ -87,11 +74,7 @@ MEAN = "mean-task"
 
 def mteb_suite(name: str) -> Suite:
     """The suite that `name` means. Raises UserError for unknown tasks and options."""
-    wanted, _, query = name.removeprefix(MTEB).partition("?")
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    dev = options.pop("dev", None)
-    if options or dev == "":
-        raise UserError(f'suite "{name}": what can follow the question mark is dev=SPLIT')
+    wanted, dev = split_options(name)
     script = suite_file(name)
     if script is None:
         return _named(wanted, dev)

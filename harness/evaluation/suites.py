@@ -25,6 +25,7 @@ from harness.data.user_modules import UserCode, listed_paths, user_code
 from harness.errors import TrialFailure, UserError, explained, suggest
 from harness.evaluation.catalogue import CARDS, CHOOSING, STRICT, SUITE_MODULES, metric_named
 from harness.evaluation.catalogue import SuiteCard as SuiteCard
+from harness.evaluation.mteb_names import MTEB, check_named
 from harness.evaluation.scores import Scores as Scores
 from harness.evaluation.scores import of_mean
 from harness.files import digest, digest_files
@@ -65,8 +66,6 @@ def check_suite(suite: "Suite", path: Path) -> None:
 PAIR_TABLES, MTEB_SUITES = "harness.evaluation.sts", "harness.evaluation.mteb_suites"
 JUDGED = "harness.evaluation.judged"
 """The modules that make suites of tables, of tasks of mteb, and of a folder"""
-MTEB = "mteb:"
-"""Prefix of the name of a task or a benchmark of mteb"""
 
 
 class Data(Protocol):
@@ -275,6 +274,7 @@ def suite(name: str) -> Suite:
     Raises UserError for an unknown suite.
     """
     if name.startswith(MTEB):
+        check_name(name)
         made: Suite = importlib.import_module(MTEB_SUITES).mteb_suite(name)
         return made
     if is_suite_table(name):
@@ -315,8 +315,15 @@ def choosing(measured: Suite, metric: str | None) -> Suite:
 
 
 def check_name(name: str) -> None:
-    """Raises UserError for the name of no suite, without a look into files or into mteb."""
-    if not (name.startswith(MTEB) or has_files(name) or name in CARDS):
+    """Raises UserError for the name of no suite and for a file that is not there.
+
+    Nothing is imported of a user's file or of mteb.
+    """
+    if (script := suite_file(name)) or is_suite_table(name):
+        regular_file(here(script or Path(split_name(name)[0])), "suite: ")
+    elif name.startswith(MTEB):
+        check_named(name)
+    elif not (is_suite_folder(name) or name in CARDS):
         if os.path.isfile(here(Path(name))):  # noqa: PTH113 - it takes any text
             raise UserError(f'suite "{name}" is there, but only {known_endings()} or .py are read')
         raise UserError(

@@ -68,6 +68,28 @@ class Machine:
     gpus: tuple[Gpu, ...] = ()
 
 
+def head_of(address: str, named: str) -> tuple[str, int] | None:
+    """Host and port of the head of the Ray cluster at an address; None for `auto`.
+
+    named: the words before the address in a sentence. Raises UserError for another form.
+    """
+    from harness.errors import UserError  # a watchdog does without it
+
+    if address == "auto":
+        return None
+    if address.startswith("ray://"):
+        raise UserError(
+            f"{named} {address}, and a sweep does not run through Ray Client: let this machine "
+            f"join the cluster (`ray start --address=HOST:PORT --num-cpus=0`), and write HOST:PORT"
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) not in range(1, 2**16):
+        raise UserError(
+            f"{named} {address}: write HOST:PORT, or auto for the cluster of this machine"
+        )
+    return host, int(port)
+
+
 def this_machine() -> Machine:
     """The machine of this process. GPUs are known where the program nvidia-smi is."""
     import subprocess  # a watchdog does without it

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.data.hub import check_model
 from harness.errors import UserError, suggest
-from harness.sweeps.machines import Limits, Resources
+from harness.sweeps.machines import Limits, Resources, head_of
 from harness.sweeps.spaces.overrides import (
     YAML_SUFFIXES,
     Overrides,
@@ -98,6 +98,8 @@ class SweepOptions(Overrides):
         seconds_of(self.trial_timeout, "--trial-timeout")
         seconds_of(self.budget, "--budget")
         gpus_of(self.gpus_per_trial)
+        if self.address is not None:
+            head_of(self.address, "--address")
         if self.track is not None:
             from harness.tracking.trackers import check as check_tracker
 

@@ -16,6 +16,7 @@ from harness.sweeps.spaces.overrides import Overrides
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.searches import FINAL_SEEDS, FINAL_SUBSETS, PLAIN, published_search
 from harness.sweeps.spaces.values import check_command_line
+from harness.trials.trial import key
 
 Notice = Callable[[str], None]
 """Prints or logs a sentence for the user"""
@@ -114,13 +115,15 @@ def runnable(searches: list[Search], notice: Notice) -> list[Search]:
 
     Raises UserError when that is none of them.
     """
-    from harness.trials.run import check_runnable
-
     runs: list[Search] = []
     refused: list[tuple[str, UserError]] = []
     for search in searches:
+        trial = search.trials([search.fixed], "final")[0]
         try:
-            check_runnable(search.trials([search.fixed], "final")[0])
+            key(trial)  # what is not here is said before torch is imported
+            from harness.trials.run import check_runnable
+
+            check_runnable(trial)
             runs.append(search)
         except UserError as error:
             refused.append((search.label, error))

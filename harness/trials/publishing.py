@@ -199,7 +199,7 @@ def publish(store: Store, folder: Path) -> int:
     with written_whole(folder) as temporary:
         (temporary / PUBLIC_STORE).mkdir(parents=True)
         write_rows([table], temporary / PUBLIC_STORE / f"{COMPACTED}published.parquet")
-        pq.write_table(flat_columns(table.select(WITHOUT_LARGE)), temporary / FLAT)
+        pq.write_table(flat_columns(table.select(WITHOUT_LARGE)), temporary.absolute() / FLAT)
         page = _PAGE.format(count=f"{table.num_rows:,}")
         (temporary / TEXT).write_text(page, encoding="utf-8")
     return int(table.num_rows)

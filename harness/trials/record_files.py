@@ -103,7 +103,8 @@ def no_rows(columns: Sequence[str]) -> pa.Table:
 
 def write_rows(tables: Iterable[pa.Table], path: Path) -> None:
     """Write tables of SCHEMA one below the other, with checksums that show a flipped bit."""
-    with pq.ParquetWriter(path, SCHEMA, write_page_checksum=True) as writer:
+    # Pyarrow takes a relative path with a colon in its first folder for an address.
+    with pq.ParquetWriter(path.absolute(), SCHEMA, write_page_checksum=True) as writer:
         for table in tables:
             writer.write_table(table, row_group_size=ROWS_TOGETHER)
 
@@ -154,7 +155,7 @@ def _opened(path: Path) -> Iterator[tuple[pq.ParquetFile, list[str]]]:
     """A file and the names of its columns, which pyarrow makes anew whenever one asks for them."""
     _check_kind(path)
     # Threads that read ahead take longer than the few columns of a small file.
-    with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
+    with pq.ParquetFile(path.absolute(), page_checksum_verification=True, pre_buffer=False) as file:
         schema = file.schema_arrow
         names = schema.names
         if missing := sorted({"key", "status"} - set(names)):

@@ -8,6 +8,7 @@ what it has new is sent later.
 """
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from harness.claims import held
+from harness.errors import UserError
 from harness.files import cache_folder, digest
 from harness.owners import Owner
 from harness.remote import SCHEME, RemoteAway, RemoteFolder
@@ -34,15 +36,21 @@ from harness.trials.store_folders import PROGRESS, StoreFolders, logged_keys
 
 QUIET_SECONDS = 60.0
 """Time between two sentences about a bucket that stays away"""
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:/")
+"""The beginning of an address; a drive of Windows has one letter"""
 _logger = logging.getLogger(__name__)
 
 
 def store_at(location: str | Path) -> Store:
     """The store at an address `s3://...`, or in a folder.
 
-    Raises UserError for an address that is not one. It asks no bucket yet.
+    Raises UserError for another address. It asks no bucket yet.
     """
-    return RemoteStore(str(location)) if str(location).startswith(SCHEME) else Store(location)
+    if str(location).startswith(SCHEME):
+        return RemoteStore(str(location))
+    if _ADDRESS.match(str(location)):
+        raise UserError(f"{location}: write a folder, or a bucket as {SCHEME}BUCKET/FOLDER")
+    return Store(location)
 
 
 class RemoteStore(Store):

@@ -5,6 +5,7 @@ import random
 import sys
 from pathlib import Path
 
+import mteb
 import numpy as np
 import pytest
 import torch
@@ -14,6 +15,7 @@ from harness.data.sts_pairs import LOADERS, Pairs
 from harness.errors import NotHere, UserError
 from harness.evaluation import mteb_suites, suites
 from harness.evaluation.embedder import Embedder
+from harness.evaluation.mteb_names import check_named, written
 from harness.evaluation.mteb_suites import MEAN
 from harness.evaluation.sts import selecting
 from harness.evaluation.suites import suite
@@ -121,6 +123,17 @@ def test_a_benchmark_has_a_form_for_shells(name: str) -> None:
     assert (found.name, found.card.average, len(found.parts)) == ("MTEB(eng, v2)", MEAN, 41)
 
 
+def test_every_name_of_mteb_stands_in_its_source() -> None:
+    """A name is refused by mteb's source, before mteb is imported."""
+    tasks = mteb.get_tasks(exclude_superseded=False, exclude_beta=False)
+    names = [task.metadata.name for task in tasks]
+    for each in mteb.get_benchmarks():
+        names += [each.name, written(each.name), *(each.aliases or ())]
+    assert len(names) > 2000
+    for name in names:
+        check_named(f"mteb:{name}")
+
+
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
@@ -158,8 +171,6 @@ def test_real_vectors_have_the_scores_of_mteb_and_of_our_own_suite(
     ours = Embedder(*built(Trial("sentence_transformer", {"encoder": name}, 0)))
     score = own_suite.score_test(ours).metrics["Pairs"]
     [task] = own_suite.load("Pairs")
-    import mteb
-
     theirs = mteb.evaluate(
         SentenceTransformer(str(hub / "models" / name)), task, cache=None, co2_tracker=False
     )

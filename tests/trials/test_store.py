@@ -16,7 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import UserError
+from harness.trials.publishing import publish
 from harness.trials.record import SCHEMA_VERSION, Record
+from harness.trials.remote_store import store_at
 from harness.trials.schema import SCHEMA
 from harness.trials.store import Store
 
@@ -298,6 +300,22 @@ def test_record_that_cannot_be_written_is_one_sentence(
         for part in (str(store.folder), os.strerror(code), advice):
             assert part in str(error.value)
         assert list(store.folder.iterdir()) == []
+
+
+def test_a_folder_may_have_a_colon_in_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pyarrow takes such a relative path for an address; only what looks like one is refused."""
+    monkeypatch.chdir(tmp_path)
+    store = store_at("runs:may")
+    write(store, (1, 2))
+    store.compact(at_least=1)
+    assert keys_of(store) == [1, 2]
+    assert publish(store, Path("for:all")) == 2
+    assert keys_of(Store("for:all/trials")) == [1, 2]
+    for address in ("gs://bucket/runs", "s3:/bucket/runs", Path("https://host/runs")):
+        with pytest.raises(UserError, match=r"write a folder, or a bucket as s3://BUCKET/FOLDER"):
+            store_at(address)
 
 
 # Looking for one

@@ -23,7 +23,7 @@ from ray.job_config import JobConfig
 from harness.errors import SweepStopped, UserError, shortened
 from harness.files import PACKAGE
 from harness.sweeps.cluster.lifetime import multi_process_service, no_orphans, session_folder
-from harness.sweeps.machines import children
+from harness.sweeps.machines import children, head_of
 from harness.training.interruption import handled, uninterrupted
 
 START_ATTEMPTS = 2
@@ -175,20 +175,10 @@ def _reached(address: str) -> Endpoint | None:
     Raises UserError where nothing listens, also after `WAIT_SECONDS`. Ray would try for minutes,
     without a word.
     """
-    if address == "auto":
+    head = head_of(address, "RAY_ADDRESS is")
+    if head is None:
         return None
-    if address.startswith("ray://"):
-        raise UserError(
-            f"RAY_ADDRESS is {address}, and a sweep does not run through Ray Client: let this "
-            f"machine join the cluster (`ray start --address=HOST:PORT --num-cpus=0`), and write "
-            f"HOST:PORT"
-        )
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise UserError(
-            f"RAY_ADDRESS is {address}: write HOST:PORT, or auto for the cluster of this machine"
-        )
-    until, head = monotonic() + WAIT_SECONDS, (host, int(port))
+    until = monotonic() + WAIT_SECONDS
     while not _answers(head):
         if monotonic() > until:
             raise UserError(
