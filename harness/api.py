@@ -287,9 +287,10 @@ def table(
         from harness.report.store_tables import store_tables
 
         return Table(store_tables(results.read(TABLE_COLUMNS), results.place))
-    from harness.report.papers import load_paper
+    from harness.report.papers import load_paper, table_names
 
     loaded = load_paper(str(paper))  # a wrong name is answered before what follows is imported
+    table_names(loaded, None if number is None else str(number))
     from harness.plugin import registry
 
     if values:

@@ -156,9 +156,11 @@ def report(
     api.check_ours_on(encoder, paper)
     results = opened(store)
     with working(f"writing a report of the store {results.place} into {out}") as work:
-        from harness.report.page.writing import write_report
+        from harness.report.page.writing import check_room, write_report
         from harness.targets.drawings import page_of
 
+        with options.writing(out, "--out"):
+            check_room(out)  # before the store is read
         page = page_of(paper, encoder, sweep, results)
         with options.writing(out, "--out"):
             start = write_report(page, out, work)

@@ -11,6 +11,7 @@ import typer
 from harness.cli import options
 from harness.cli.output import echo
 from harness.cli.progress import working
+from harness.data.hub import check_model
 from harness.errors import UserError
 from harness.inputs import kind_of
 from harness.shared_cache import check_caches
@@ -27,6 +28,8 @@ def check(method: options.MethodArgument, encoder: options.EncoderOption = None)
 
     check_caches()
     registry.locate(method)  # it refuses a name that no method has
+    if encoder is not None:
+        check_model(encoder)
     with working(f"checking {method}") as work:
         work("loading torch and the method")
         from harness.plugin_check.check import problems

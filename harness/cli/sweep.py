@@ -121,6 +121,10 @@ def plan(
 
     Example: harness plan methods/d2cse search_spaces/unsup.yaml --device h100 --gpus 8
     """
+    if device is not None:  # before a space or a store is read
+        from harness.sweeps.devices import check_gpus, named_device
+
+        check_gpus(named_device(device), gpus)
     if not papers:
         _print_plan([options], device, gpus)
         return
@@ -146,6 +150,7 @@ def prepare(options: SweepOptions) -> None:
 
     Example: harness prepare methods/diffaug search_spaces/semisup.yaml
     """
+    options.check_encoders()
     searches, store = options.searches(_notice), opened(options.store)
     several = "es" if len(searches) > 1 else ""
     _notice(f"preparing what the trials of {len(searches)} search{several} share")

@@ -47,6 +47,7 @@ def exportable(name: str, store: Store, method: str | None = None) -> Callable[[
     if record.role == "evaluation" and record.evaluates:
         record = store.get(record.evaluates) or record
     _check_kept(record, store)
+    _name(vars(record), method)
     return lambda: _of_record(record, store, method)
 
 
@@ -115,13 +116,8 @@ def _built(
     from harness.plugin.rebuilt import EmbeddingKit
     from harness.trials.run import built
 
-    short, name = facts["key"][:10], method or facts["method"]
-    if method is None and name not in registry.names():
-        raise UserError(
-            f"trial {short}: there is no method {name} here; name its folder with --method PATH"
-        )
+    name = _name(facts, method)
     if method is not None:  # the user names this code, and no other that the record has
-        name = str(registry.locate(method))
         registry.load(name)
     with names_of_records():
         trial = Trial(str(registry.locate(name)), facts["configuration"], facts["seed"])
@@ -131,8 +127,25 @@ def _built(
     # What is not among the weights is that of the pretrained model.
     unknown = model.load_state_dict(dict(weights), strict=False).unexpected_keys
     if unknown:
-        raise UserError(f"the weights of trial {short} are those of another method ({unknown[0]})")
+        raise UserError(
+            f"the weights of trial {facts['key'][:10]} are those of another method ({unknown[0]})"
+        )
     return Exportable(model.eval(), kit, facts, record)
+
+
+def _name(facts: Mapping[str, Any], method: str | None) -> str:
+    """The name of the method of a trial, or the path of `method`; nothing of it is imported.
+
+    Raises UserError where there is none.
+    """
+    if method is not None:
+        return str(registry.locate(method))
+    if facts["method"] not in registry.names():
+        raise UserError(
+            f"trial {facts['key'][:10]}: there is no method {facts['method']} here; name its "
+            f"folder with --method PATH"
+        )
+    return str(facts["method"])
 
 
 def _check_same(trial: Trial, facts: Mapping[str, Any]) -> None:

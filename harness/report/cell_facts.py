@@ -12,8 +12,8 @@ from harness.report.groups import Score
 from harness.report.matching import Commands
 from harness.report.measured_trials import TABLE_COLUMNS, SuiteOfData, suite_of_data
 from harness.report.paper_cells import Answers
-from harness.report.paper_tables import paper_tables, table_names
-from harness.report.papers import cell_address, load_paper, papers
+from harness.report.paper_tables import paper_tables
+from harness.report.papers import cell_address, load_paper, papers, table_names
 from harness.report.quantities import PAPER_COLUMNS
 from harness.report.store_tables import DEV, store_tables
 from harness.report.tables import Row, Table, address_name

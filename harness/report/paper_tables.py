@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import CARDS, headed
 from harness.report import notes
 from harness.report.cells import value_text
 from harness.report.matching import Commands, command, obstacle, published_values
 from harness.report.paper import Paper
 from harness.report.paper_cells import RELEASED, Answers, Comparer, PaperTable
+from harness.report.papers import table_names
 from harness.report.published import THIS_PAPER
 from harness.report.records import paper_records
 from harness.report.tables import Line, Section, Table, over_subsets, ranked
@@ -64,15 +64,6 @@ def paper_tables(
         below = [*tables[-1].notes, notes.unreadable(reading)]
         tables[-1] = replace(tables[-1], notes=below)
     return tables
-
-
-def table_names(paper: Paper, number: str | None) -> list[str]:
-    """The name of a table by its number, or of all tables. Raises UserError for an unknown one."""
-    if number is None:
-        return list(paper.numbers.values())
-    if number not in paper.numbers:
-        raise UserError(f"{paper.paper} has no Table {number}{suggest(number, paper.numbers)}")
-    return [paper.numbers[number]]
 
 
 def _score_table(compared: PaperTable, commands: Commands) -> Table:

@@ -76,3 +76,12 @@ def _own_file(name: str) -> Path:
             "with one"
         )
     return path / OWN_FILE
+
+
+def table_names(paper: Paper, number: str | None) -> list[str]:
+    """The name of a table by its number, or of all tables. Raises UserError for an unknown one."""
+    if number is None:
+        return list(paper.numbers.values())
+    if number not in paper.numbers:
+        raise UserError(f"{paper.paper} has no Table {number}{suggest(number, paper.numbers)}")
+    return [paper.numbers[number]]

@@ -75,9 +75,18 @@ class SweepOptions(Overrides):
         if self.paper is None or self.table is None:
             raise UserError("a table is named by its paper and its number: --paper P --table N")
         _check_fillable(self.paper, self.table)
+        self._check_methods()
+
+    def _check_methods(self) -> None:
+        """Raises UserError for a method that is unknown, or has no place beside a table."""
+        from harness.plugin import registry
+        from harness.report.papers import load_paper
+
         for name in (*self.methods, *([self.space] if self.space else ())):
             if name in shipped_spaces() or name.endswith(YAML_SUFFIXES):
                 raise UserError(f"--paper names what is run, so {name} has no place beside it")
+            if name not in load_paper(str(self.paper)).plugins:
+                registry.locate(name)
 
     def _check_execution(self) -> None:
         if self.local:
@@ -154,9 +163,10 @@ class SweepOptions(Overrides):
         the search space.
         """
         if self.of_table:
+            tables = self.compared()
             from harness.targets.published import table_searches
 
-            return table_searches(self.compared(), self.as_read(), notice)
+            return table_searches(tables, self.as_read(), notice)
         path = self._space_file()
         # A name that no search space has is answered before these are imported.
         from harness.sweeps.spaces.searches import searches
@@ -177,11 +187,12 @@ class SweepOptions(Overrides):
 
     def compared(self) -> "list[PaperTable]":
         """The published table with the trials of the store, once for each encoder that is asked."""
+        as_read = self.as_read()  # it refuses a wrong key before these are imported
         from harness.report.quantities import PAPER_COLUMNS
         from harness.targets.published import compared_tables
 
         trials = opened(self.store).read(PAPER_COLUMNS).table
-        return compared_tables(str(self.paper), int(self.table or 0), self.as_read(), trials)
+        return compared_tables(str(self.paper), int(self.table or 0), as_read, trials)
 
     def measured(self) -> "list[PaperTable]":
         """The published table whose trials get the suites that it needs.
@@ -196,10 +207,12 @@ class SweepOptions(Overrides):
             return {}
         from harness.plugin import registry
         from harness.report.papers import load_paper
-        from harness.sweeps.spaces.values import read_values
+        from harness.sweeps.spaces.values import check_command_line, read_values
 
         own = load_paper(str(self.paper)).plugins.values()
-        return read_values(self.values, map(registry.load, (*registry.names(), *own)))
+        plugins = [registry.load(name) for name in (*registry.names(), *own)]
+        check_command_line(self.values, plugins)
+        return read_values(self.values, plugins)
 
     def as_read(self) -> "SweepOptions":
         """These options, with the values beside a published table as its methods read them."""

@@ -93,6 +93,7 @@ LIGHT = {
     "sweep simcse quickstart --set suite=mteb:STS222 --store no/store": 'did you mean "STS22"?',
     "run simcse --set learning_rat=1": "learning_rate",
     "run simcse --set learning_rate=-1": "greater than 0",
+    "sweep --paper diffaug --table 1 --set learning_rat=1": "learning_rate",
     "compare tiny-bert tiny-bert --suite mteb:STS22": "no sentence pairs to resample",
     "run simcsee": "simcse",
     "sweep simcse unsupp": "unsup",
@@ -130,6 +131,12 @@ WRONG_NAMES = {
     "eval tiny-bert --suite no/pairs.csv": "no such file: no/pairs.csv",
     "eval tiny-bert --suite mteb:no.py": "no such file: no.py",
     "sweep simcse quickstart --address 127.0.0.1:99999": "HOST:PORT",
+    "prepare simcse quickstart --encoder no_such": "was not found",
+    "check simcse --encoder no_such": "was not found",
+    "plan simcse unsup --device h1000": 'did you mean "h100"?',
+    "plan --papers --device h100 --gpus 0": "at least 1",
+    "table --paper diffaug --table 99": "diffaug has no Table 99",
+    "sweep simcs --paper diffaug --table 1": 'did you mean "simcse"?',
     "convert no_such": "was not found",
     "table --paper difaug": "diffaug",
     "report --paper difaug --out none": "diffaug",
@@ -166,3 +173,21 @@ def test_nothing_heavy_over_a_store(swept: Swept, cache: Path, tmp_path: Path) -
     for command, answer in zip(commands, in_a_new_python(commands, cache), strict=True):
         assert answer.code == 0 or "has no log" in answer.err, answer
         assert not HEAVY.intersection(answer.modules), command
+
+
+def test_refusals_over_a_store(swept: Swept, cache: Path, tmp_path: Path) -> None:
+    """Each comes before torch is imported, and leaves no folder."""
+    results, new = Store(swept.store), tmp_path / "new"
+    final = next(each.key for each in results.matching("") if each.role == "final")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "thesis.tex").touch()
+    refused = {
+        ("export", final, new, "--method", "no/such"): "unknown method",
+        ("report", "--out", tmp_path / "taken"): "has other files in it",
+        ("report", "--out", new, "--sweep", "no_such"): "neither a search space nor a search",
+    }
+    commands = [(*words, "--store", swept.store) for words in refused]
+    for part, answer in zip(refused.values(), in_a_new_python(commands, cache), strict=True):
+        assert (answer.code, part in answer.err) == (2, True), answer
+        assert not HEAVY.intersection(answer.modules), part
+    assert not new.exists()

@@ -12,6 +12,7 @@ import jinja2
 from pydantic_core import to_json
 
 from harness.errors import UserError
+from harness.files import probe_writable
 from harness.report.coverage import Gap
 from harness.report.figures.specification import Figure
 from harness.report.page.content import IN_A_FILE, StoredTrials, record_grids, table_grid
@@ -59,7 +60,9 @@ def write_report(page: ReportPage, folder: Path, steps: Steps = unheard) -> Path
     A report that is in the folder already is replaced. steps: hears how many files are written.
     Raises UserError for a folder with other files, and OSError when it cannot be written.
     """
-    _make_room(folder)
+    check_room(folder)
+    shutil.rmtree(folder / DATA, ignore_errors=True)
+    (folder / DATA).mkdir(parents=True)
     (folder / START).write_text(_BEGUN, encoding="utf-8")
     for source in sorted((_HERE / "static").iterdir()):
         shutil.copyfile(source, folder / source.name)
@@ -87,17 +90,18 @@ def write_report(page: ReportPage, folder: Path, steps: Steps = unheard) -> Path
     return folder / START
 
 
-def _make_room(folder: Path) -> None:
-    """Make an empty folder of data; raises UserError where something else is in the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+def check_room(folder: Path) -> None:
+    """Raises UserError for a folder with other files, and OSError when it cannot be written.
+
+    It leaves nothing behind.
+    """
+    probe_writable(folder)
     start = folder / START
     own = start.is_file() and _MARK in start.read_bytes()
-    if any(folder.iterdir()) and not own:
+    if folder.exists() and any(folder.iterdir()) and not own:
         raise UserError(
             f"{folder} has other files in it; choose an empty folder, or one with an earlier report"
         )
-    shutil.rmtree(folder / DATA, ignore_errors=True)
-    (folder / DATA).mkdir()
 
 
 def _filled(words: Mapping[str, Any]) -> str:
