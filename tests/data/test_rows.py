@@ -4,6 +4,7 @@ import csv
 import gzip
 import itertools
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.data import rows as rows_module
 from harness.data.corpora import is_corpus, source
 from harness.data.readers import read_entailments, read_similar_pairs
+from harness.data.rows import LARGEST_LIST, LONGEST_LINE, SMALL_TEXT
 from harness.errors import UserError
 from harness.evaluation.suites import suite
 from tests.data.conftest import read
@@ -205,11 +206,9 @@ def test_a_file_of_another_format_is_told_the_endings_that_are_read(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv", ".jsonl"])
-def test_a_packed_file_holds_at_most_its_bound(
-    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rows_module, "SMALL_TEXT", 2**16)
-    rows = {".jsonl": '{"sentence": "a"}\n'}.get(ending, "a\n") * 300_000
+def test_a_packed_file_holds_at_most_its_bound(tmp_path: Path, ending: str) -> None:
+    text, count = "a" * 2**16, SMALL_TEXT // 2**16
+    rows = {".jsonl": f'{{"sentence": "{text}"}}\n'}.get(ending, f"{text}\n") * count
     head = "sentence\n" if ending in (".csv", ".tsv") else ""
     path = tmp_path / f"bomb{ending}.gz"
     path.write_bytes(gzip.compress((head + rows).encode()))
@@ -219,12 +218,9 @@ def test_a_packed_file_holds_at_most_its_bound(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dictionary", [True, False])
-def test_a_parquet_file_holds_at_most_its_bound(
-    tmp_path: Path, dictionary: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parquet_file_holds_at_most_its_bound(tmp_path: Path, dictionary: bool) -> None:
     """A text that the file has once is not repeated in memory before it is counted."""
-    monkeypatch.setattr(rows_module, "SMALL_TEXT", 2**20)
-    table = pa.table({"sentence": ["x" * 2**14] * 2**12})
+    table = pa.table({"sentence": ["x" * 2**14] * (SMALL_TEXT // 2**14 + 1)})
     path = tmp_path / "bomb.parquet"
     pq.write_table(table, path, use_dictionary=dictionary, compression="zstd")
     assert path.stat().st_size < 2**17
@@ -235,7 +231,7 @@ def test_a_parquet_file_holds_at_most_its_bound(
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv", ".jsonl", ".txt.gz"])
 def test_a_line_has_a_bound(tmp_path: Path, ending: str) -> None:
-    long = "x" * (2 * rows_module.LONGEST_LINE)
+    long = "x" * (2 * LONGEST_LINE)
     path = tmp_path / f"a{ending}"
     first = '{"sentence": "x"}' if ending == ".jsonl" else "sentence"
     content = f"{first}\n{long}\n".encode()
@@ -266,16 +262,13 @@ def test_a_quotation_counts_its_lines_and_has_an_end(tmp_path: Path) -> None:
             read(tmp_path / "a.csv")
 
 
-def test_a_damaged_or_large_list_of_json_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_or_large_list_of_json_is_named(tmp_path: Path) -> None:
     for damaged in ('[{"sentence": "a"}', '[{"sentence": "a"} {"sentence": "b"}]', "[", "[x]"):
         (tmp_path / "b.json").write_text(damaged)
         with pytest.raises(UserError, match=r"b\.json: no JSON"):
             read(tmp_path / "b.json")
-    monkeypatch.setattr(rows_module, "LARGEST_LIST", 40)
-    (tmp_path / "b.json").write_text('[{"sentence": "a"}, {"sentence": "bbbbbb"}]')
-    with pytest.raises(UserError, match=r"b\.json: a list of JSON has at most 40 bytes; write one"):
+    os.truncate(tmp_path / "b.json", LARGEST_LIST + 1)
+    with pytest.raises(UserError, match=rf"a list of JSON has at most {LARGEST_LIST} bytes; write"):
         read(tmp_path / "b.json")
 
 

@@ -1,6 +1,5 @@
 """DiffAug against diffaug.md: what trains when, which module a row meets, what is denoised."""
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from harness.data.batching import Stream, StreamOptions, TextBatch
 from harness.evaluation.embedder import Embedder
-from harness.plugin import registry
 from harness.plugin.kit import Kit
 from harness.training.loop import Trainer
 from harness.training.parameters import trainable
@@ -433,14 +431,15 @@ def test_trials_that_share_stage_1_have_its_dev_scores(
     assert (len(keys) == 1) == np.array_equal(one, other)
 
 
-def test_analysis_is_of_the_same_first_items_in_all_trials(
-    small: KitFor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded = sys.modules[registry.load("diffaug").method.__module__.replace(".method", ".analysis")]
-    monkeypatch.setattr(loaded, "SAMPLE", 12)
+def test_analysis_is_of_the_same_first_items_in_all_trials(small: KitFor, tmp_path: Path) -> None:
+    """Of the first thousand, whatever share of the labels a trial has."""
+    files = {"sentences": tmp_path / "a.txt", "triplets": tmp_path / "a.csv"}
+    files["sentences"].write_text("a cat\n" * 1100)
+    files["triplets"].write_text("sent0,sent1,hard_neg\n" + "a cat,a dog,a bird\n" * 1100)
     for values in ({}, {"label_fraction": 0.5, "subset": 2}):
-        kit = small(analysis=True, **values)
+        kit = small(analysis=True, **{name: str(path) for name, path in files.items()}, **values)
         analysis = build(kit).analysis
         for sample, views in ((analysis.sentences, 1), (analysis.triplets, 3)):
-            assert sorted(int(item) for batch in sample for item in batch.items) == list(range(12))
+            items = sorted(int(item) for batch in sample for item in batch.items)
+            assert items == list(range(1000))
             assert {batch.views for batch in sample} == {views}

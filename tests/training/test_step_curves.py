@@ -14,7 +14,6 @@ from harness.data.batching import TextBatch
 from harness.plugin.kit import Kit
 from harness.plugin.registry import Plugin
 from harness.plugin.stage import Stage
-from harness.training import steps
 from harness.training.loop import Trainer
 from harness.training.progress import Outcome
 from harness.training.steps import KEPT_STEPS, StepCurves, interval, is_kept
@@ -66,9 +65,18 @@ class Two(plugin.Method):
         return torch.zeros(len(batch.items), 2)
 
 
-def trained(kit_for: KitFor, **values: Any) -> Outcome:
-    kit = kit_for(Plugin("two", Two, "0" * 16), warmup_ratio=0, **values)
-    built: Any = Two(kit.config, kit)
+class Long(Two):
+    """The same with more steps of the first stage than are kept."""
+
+    @classmethod
+    def stages(cls, config: Any) -> list[Stage]:
+        first, second = super().stages(config)
+        return [replace(first, max_steps=KEPT_STEPS + 100), second]
+
+
+def trained(kit_for: KitFor, method: type[Two] = Two, **values: Any) -> Outcome:
+    kit = kit_for(Plugin("two", method, "0" * 16), warmup_ratio=0, **values)
+    built: Any = method(kit.config, kit)
     return Trainer(built, kit, 0, lambda: 1.0, lambda _: None).run()
 
 
@@ -142,11 +150,10 @@ def test_when_they_are_read_changes_nothing(seed: int) -> None:
     ]
 
 
-def test_a_stage_leaves_the_points_of_the_one_before(
-    kit_for: KitFor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(steps, "KEPT_STEPS", 2)
-    assert [step for step, _, _ in curve(trained(kit_for), "loss/plain")] == [1, 2, 4, 5]
+def test_a_stage_leaves_the_points_of_the_one_before(kit_for: KitFor) -> None:
+    first = KEPT_STEPS + 100
+    kept = [step for step, _, _ in curve(trained(kit_for, Long), "loss/plain")]
+    assert kept == [1, *range(2, first + 1, 2), first + 1, first + 2]
 
 
 def test_an_engine_without_a_norm_leaves_it_out() -> None:
