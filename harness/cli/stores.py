@@ -138,6 +138,6 @@ def publish(
     Example: harness publish results/trials published
     """
     options.check_new(folder)
-    with options.writing(folder):
+    with working(f"publishing {store} into {folder}"), options.writing(folder):
         count = publishing.publish(opened(store), folder)
     echo(f"{folder}: {counted(count, 'record')}; {folder}/{publishing.PUBLIC_STORE} is a store.")

@@ -114,3 +114,20 @@ def test_all_tables_of_the_papers(shown: Shown, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert lines[5].startswith("in all: ")
     assert all("GPU hours on one NVIDIA A100" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("value", "heeded"),
+    [
+        ("sentences=graded-sentences", True),
+        ("corpus=graded-sentences", True),
+        ("triplets=graded-triplets", False),
+    ],
+)
+def test_a_plan_names_what_changes_nothing(harness: Harness, value: str, heeded: bool) -> None:
+    """`corpus` is the field of each method that names its training corpus."""
+    answer = harness("plan", "simcse", "unsup", "--encoder", "tiny-bert", "--set", value)
+    name = value.partition("=")[0]
+    notice = f"--set {name} changes nothing in these searches: it is left out\n"
+    assert answer.code == 0, answer.err
+    assert answer.err == ("" if heeded else notice)

@@ -119,6 +119,8 @@ def test_every_verb_begins_with_a_line_and_leaves_stdout_alone(
         "writing the flat file",
     ]
     assert answer.out == f"{store}: 4 new, 0 were there already\n"
+    answer = harness("publish", store, tmp_path / "public")
+    assert answer.err.splitlines() == [f"publishing {store} into {tmp_path / 'public'}"]
     for _ in range(2):  # the second time from the store
         answer = harness("eval", "tiny-bert", "--suite", "graded", "--store", store)
         assert answer.err.splitlines()[0] == "evaluating tiny-bert on graded"

@@ -10,9 +10,10 @@ from typing import Any
 
 from harness.data.revisions import parts_of, short_name, trained_name
 from harness.files import digest_of
+from harness.plugin import registry
 from harness.plugin.config import MethodConfig
 from harness.plugin.declared import Declared
-from harness.plugin.resolution import Configuration
+from harness.plugin.resolution import CORPUS, Configuration, corpus_fields
 from harness.sweeps.spaces.axes import (
     Ranges,
     Round,
@@ -206,11 +207,15 @@ class Search:
         return self.trials([self.fixed], "final")
 
     def without_effect(self, name: str) -> bool:
-        """Whether a hyperparameter changes none of its first trials; a sampler's are not known."""
-        if name not in self.fixed:
-            return True
-        return not self.ranges and all(
-            name in trial.without_effect for trial in self.known_trials()
+        """Whether a hyperparameter changes none of its first trials; a sampler's are not known.
+
+        `corpus` is that field of the method which names its training corpus.
+        """
+        fields = corpus_fields(registry.load(self.method)) if name == CORPUS else ()
+        own = self.fixed.keys() & {name, *fields}
+        return not own or (
+            not self.ranges
+            and all(own.issubset(trial.without_effect) for trial in self.known_trials())
         )
 
     def _coerced(self, values: Values) -> Values:
