@@ -145,6 +145,8 @@ def test_the_store_is_compacted_while_further_trials_begin_and_end(play: Play) -
         for _, ended in (running.pop(key) for key in [*running]):
             ended.set_result({"status": "pruned", "reason": None})
         assert await asyncio.to_thread(compacting.wait, 60)
+        while not running:  # the thread may have been faster than what follows here
+            await settled()
         assert [*running] == ["last"]
         await waiting.pool.end("last", "pruned")
         last_has_ended.set()
