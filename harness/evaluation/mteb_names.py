@@ -26,19 +26,13 @@ def split_options(name: str) -> tuple[str, str | None]:
     return wanted, dev
 
 
-@functools.cache
 def check_named(name: str) -> None:
-    """Raises UserError for a suite that is no task and no benchmark, and where mteb is missing.
-
-    A benchmark may be named by an alias, which is one of the texts beside its name.
-    """
+    """Raises UserError for a suite that is no task and no benchmark, and where mteb is missing."""
     wanted, _ = split_options(name)
     check_extra("mteb", "mteb", f'suite "{name}"')
-    tasks, benchmarks = _source("tasks"), _source("benchmarks")
-    names = _NAME.findall(tasks)
-    aliases = filter(None, map(plain, _TEXT.findall(benchmarks)))
-    if names and wanted not in names and plain(wanted) not in aliases:
-        raise unknown(wanted, [*names, *map(written, _NAME.findall(benchmarks))])
+    tasks, benchmarks, aliases = _names()
+    if tasks and wanted not in tasks and plain(wanted) not in aliases:
+        raise unknown(wanted, [*tasks, *map(written, benchmarks)])
 
 
 def unknown(wanted: str, names: list[str]) -> UserError:
@@ -57,8 +51,14 @@ def plain(name: str) -> str:
 
 
 @functools.cache
-def _source(part: str) -> str:
-    """All files of a part of mteb, one behind the other."""
+def _names() -> tuple[list[str], list[str], frozenset[str]]:
+    """The names of tasks and of benchmarks, and the texts one of which may be an alias of these."""
     folders = getattr(find_spec("mteb"), "submodule_search_locations", None) or ()
-    paths = sorted(path for folder in folders for path in Path(folder, part).rglob("*.py"))
-    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+    def source(part: str) -> str:
+        paths = sorted(path for folder in folders for path in Path(folder, part).rglob("*.py"))
+        return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+    benchmarks = source("benchmarks")
+    aliases = frozenset(map(plain, _TEXT.findall(benchmarks))) - {""}
+    return _NAME.findall(source("tasks")), _NAME.findall(benchmarks), aliases
