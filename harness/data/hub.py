@@ -286,6 +286,7 @@ def model_files(name: str, *, download: bool = True) -> list[Path]:
     return sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern)})
 
 
+@once
 def model_digest(name: str, *, download: bool = True) -> str:
     """The digest of a model's configuration, weights and tokenizer, by name and content.
 

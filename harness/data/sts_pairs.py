@@ -61,23 +61,22 @@ def sts_year(name: str) -> Pairs:
     first, second, gold = [], [], []
     subsets: dict[str, int] = {}
     folder = f"STS/{name.upper()}-en-test"
+    where = f"{archive()}, {folder}"  # once, as mirrors are asked for it
     for subset in YEARS[name]:
         texts = lines(f"{folder}/STS.input.{subset}.txt")
         scores = lines(f"{folder}/STS.gs.{subset}.txt")
         if len(texts) != len(scores):
             raise UserError(
-                f"{archive()}, {folder}: {subset} has {len(texts)} pairs and {len(scores)} gold "
-                f"scores"
+                f"{where}: {subset} has {len(texts)} pairs and {len(scores)} gold scores"
             )
         for number, (text, score) in enumerate(zip(texts, scores, strict=True), start=1):
             # SentEval drops the pairs that have no gold score.
             if not score.strip():
                 continue
-            where = f"{archive()}, {folder}/STS.input.{subset}.txt"
-            one, two = fields_of(text, 2, where, number)
+            one, two = fields_of(text, 2, f"{where}/STS.input.{subset}.txt", number)
             first.append(words(one))
             second.append(words(two))
-            gold.append(_score(score, f"{archive()}, {folder}/STS.gs.{subset}.txt", number))
+            gold.append(_score(score, f"{where}/STS.gs.{subset}.txt", number))
         subsets[subset] = len(gold) - sum(subsets.values())
     return Pairs(first, second, np.asarray(gold), subsets)
 

@@ -75,6 +75,15 @@ def test_within_a_block_a_model_is_looked_up_once(mirror: Path) -> None:
     assert model_folder("of/mine", download=False) == mirror / "models/of/mine"
 
 
+def test_within_a_block_the_files_of_a_model_are_read_once(mirror: Path) -> None:
+    file = put(mirror / "models/of/mine/config.json")
+    with looked_up_once():
+        before = model_digest("of/mine")
+        file.write_text('{"model_type": "bert"}')
+        assert model_digest("of/mine") == before
+    assert model_digest("of/mine") != before
+
+
 def test_a_mirror_that_is_no_folder_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -3,9 +3,11 @@
 import bz2
 import gzip
 import lzma
+import os
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +90,22 @@ def test_subsets_lie_where_their_files_put_them(members: dict[str, bytes], task:
 
 
 @pytest.mark.usefixtures("hub")
+def test_the_archive_is_not_looked_for_once_for_each_pair(
+    hub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, stat = list[str](), os.stat
+
+    def counted(path: Any, **options: Any) -> os.stat_result:
+        looks.append(str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", counted)
+    assert len(LOADERS["sts12"]()) == SIZES["sts12"]
+    monkeypatch.undo()
+    assert hub in archive().parents
+    assert 0 < looks.count(str(archive())) < 100
+
+
 def test_training_sets_have_the_published_sizes_and_sick_has_scores_from_1_to_5() -> None:
     assert (len(sts_benchmark("train")), len(sick("train"))) == (5749, 4500)
     pairs = LOADERS["sickr-dev"]()
