@@ -89,7 +89,6 @@ def test_subsets_lie_where_their_files_put_them(members: dict[str, bytes], task:
         assert pairs.gold[part].tolist() == [float(score) for score in scores if score.strip()]
 
 
-@pytest.mark.usefixtures("hub")
 def test_the_archive_is_not_looked_for_once_for_each_pair(
     hub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +105,7 @@ def test_the_archive_is_not_looked_for_once_for_each_pair(
     assert 0 < looks.count(str(archive())) < 100
 
 
+@pytest.mark.usefixtures("hub")
 def test_training_sets_have_the_published_sizes_and_sick_has_scores_from_1_to_5() -> None:
     assert (len(sts_benchmark("train")), len(sick("train"))) == (5749, 4500)
     pairs = LOADERS["sickr-dev"]()
