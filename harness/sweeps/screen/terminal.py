@@ -127,6 +127,8 @@ class Terminal(SweepWatcher):
 
     def preparing(self, title: str) -> None:
         self.preparation[title] = time.monotonic()
+        if not self.console.is_terminal:  # there, the live view shows it
+            self.notice(f"  {title}: begun")
 
     def prepared(self, title: str, reason: str | None, waiting: int) -> None:
         seconds = time.monotonic() - self.preparation.pop(title, time.monotonic())
