@@ -10,6 +10,7 @@ import typer
 from harness.cli import completion
 from harness.cli.options import PAPERS, OursOnOption
 from harness.cli.sweep_options import with_sweep_options
+from harness.data.hub import check_model
 from harness.files import cache_folder, written_whole
 from harness.targets.options import SweepOptions
 from harness.targets.stores import opened
@@ -151,7 +152,9 @@ def prepare(options: SweepOptions) -> None:
     Example: harness prepare methods/diffaug search_spaces/semisup.yaml
     """
     options.check_encoders()
-    searches, store = options.searches(_notice), opened(options.store)
+    searches = options.searches(_notice)
+    _check_models(searches)
+    store = opened(options.store)
     several = "es" if len(searches) > 1 else ""
     _notice(f"preparing what the trials of {len(searches)} search{several} share")
     from harness.cli.output import Screen
@@ -196,6 +199,13 @@ def _searches(targets: Sequence[SweepOptions]) -> "list[Search]":
     return list({repr((search.method, search.config)): search for search in searches}.values())
 
 
+def _check_models(searches: "list[Search]") -> None:
+    """Raises UserError for a model that is neither here nor to be had, before a store is opened."""
+    for search in searches:
+        for name in search.declared.models:
+            check_model(name)
+
+
 def _run(
     targets: Sequence[SweepOptions],
     name: str,
@@ -212,7 +222,10 @@ def _run(
         return
     options = targets[0]
     options.check_encoders()
-    searches, store = _searches(targets), opened(options.store)
+    searches = _searches(targets)
+    if not options.of_table:
+        _check_models(searches)
+    store = opened(options.store)
     # A mistake in a name or a value was answered before these are imported.
     from harness.cli.output import Screen
     from harness.sweeps.screen.live_view import publishing

@@ -96,6 +96,8 @@ LIGHT = {
     "sweep --paper diffaug --table 1 --set learning_rat=1": "learning_rate",
     "compare tiny-bert tiny-bert --suite mteb:STS22": "no sentence pairs to resample",
     "run simcsee": "simcse",
+    "sweep simcse unsup": 'model "bert-base-uncased" was not found',
+    "prepare simcse unsup": 'model "bert-base-uncased" was not found',
     "sweep simcse unsupp": "unsup",
     "sweep simcse unsup --encoder no/such --dry-run": "Not here yet",
     "eval --no-such": "No such option",
