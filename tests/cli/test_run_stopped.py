@@ -75,6 +75,7 @@ class Folder:
         return [path.name for path in self.store.running_folder.rglob("*.*")]
 
 
+# More than 20 s: a command that trains is started eight times.
 @pytest.mark.slow
 @pytest.mark.process
 def test_a_stopped_run_loses_no_step_and_a_killed_one_goes_on(tmp_path: Path, cache: Path) -> None:
