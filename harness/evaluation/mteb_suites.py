@@ -65,7 +65,8 @@ def _benchmark(mteb: ModuleType, name: str) -> tuple[str, list["AbsTask"]]:
     benchmarks |= {plain(each.name): each for each in every}  # a name goes before an alias
     if found := benchmarks.get(plain(name)):
         return found.name, list(found.tasks)
-    raise unknown(name, [written(each.name) for each in every])  # another text of its source
+    # It is one of the texts in mteb's source that name neither a benchmark nor an alias.
+    raise unknown(name, [written(each.name) for each in every])
 
 
 MEAN = "mean-task"

@@ -117,7 +117,7 @@ def uninterrupted(*numbers: int) -> Iterator[Callable[[], bool]]:
 @contextmanager
 def ended_as_by_ctrl_c() -> Iterator[None]:
     """In the block, all signals of `STOPS` end the process with KeyboardInterrupt."""
-    with handled(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP):
+    with handled(signal.default_int_handler, *STOPS):
         yield
 
 

@@ -146,12 +146,12 @@ class Store(StoreFolders):
         keys = frozenset(where["key"]) if "key" in where else None
 
         def paths() -> list[Path]:
-            """The files that may have a key that is wanted, of which most name their only one."""
-            every = [(path, own_key(path)) for path in listed(self.folder)]
+            """The files that may have a wanted key; most are named by the only one they have."""
             return [
                 path
-                for path, key in every
-                if key is None or (first <= key <= last and (keys is None or key in keys))
+                for path in listed(self.folder)
+                if (key := own_key(path)) is None
+                or (first <= key <= last and (keys is None or key in keys))
             ]
 
         for path, rows in each_file(paths, columns, between):
