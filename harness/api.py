@@ -258,7 +258,7 @@ def table(
     *,
     paper: str | Path | None = None,
     number: int | str | None = None,
-    encoder: str | None = None,
+    encoder: str | Path | None = None,
     values: Mapping[str, Any] | None = None,
     ask: bool = False,
     status: Callable[[str], None] = lambda _: None,
@@ -276,6 +276,7 @@ def table(
     """
     arguments = {"store": store, "paper": paper, "number": number, "encoder": encoder}
     check_types(table.__annotations__, {**arguments, "values": values})
+    encoder = str(encoder) if encoder else None
     if paper is None:
         if number is not None:
             raise UserError(f"--table {number} needs the name of its paper: --paper PAPER")

@@ -130,6 +130,8 @@ def _papers(listed: list[str], store: str | None, encoder: str | None) -> None:
         for share in shares(paper, comparer, methods):
             line = f"  {share.name:<9} {share!s:<40} {share.about}"
             echo(line[:width].rstrip())
+    for note in comparer.notes:
+        echo(note)
 
 
 def _trials(store: options.StoreOption, *, everything: bool) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from harness.data.revisions import without_revision
 from harness.data.user_modules import names_of_records
-from harness.errors import UserError
+from harness.errors import UserError, suggest
 from harness.evaluation.catalogue import Metric
 from harness.plugin import registry
 from harness.plugin.resolution import CORPUS, resolve, unread_corpora, with_own_corpus
@@ -144,6 +144,11 @@ class Comparer:
                 # Who names no revision means any; who names one means this one.
                 for name in {group.encoder, without_revision(group.encoder)}:
                     self._groups[group.method, group.setting, name].append(group)
+        names = trials["encoder"].unique().to_pylist()
+        stored = {*names, *map(without_revision, names)}
+        self.notes = []
+        if encoder and encoder not in stored:
+            self.notes.append(f"No trial of the store is on {encoder}{suggest(encoder, stored)}")
 
     def find(self, wanted: Wanted) -> tuple[Group | None, int]:
         """The fitting group with the best mean dev score, and the number of its candidates."""
@@ -176,7 +181,7 @@ class Comparer:
                 rows.append(self._row(cells, row, f"{address}.{count}", table))
             sections.append((group.name, rows))
         released = self._released(table, columns, systems.released, address)
-        notes = [*about.notes, *filter(None, [systems.papers.get(paper.paper)])]
+        notes = [*self.notes, *about.notes, *filter(None, [systems.papers.get(paper.paper)])]
         return PaperTable(paper, number, table, columns, sections, notes, released)
 
     def _row(

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+import harness
+from harness.cli.list import list_ as listed
 from harness.errors import UserError
 from harness.report.coverage import lacking
 from harness.report.matching import wanted_for
@@ -44,6 +46,22 @@ def test_a_revision_of_the_encoder_is_the_encoder(
     store.trial(score=70.0, encoder=of_the_trial)
     lines = [line[1] for line in lines_of(sheet_of(store, "diffaug", encoder=asked), "SimCSE")]
     assert lines == (["published", "ours", "Δ"] if matches else ["published"])
+
+
+def test_a_misspelt_encoder_is_not_silent(
+    store: MadeStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.trial(encoder="bert-base-uncased@v1")
+    for right in ("bert-base-uncased", "bert-base-uncased@v1", None):
+        notes = sheet_of(store, "diffaug", encoder=right).notes
+        assert not any(note.startswith("No trial") for note in notes)
+    base = "bert-base-uncased"
+    for wrong, nearest in (("brt-base-uncased", base), (f"{base}@v2", f"{base}@v1")):
+        sentence = f'No trial of the store is on {wrong}; did you mean "{nearest}"?'
+        assert sentence in sheet_of(store, "diffaug", encoder=wrong).notes
+        assert sentence in str(harness.table(store.folder, paper="diffaug", encoder=Path(wrong)))
+        listed("papers", ["diffaug"], wrong, str(store.folder))
+        assert capsys.readouterr().out.splitlines()[-1] == sentence
 
 
 def test_the_best_dev_group_is_chosen_though_its_test_is_worse(store: MadeStore) -> None:
