@@ -55,7 +55,7 @@ class Owner:
     host: str = field(default_factory=platform.node)
     process: int = field(default_factory=os.getpid)
     began: str = field(default_factory=lambda: _began(os.getpid()))
-    """When the process began, as its machine counts; it tells processes of one number apart"""
+    """Start of the process, as its machine counts; it tells processes of one number apart"""
     place: str = field(default_factory=_place)
     """The domain of process numbers: the machine since its start, and the container"""
 

@@ -38,7 +38,7 @@ _REASONS = {
     "403 Forbidden": _DENIED,
     "401 Unauthorized": _DENIED,
 }
-"""What stands in obstore's messages that users meet -> what it means"""
+"""Part of one of obstore's messages that users meet -> its meaning"""
 
 
 def reason(error: Exception) -> str:

@@ -218,7 +218,7 @@ class Commands:
     methods: Collection[str]
     store: Path | str
     encoder: str | None = None
-    """That of our trials, in the place of a paper's"""
+    """Encoder of our trials, in the place of a paper's"""
 
     @property
     def options(self) -> list[str]:

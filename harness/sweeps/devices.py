@@ -72,7 +72,7 @@ class Device:
     """Something that computes a trial."""
 
     name: str
-    """As `--device` takes it"""
+    """Name that `--device` takes"""
     title: str
     rounded: float
     """Operations per second in bf16, or else in fp16, without sparsity"""
@@ -104,7 +104,7 @@ GPU_SHARES = {64: 0.175, 512: 0.4}
 """Items in a batch -> share of a GPU's peak. Nobody has measured it here: it is a reading of 15 to
 20 % and of 40 % with BERT base. Between them it is interpolated, and beyond them it stays"""
 GPU_UNSURE, CPU_UNSURE = 1.6, 1.4
-"""By which factor, up and down, an estimate may be wrong"""
+"""Factors, up and down, by which an estimate may be wrong"""
 GPU_STEP, GPU_LAYER, GPU_TRIAL = 0.003, 0.0006, 20.0
 """Least seconds of a step on a GPU and of each layer in it, whose launches the CPU makes, and
 seconds of a trial beside its work; guessed as the share is"""
@@ -121,14 +121,14 @@ ROUNDED_TIMES = {"amx_bf16": 32, "avx512_bf16": 2}
 CPU_SHARES = {128: (0.28, 0.2), 384: (0.6, 0.52), 768: (0.6, 0.52)}
 """Width of an encoder -> shares of the peak in float32 and in bf16 that trials reach"""
 CPU_EVALUATION = 1.75
-"""So many times the share in float32 is reached in evaluations, which need no gradients"""
+"""Share in evaluations, which need no gradients, as a multiple of that in float32"""
 AMX_SHARE = 0.035
 """Share of what AMX could do that a training reaches: its products are short beside the rest"""
 CPU_STEP, CPU_STAGE, CPU_TRIAL = 0.03, 1.5, 0.7
 """Seconds of a step, of a stage (its first steps are slow) and of a trial beside the work, on one
 core"""
 SPEED_UP = 0.85
-"""So many times as fast are n cores as one: n to the power of this (two: 1.8)"""
+"""Exponent of the speed of n cores against one: n to the power of this (two: 1.8)"""
 CLOCK = 2.5e9
 """Cycles per second where the machine does not tell"""
 

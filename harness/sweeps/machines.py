@@ -16,7 +16,7 @@ from typing import Literal
 
 _ASK = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
-"""Where Linux tells of processes, and of groups of them with a limit"""
+"""Folders in which Linux tells of processes, and of groups of them with a limit"""
 _SET_CHILD_SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of Linux's prctl"""
 

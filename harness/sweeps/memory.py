@@ -50,7 +50,7 @@ class LeastMemory:
     items: int = 0
     """Items of the batch"""
     offloaded: int = 0
-    """What the worker keeps in the memory of its machine in the place of its GPU's"""
+    """Bytes that the worker keeps in the memory of its machine in the place of its GPU's"""
 
     @property
     def most(self) -> int:
@@ -220,7 +220,7 @@ class Room:
     size: float
     """Bytes"""
     host: float | None = None
-    """Of a GPU: bytes of host memory of all machines; 0: not known. None: of a machine itself"""
+    """Bytes of host memory of all machines, beside a GPU; 0: not known. None: a machine itself"""
 
 
 def largest_room(machines: Sequence[Machine], *, on_gpu: bool, limit: float | None) -> Room | None:

@@ -42,7 +42,7 @@ class Part:
     least: float = 1.0
     """The share of it that is certain; below 1 where a stage may run out of patience"""
     shared: str = ""
-    """What trials share has a name, and runs once, as long as the longest asks for"""
+    """Name of a part that trials share; it runs once, as long as the longest asks for"""
 
     @property
     def work(self) -> float:

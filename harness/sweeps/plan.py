@@ -38,9 +38,9 @@ class PlanLine:
     to_run: int
     """Number of trials that neither the store nor an earlier line has; the least that it may be"""
     each: Price
-    """What one trial costs, from the cheapest to the dearest"""
+    """Costs of one trial, from the cheapest to the dearest"""
     whole: Price
-    """What the trials to run cost together"""
+    """Costs of all trials to run together"""
     memory: int | None
     """Least bytes of each worker of a trial; None: an encoder is not here and its size not known"""
     at_most: int | None

@@ -22,7 +22,7 @@ _COLUMNS = (
 RECENT = 6
 """Trials of the store that are looked at for each kind"""
 SPREAD = 1.15
-"""By which factor, up and down, a trial may differ from the store's at least"""
+"""Factor, up and down, by which a trial may differ from the store's at least"""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ WIDTHS = {"trials": 6, "stored": 6, "steps": 9, "each": 7, "GiB": 4}
 """Columns of numbers and their widths"""
 MEMORY = "GiB: what each worker of a trial needs at least; activations come on top"
 NOT_FOUND = " was not found: "
-"""What stands in the sentence about a missing file behind its name"""
+"""Words behind the name in the sentence about a missing file"""
 SHORT, NIGHT, LONG = 6 * 3600, 10 * 3600, 86400
 """Seconds for which no GPU is named, those of a night, and those from which on a smaller encoder is
 proposed"""

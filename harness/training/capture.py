@@ -105,7 +105,7 @@ class CapturedOptimiser(StageOptimiser):
         for group in self.torch.param_groups:
             group["lr"], group["capturable"] = torch.zeros((), device=device), True
         self._launched: dict[tuple[Any, ...], _Captured | None] = {}
-        """What batches look like -> the captured step; None: a step with such ones was not"""
+        """Form of batches -> the captured step; None: a step with such ones was not"""
 
     def set_rate(self, group: dict[str, Any], rate: float) -> None:
         group["lr"].fill_(rate)

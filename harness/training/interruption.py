@@ -25,7 +25,7 @@ ASK_SECONDS = 1.0
 
 
 outside = threading.Event()
-"""It is set when the main thread has got Ctrl-C while it waits for the thread that works, and when
+"""Set when the main thread has got Ctrl-C while it waits for the thread that works, and when
 nobody reads any more what a training reports"""
 
 

@@ -199,7 +199,7 @@ class Done(NamedTuple):
     loss: Tensor
     """The mean loss of its batches, a scalar"""
     terms: list[Tensor]
-    """Of each batch, the losses of the stage in its order, (losses,)"""
+    """Losses of the stage in its order, (losses,), for each batch"""
     norm: Tensor | None
     """The joint norm of the gradients before clipping, a scalar; None: it is not known"""
 

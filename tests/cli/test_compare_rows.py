@@ -175,7 +175,7 @@ def test_methods_are_compared_by_a_suite_that_both_have(compared: Compare, add: 
 
 
 def test_rows_are_compared_on_the_data_that_both_have(compared: Compare, add: Add) -> None:
-    """Of four seeds, two were measured on a file before it changed, and two after that."""
+    """Two of four seeds were measured on a file before it changed, and two after that."""
     keys = {"simcse": add("simcse", 0.3, 4), "d2cse": add("d2cse", 0.5, 2)}
     measured = {"simcse": ("old 10", "old 11", "new 52", "new 53"), "d2cse": ("new 51", "new 51.5")}
     for method, texts in measured.items():

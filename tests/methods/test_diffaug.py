@@ -432,7 +432,7 @@ def test_trials_that_share_stage_1_have_its_dev_scores(
 
 
 def test_analysis_is_of_the_same_first_items_in_all_trials(small: KitFor, tmp_path: Path) -> None:
-    """Of the first thousand, whatever share of the labels a trial has."""
+    """The first thousand, whatever share of the labels a trial has."""
     files = {"sentences": tmp_path / "a.txt", "triplets": tmp_path / "a.csv"}
     files["sentences"].write_text("a cat\n" * 1100)
     files["triplets"].write_text("sent0,sent1,hard_neg\n" + "a cat,a dog,a bird\n" * 1100)

@@ -141,7 +141,7 @@ def test_any_device_is_priced_and_the_load_does_not_matter(plan: Any) -> None:
 
 @pytest.fixture
 def asked() -> Iterator[list[object]]:
-    """What this process asks of a network during the test; there is none."""
+    """Questions of this process to a network during the test; there is none."""
     questions: list[object] = []
     during = [True]
 

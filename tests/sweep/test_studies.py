@@ -333,7 +333,7 @@ def test_the_front_of_dev_and_cost(playing: Playing) -> None:
 
 
 def test_steps_are_exact_decimals(playing: Playing) -> None:
-    """As in a grid; a condition on one of them holds, and nothing is drawn again."""
+    """Values are as in a grid; a condition on one of them holds, and nothing is drawn again."""
     part = """\
     ranges:
       temperature: {low: 0.01, high: 0.1, step: 0.01}

@@ -63,7 +63,7 @@ def test_nothing_of_the_machine(store: Store, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_others_merge_it(store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What cannot be read, and so is not published, is named."""
+    """A file that cannot be read, and so is not published, is named."""
     (store.folder / "notes.parquet").write_text("no record")
     publish(store, tmp_path / "public")
     assert "notes.parquet" in caplog.text

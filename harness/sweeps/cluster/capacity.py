@@ -43,7 +43,7 @@ DECIDING = ("torch", "transformers", "tokenizers", "numpy", "scipy")
 """Packages on whose versions the last digits of a result depend"""
 
 Bundle = Mapping[str, float]
-"""What a worker occupies: CPU and GPU"""
+"""Resources that a worker occupies: CPU and GPU"""
 Digests = dict[str, str]
 """Parts that decide results, such as `the model "bert-base-uncased"` -> its digest or version"""
 

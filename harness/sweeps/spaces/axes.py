@@ -151,7 +151,7 @@ Axis = Annotated[
 Round = dict[str, Axis]
 """Hyperparameter -> the values that a round tries"""
 Axes = Mapping[str, Any]
-"""Those of a round, or the ranges of a sampler"""
+"""Axes of a round, or the ranges of a sampler"""
 
 
 def _choice_kind(value: Any) -> str:
