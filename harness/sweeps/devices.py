@@ -139,10 +139,7 @@ def named_device(name: str) -> Device:
     if name == CPU:
         return this_cpu()
     if name not in devices:
-        raise UserError(
-            f"--device {name}: there is no such device{suggest(name, [*devices, CPU])}; known are "
-            f"{', '.join([*devices, CPU])}"
-        )
+        raise UserError(f"--device {name}: there is no such device{suggest(name, [*devices, CPU])}")
     return devices[name]
 
 

@@ -41,6 +41,8 @@ def closure() -> set[tuple[str, str]]:
             asked = own()[extra]
         else:
             asked = [Requirement(text) for text in metadata.requires(name) or ()]
+        if name == "torch":  # a build for GPUs brings libraries of its own, in its own versions
+            asked = [each for each in asked if "platform_system" not in str(each.marker)]
         for each in asked:
             if each.marker is None or each.marker.evaluate({"extra": extra}):
                 waiting += [(canonicalize_name(each.name), more) for more in ("", *each.extras)]
