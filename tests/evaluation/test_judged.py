@@ -212,11 +212,12 @@ def test_the_nearest_rows_by_sorting(asked: int, documents: int, count: int) -> 
     """In a block, and in several, of which the last one is shorter; most cosines tie."""
     draw = np.random.default_rng(count)
     queries, vectors = draw.integers(-2, 3, (asked, 3)), draw.integers(-2, 3, (documents, 3))
-    different, each = np.unique(vectors, axis=0, return_inverse=True)
+    different, row = np.unique(vectors, axis=0, return_inverse=True)
     rows, cosines = nearest(queries, vectors, count)
     assert rows.shape == cosines.shape == (asked, min(count, documents))
     for at in {*range(min(asked, 5)), asked - 1}:
-        exact = np.array([cosine(queries[at], vector) for vector in different])[each]
+        exact = np.array([cosine(queries[at], vector) for vector in different])
+        exact = exact[row.ravel()]  # NumPy 2.0 gives it two dimensions
         order = np.argsort(-exact, kind="stable")[:count]
         assert np.array_equal(rows[at], order)
         assert np.array_equal(cosines[at], exact[order])
