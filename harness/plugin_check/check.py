@@ -82,8 +82,8 @@ def tried_settings(config: type[MethodConfig]) -> tuple[str, ...]:
     A configuration class declares them by the annotation of its field `setting`.
     """
     field = config.model_fields["setting"]
-    classes = [base for base in config.__mro__ if base is not MethodConfig]
-    declared = any("setting" in vars(base).get("__annotations__", {}) for base in classes)
+    classes = config.__mro__[: config.__mro__.index(MethodConfig)]
+    declared = any("setting" in base.__annotations__ for base in classes)
     return get_args(field.annotation) if declared else (str(field.default),)
 
 
