@@ -228,9 +228,6 @@ def swept(serially: Harness, tmp_path_factory: pytest.TempPathFactory) -> Swept:
     return Swept(path, folder / "store", answer)
 
 
-# A small SentEval archive
-
-
 def _members() -> dict[str, str]:
     """The STS members in the formats of SentEval, made of the embedded graded pairs.
 

@@ -52,9 +52,6 @@ def compared(shown: Shown, store: Path) -> Compare:
     return call
 
 
-# Compare
-
-
 def test_two_models_differ_by_the_difference_of_their_scores(
     compared: Compare, shown: Shown, trial: str, store: Path, senteval: SentEval
 ) -> None:
@@ -127,9 +124,6 @@ def test_a_constant_embedding_has_no_score(
         check_sentence(answer, "the embedding is constant", code=1, steps_at_most=most)
 
 
-# Retrieve
-
-
 def embed(texts: list[str]) -> np.ndarray:
     """The vectors of the tiny encoder with mean pooling, computed without the command."""
     plugin = registry.load("pooling")
@@ -180,9 +174,6 @@ def test_the_nearest_sentences_are_those_of_all_cosines(
     assert cosines == sorted(cosines, reverse=True)
 
 
-# Picture
-
-
 def test_three_pictures(
     shown: Shown, trial: str, senteval: SentEval, store: Path, tmp_path: Path
 ) -> None:
@@ -200,9 +191,6 @@ def test_three_pictures(
         assert 0.005 < dark.mean() + grey.mean() < 0.9, "something is drawn"
         left, right = np.array_split(pixels, 2, axis=1)
         assert max((part > 250).mean() for part in (left, right)) < 0.99, "in both halves"
-
-
-# The real data
 
 
 def test_minilm_finds_what_diffcses_table_has(

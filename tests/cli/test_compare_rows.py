@@ -244,9 +244,6 @@ def test_what_cannot_be_compared_gets_one_sentence(
     assert today.count("A: angle, 2 seeds, mini-bert, unsup") == today.count("A: ") == 1
 
 
-# The verdict on a sweep
-
-
 def told(store: Store) -> list[str]:
     return verdicts(comparable_groups(store.read().table), store.kept_pairs)
 

@@ -177,9 +177,6 @@ def not_here(*_: object) -> None:
     pytest.fail("it computes")
 
 
-# Any encoder
-
-
 def test_an_encoder_offline_has_the_scores_of_the_method_pooling(
     process: Any, shown: Shown, store: Path
 ) -> None:
@@ -207,9 +204,6 @@ def test_an_encoder_offline_has_the_scores_of_the_method_pooling(
     assert 0 < spread.standard_error < 10
     assert trial.details["graded/all/spearman"] == pytest.approx(score)
     assert "graded/all/pearson" in trial.details
-
-
-# Trials of the store
 
 
 @pytest.fixture(scope="module")
@@ -346,9 +340,6 @@ def test_what_is_not_for_a_trial(
     refuse(failed, ["--method", path], "has not finished", "ValueError: odd")
 
 
-# Nothing is measured twice
-
-
 def test_what_is_stored_is_not_measured_again(
     shown: Shown, my_suite: MySuite, flag: Path, store: Path
 ) -> None:
@@ -387,9 +378,6 @@ def test_an_end_in_between_keeps_the_suites_before_it(
     [row] = rows(store)
     assert (row.suite, row.status) == ("graded", "finished")
     assert {path.name for path in store.iterdir()} == {f"{row.key}.parquet"}
-
-
-# A user's suite
 
 
 def test_suites_that_are_refused(harness: Harness, my_suite: MySuite, store: Path) -> None:
@@ -507,9 +495,6 @@ def test_no_archive_at_all(harness: Harness, store: Path) -> None:
     assert reason.count("senteval.tar") == 2, "one sentence for all tasks"
 
 
-# Bad models
-
-
 @pytest.mark.parametrize(
     ("broken", "reason", "steps"),
     [("return vectors * float('nan')", "graded-dev, graded: the embeddings are not finite",
@@ -542,9 +527,6 @@ def test_a_broken_embedding_is_never_a_score(
     flag.unlink()
     assert harness(*command).code == 0
     check_scores(evaluation(store), trial)
-
-
-# Sentences are tokenised once and embedded once
 
 
 class Counting:
@@ -582,9 +564,6 @@ def graded_texts() -> set[str]:
     folder = EMBEDDED / "datasets" / GRADED
     texts = "".join((folder / f"{split}.tsv").read_text("utf-8") for split in ("dev", "test"))
     return {text for line in texts.splitlines() for text in line.split("\t")[1:]}
-
-
-# Kept embeddings
 
 
 @pytest.fixture

@@ -86,9 +86,6 @@ def test_a_plan_says_what_is_offloaded(shown: Shown, machine: Plant) -> None:
         assert f"{sentence}{more}\n" in shown(*words)
 
 
-# Devices
-
-
 def test_a_named_device_is_asked_for_its_own_memory(
     harness: Harness, shown: Shown, store: Path
 ) -> None:

@@ -50,9 +50,6 @@ def wait_for(words: str, shown: Callable[[], str]) -> str:
     return text
 
 
-# The lines and the bar
-
-
 def test_elsewhere_each_step_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with working("evaluating a model on sts") as work:
         work("loading")
@@ -101,9 +98,6 @@ def test_a_mistake_takes_the_bar_away_and_names_give_no_orders() -> None:
             raise UserError("no")
         shown()
         assert shown() == ""
-
-
-# The verbs
 
 
 def test_every_verb_begins_with_a_line_and_leaves_stdout_alone(

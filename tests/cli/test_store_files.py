@@ -76,9 +76,6 @@ def test_newest_trials_are_listed_and_all_on_request(store: Store, shown: Shown)
     assert len(shown("list", "trials", "--all", "--store", store.folder).splitlines()) == 53
 
 
-# A full disk
-
-
 @pytest.mark.slow
 def test_scores_are_printed_where_they_cannot_be_stored(
     tmp_path: Path, harness: Harness, at_each_write: AtEachWrite

@@ -278,8 +278,6 @@ def test_no_output_goes_through_a_link(kind: str, tmp_path: Path) -> None:
     assert path.read_text().endswith("an output")
 
 
-# Any record
-
 TEXT = st.one_of(
     st.text(max_size=8), st.sampled_from([ORDERS, "../../x", "nan", "", "final", "0" * 32, "{}"])
 )

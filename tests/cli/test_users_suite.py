@@ -145,9 +145,6 @@ def test_a_score_is_marked_from_one_percent_on(
     assert note in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
 
 
-# Corpora
-
-
 def test_corpora_are_listed_and_shown(shown: Shown, tmp_path: Path) -> None:
     lines = {line.split()[0]: line for line in shown("list", "corpora").splitlines()}
     assert lines.keys() == SOURCES.keys()

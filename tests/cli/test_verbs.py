@@ -47,9 +47,6 @@ def again(out: str) -> list[str]:
     return shlex.split(line)[2:]
 
 
-# Without a trial
-
-
 def test_lists(shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of what is in the working folder; a shipped space is listed once in the checkout."""
 
@@ -240,9 +237,6 @@ def test_check_finds(
     assert sentence in answer.out
 
 
-# After a sweep
-
-
 def test_table_and_list_of_the_store(swept: Swept, shown: Shown) -> None:
     """The table is the one that the sweep has printed, and names the chosen value.
 
@@ -321,9 +315,6 @@ def test_the_next_commands_run(swept: Swept, shown: Shown) -> None:
     assert all("simcse" in shown(*words) for _, *words in commands)
     finals = [row for row in records(swept.store) if row.role == "final"]
     assert commands[1][2] == max(finals, key=lambda row: row.dev["graded-dev"]).key[:10]
-
-
-# Of several stores
 
 
 @pytest.mark.slow

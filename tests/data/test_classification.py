@@ -88,8 +88,6 @@ def test_quirks_of_the_files() -> None:
     assert not any("String" in text.split() for text in DATASETS["mrpc"]()["train"].texts)
 
 
-# Malformed files
-
 SENTIMENT, TREC_10, MSR = "SST/binary/sentiment", "TREC/TREC_10.label", "MRPC/msr_paraphrase"
 RIGHT = {
     **{f"{SENTIMENT}-{split}": "good \t1\nbad one \t0\n" for split in ("train", "dev", "test")},

@@ -178,9 +178,6 @@ def test_pickled_weights_of_a_folder_of_the_library(folder: Path) -> None:
         encoder(folder)
 
 
-# Pickled weights become safetensors
-
-
 def test_pickled_weights_are_converted(folder: Path) -> None:
     """In two parts, with tensors that share memory, as tied embeddings do."""
     weights = load_file(folder / "model.safetensors")

@@ -272,9 +272,6 @@ def test_a_damaged_or_large_list_of_json_is_named(tmp_path: Path) -> None:
         read(tmp_path / "b.json")
 
 
-# What a row becomes
-
-
 def test_each_row_of_a_table_is_a_triplet(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('sent0,sent1,hard_neg\na,"b, c",d\n"with ""quotes""","two\nlines",\n')

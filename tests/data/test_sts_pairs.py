@@ -113,9 +113,6 @@ def test_training_sets_have_the_published_sizes_and_sick_has_scores_from_1_to_5(
     assert (pairs.gold.min(), pairs.gold.max()) == (1, 5)
 
 
-# What a user reads about malformed files
-
-
 def year(**changed: str) -> dict[str, str]:
     """The files of STS13 with two pairs in each subset; `changed`: other texts of some files."""
     texts = {}

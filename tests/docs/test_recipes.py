@@ -20,8 +20,6 @@ from tests.checkout import CHECKOUT
 
 DOCS = CHECKOUT / "docs"
 
-# SLURM
-
 STAND_INS = {
     "scontrol": 'printf "one\\ntwo\\nthree\\n"',
     # The words behind its options are the program of a step; a signal to it goes to that.

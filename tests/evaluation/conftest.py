@@ -12,9 +12,7 @@ class WordVectors:
     """In place of an Embedder: the vector of a text is the sum of random vectors of its words."""
 
     def __init__(
-        self,
-        width: int = 24,
-        change: Callable[[np.ndarray], np.ndarray] = lambda vectors: vectors,
+        self, width: int = 24, change: Callable[[np.ndarray], np.ndarray] = lambda vectors: vectors
     ) -> None:
         self.width, self.change = width, change
         self.words: dict[str, np.ndarray] = {}

@@ -127,9 +127,7 @@ def test_figures_by_a_plain_loop(judged: Judged) -> None:
         assert scores[name] == pytest.approx(100 * total / len(table))
 
 
-def test_the_interval_is_a_bootstrap_over_queries(
-    judged: Judged,
-) -> None:
+def test_the_interval_is_a_bootstrap_over_queries(judged: Judged) -> None:
     """Against scipy's, which draws other resamples."""
     found = suite(str(judged[0]))
     values = ranked(found.load("faq"), embed(found.texts("faq")))
@@ -229,9 +227,6 @@ def test_vectors_that_cannot_be_searched(value: float, message: str) -> None:
         nearest(np.ones((2, 3)), np.full((4, 3), value), 2)
 
 
-# Files
-
-
 def test_three_files_with_a_split_test_and_select(folder: Folder) -> None:
     own_suite = suite(str(folder()))
     assert (own_suite.name, own_suite.dev, own_suite.tests) == ("faq", "faq-dev", ("faq",))
@@ -324,9 +319,6 @@ def test_a_shipped_name_and_a_missing_folder_are_refused(folder: Folder) -> None
         suite(str(path.rename(path.with_name("sts"))))
     with pytest.raises(UserError, match="or of a folder with queries is valid"):
         check_name(str(path))
-
-
-# Searches, sweeps and other machines
 
 
 def test_a_space_cannot_select_by_a_folder_without_dev(folder: Folder, tmp_path: Path) -> None:

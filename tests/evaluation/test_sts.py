@@ -22,9 +22,6 @@ KitFor = Callable[..., Kit]
 TESTS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
 
-# The scores of the suites
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("hub")
 def test_scores_of_every_task_and_their_average() -> None:
@@ -105,9 +102,6 @@ def by_transformers(folder: Path, texts: set[str]) -> dict[str, np.ndarray]:
     return vectors
 
 
-# Spearman's correlation
-
-
 def test_spearman_against_ranks_with_ties() -> None:
     """Lengths must not be rounded to float32 before the product is divided by them."""
     generator = np.random.default_rng(0)
@@ -128,9 +122,6 @@ def test_cosines_that_differ_by_1e9_keep_their_order() -> None:
     assert spearman(first, second, -angles) == pytest.approx(100)
     beside_zero = np.array([[1.0, 0], [0, 0], [-1, 0]])  # whose cosine is 0
     assert spearman(first[:3], beside_zero, np.array([3.0, 2, 1])) == pytest.approx(100)
-
-
-# Embeddings that have no score
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -122,9 +122,6 @@ def test_better_vectors_have_better_scores(pairs: Pairs) -> None:
     )
 
 
-# What a suite is made of
-
-
 def toy(**options: Any) -> tuple[Suite, list[str]]:
     """A suite of three tasks whose scores are sums, and the names of the tasks that are loaded."""
     loaded: list[str] = []
@@ -205,9 +202,6 @@ def test_the_average_is_that_of_rounded_scores_and_needs_all() -> None:
     assert average.uncertainty["mean"].standard_error == pytest.approx(np.sqrt(8) / 2)
     assert toy_suite.averaged(Scores({"one": 1.0})) == Scores({})
     assert toy()[0].averaged(three) == Scores({})
-
-
-# How a suite is found
 
 
 def test_shipped_suites_have_their_names() -> None:

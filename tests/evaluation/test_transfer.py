@@ -9,8 +9,6 @@ from harness.evaluation.senteval_classifier import task_features, transfer
 from harness.evaluation.transfer import dev_average
 from tests.evaluation.conftest import WordVectors
 
-# A task from texts to accuracy
-
 
 def small_task(task: str) -> Splits:
     """A task of the shape of the real one: the first of four words in a text says the class."""

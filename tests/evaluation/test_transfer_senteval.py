@@ -100,9 +100,6 @@ def chosen(stratified: Make) -> Callable[..., tuple[float, float]]:
     return choose
 
 
-# One layer
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("classes", [2, 3])
@@ -160,9 +157,6 @@ def test_neither_random_state_nor_autocast_pass_its_border(problem: Make) -> Non
         assert torch.equal(torch.rand(3), drawn)
     assert torch.equal(results[0][0], results[1][0])
     assert np.array_equal(results[0][1], results[1][1])
-
-
-# The protocol
 
 
 @pytest.mark.slow

@@ -157,9 +157,6 @@ def test_a_flipped_bit_in_the_state_of_a_shared_stage_is_noticed(
         assert "is made again" in line
 
 
-# Digests
-
-
 def test_a_flipped_bit_of_a_manifest_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "a.npy").write_bytes(b"content")
     manifest = tmp_path / MANIFEST

@@ -104,9 +104,6 @@ def slow_process(test: Callable[..., None]) -> Callable[..., None]:
     return pytest.mark.slow(pytest.mark.process(test))
 
 
-# A sweep with every fault
-
-
 @dataclass
 class Swept:
     """The store and the output of a sweep."""
@@ -202,9 +199,6 @@ def test_memory_is_limited_from_outside(swept: Swept) -> None:
     assert float(greedy.split()[2]) < 8
     assert taking.startswith("worker 2 of 2 took "), taking
     assert taking.endswith(over)
-
-
-# The parts
 
 
 def test_durations() -> None:

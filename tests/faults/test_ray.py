@@ -108,9 +108,6 @@ def test_a_lost_head_loses_nothing(
     assert [row.status for row in rows] == ["finished"] * TRIALS
 
 
-# Addresses at which there is no cluster
-
-
 @pytest.fixture
 def in_short(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> Path:
     """The folder for temporary files of this process."""
@@ -364,9 +361,6 @@ def test_reason_of_a_dead_worker_is_one_sentence(tmp_path: Path) -> None:
     assert "ended itself" in death(None)
 
 
-# Folders
-
-
 def test_folder_is_private_and_goes_at_the_end(
     in_short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -405,9 +399,6 @@ def test_folders_of_killed_sweeps_are_removed_alone(in_short: Path) -> None:
         pass
     left = {path.name.removeprefix(folders.PREFIX) for path in in_short.iterdir()}
     assert left == {"elsewhere", "running", "unknown"}
-
-
-# What decides results on the machines
 
 
 def test_other_machine_is_refused_by_name(

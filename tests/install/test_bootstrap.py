@@ -88,9 +88,6 @@ def test_it_needs_the_standard_library_alone() -> None:
     assert modules <= {*sys.stdlib_module_names, "__future__"}
 
 
-# What harness leaves in a clone
-
-
 @pytest.mark.process
 def test_git_ignores_what_sweeps_leave(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)

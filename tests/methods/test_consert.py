@@ -68,9 +68,6 @@ def contrastive(first: np.ndarray, second: np.ndarray, temperature: float = 0.1)
     return total
 
 
-# Losses
-
-
 @FAMILIES
 @pytest.mark.parametrize(
     "views", [("feature-cutoff", "shuffle"), ("none", "token-cutoff"), ("dropout", "dropout")]
@@ -220,9 +217,6 @@ def test_diffaug_joint_is_sentences_and_binary_triplets(
     assert method.classifier.linear.weight.shape == (2, 4 * 32)
 
 
-# Views
-
-
 @FAMILIES
 def test_each_view_has_its_augmentation_and_its_rate(small: KitFor) -> None:
     kit = small(
@@ -257,9 +251,6 @@ def test_pairs_without_labels_are_refused(small: KitFor, triplets: Path) -> None
         first_losses(kit, build(kit))
 
 
-# Dropout
-
-
 @FAMILIES
 def test_without_dropout_clean_views_are_one(small: KitFor) -> None:
     """There is no dropout in attention, either."""
@@ -272,9 +263,6 @@ def test_without_dropout_clean_views_are_one(small: KitFor) -> None:
         first_losses(kit, method)
         same.append(torch.equal(*encoder.results))
     assert same == [True, False]
-
-
-# Test time
 
 
 @FAMILIES

@@ -141,9 +141,6 @@ def test_shuffling_moves_positions_and_not_words(tiny_roberta: Path, watch: Any)
     assert torch.equal(places.given[0][0][0], reach["positions"] + 2), "RoBERTa numbers from 2"
 
 
-# The adversarial view
-
-
 class Bowl(nn.Module):
     """A loss whose gradient is known: sum of (output - target)^2 / 2."""
 

@@ -25,9 +25,6 @@ from tests.methods.references import (
 LENGTH = 5
 
 
-# What trains
-
-
 @pytest.mark.parametrize("cls_prompt", [False, True])
 def test_trainable_parameters(kit_for: KitFor, cls_prompt: bool) -> None:
     """Prompts, head, detector, and the vector of [CLS]."""
@@ -64,9 +61,6 @@ def test_what_each_loss_reaches(kit_for: KitFor, discriminator: str) -> None:
     assert reached(losses["contrastive"]) == {"prompts.table", *head}
 
 
-# The two passes
-
-
 def assert_cls_prompt(words: WordVectors | None, method: Any) -> None:
     """The [CLS] vector, where the method has one, for the word embedding at position 0."""
     assert (words is None) == (method.cls_vector is None)
@@ -101,9 +95,6 @@ def test_prompts_of_the_second_pass(kit_for: KitFor, values: dict[str, str], sam
     assert drawn_equal(first, second) is same
     assert first.length == second.length == LENGTH
     assert drawn_equal(*still), "one table for both passes"
-
-
-# Test time
 
 
 @FAMILIES
@@ -173,9 +164,6 @@ def test_roberta_positions(
         assert torch.equal(given[0][0], expected)
 
 
-# Table 6, (a) to (d)
-
-
 @FAMILIES
 @pytest.mark.parametrize("cls_prompt", [False, True])
 @pytest.mark.parametrize(
@@ -190,6 +178,7 @@ def test_roberta_positions(
 def test_both_passes(
     kit_for: KitFor, discriminator: str, prompted: bool, conditioned: bool, cls_prompt: bool
 ) -> None:
+    """Table 6, (a) to (d)."""
     kit = kit_for("d2cse", prompt_length=LENGTH, cls_prompt=cls_prompt, discriminator=discriminator)
     method = build(kit)
     own = discriminator == "copy"

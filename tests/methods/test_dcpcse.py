@@ -62,9 +62,6 @@ def shallow_states(kit: Kit, method: Any, ids: torch.Tensor, text: int) -> np.nd
     return np.asarray(states[0].detach())
 
 
-# Prompts, head and losses against the reference
-
-
 @pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize("values", [{}, SUP, {**SUP, "hard_negative_weight": 2.0}], ids=str)
@@ -129,9 +126,6 @@ def test_shallow_prompts(kit_for: KitFor, still: Callable[[str], str], family: s
     assert np.abs(array(method.eval().embed(batch)) - states).max() < 1e-4, "no head"
 
 
-# What trains
-
-
 @FAMILIES
 def test_masked_language_loss_touches_no_sentence_vector(kit_for: KitFor) -> None:
     """The loss trains prompts and vocabulary head, and not the tanh head.
@@ -193,9 +187,6 @@ def test_shallow_prompts_of_the_paper_are_six_vectors(kit_for: KitFor, hub: Path
         "[MASK]",
         "[SEP]",
     ]
-
-
-# Traps
 
 
 @FAMILIES

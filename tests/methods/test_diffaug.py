@@ -75,9 +75,6 @@ def ever_better() -> Callable[[], float]:
     return lambda: float(next(scores))
 
 
-# What trains
-
-
 @FAMILIES
 def test_stage_1_trains_prefixes_and_classifier_and_nothing_else(small: KitFor) -> None:
     """Head and encoder stay the same to the last bit (trap 5: the head is random and fixed)."""
@@ -114,14 +111,8 @@ def test_what_stage_2_moves(small: KitFor, values: dict[str, Any], moving: set[s
     assert parts(moved(kit, build(kit))) == moving
 
 
-# Settings of Table 5
-
-
 def test_stage_1_rate_decays_over_stage_2s_horizon(small: KitFor) -> None:
-    """Trap 4: the rate is 1e-3 * (1 - t / T) with a given T.
-
-    Stage 2 gives the prefixes the rate of the encoder.
-    """
+    """Table 5, and trap 4: 1e-3 * (1 - t / T). Stage 2 gives the prefixes the encoder's rate."""
     kit = small()
     first, second = build(kit).stages(kit.config)
     assert first.optimisation.decay_steps == 3907
@@ -169,9 +160,6 @@ def test_released_clipping_moves_the_prefixes_far_less(small: KitFor) -> None:
         assert parts(moved(kit, method)) == {"augmentation", "classifier"}
         distances[rule] = (method.augmentation.table - before).norm().item()
     assert 0 < distances["released"] < distances["clean"] / 10
-
-
-# What a pass sees
 
 
 @FAMILIES
@@ -233,9 +221,6 @@ def test_test_time_is_one_pass_and_the_raw_mask_state(
     assert (masks.sum(dim=1) == 1).all()
     assert torch.allclose(vectors, whole[masks], atol=1e-5)
     assert torch.equal(vectors, method.embed(batch)), "no dropout"
-
-
-# Losses in float64
 
 
 def reference_states(
@@ -307,9 +292,6 @@ def test_classification_loss_of_triplets(small: KitFor) -> None:
     expected = nli_loss(method.classifier, labelled(headed(method, np.array(vectors))))
     assert loss == pytest.approx(expected, rel=1e-6)
     assert method.classifier.linear.weight.shape == (2, 3 * 32)
-
-
-# Analysis along stage 1
 
 
 def curves(trainer: Trainer) -> dict[str, dict[int, float]]:

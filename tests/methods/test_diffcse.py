@@ -52,9 +52,6 @@ def replaced(original: np.ndarray, real: np.ndarray, best: np.ndarray) -> np.nda
     return labels
 
 
-# The objective
-
-
 @pytest.mark.slow
 @FAMILIES
 @BOTH
@@ -191,9 +188,6 @@ def test_dropout_of_the_generator(kit_for: KitFor, eval_: bool) -> None:
     assert method.editor.generator.model.training is not eval_
     assert method.encoder.training
     assert method.discriminator.training
-
-
-# Ablations
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,6 @@ def loss_of(method: Any, texts: TextBatch) -> Tensor:
     return found["contrastive"]
 
 
-# The queue
-
-
 @FAMILIES
 def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(kit_for: KitFor) -> None:
     """Three batches of 6 with room for 15 meet 0, 6 and 12 negatives.
@@ -94,9 +91,6 @@ def test_the_queue_is_empty_at_the_start_of_every_epoch(kit_for: KitFor) -> None
     assert len(method.queue.vectors) == 6
 
 
-# The momentum encoder
-
-
 @FAMILIES
 def test_it_follows_once_per_training_forward_and_before_it_encodes(kit_for: KitFor) -> None:
     kit = kit_for("esimcse", batch_size=6, momentum=0.75)
@@ -126,9 +120,6 @@ def test_where_it_starts(kit_for: KitFor, start: str) -> None:
         zip(method.momentum.encoder.parameters(), method.encoder.parameters(), strict=True)
     )
     assert all(torch.equal(mine, theirs) for mine, theirs in pairs) is (start == "pretrained")
-
-
-# Word repetition
 
 
 @FAMILIES
@@ -166,9 +157,6 @@ def test_the_paper_repeats_in_short_sentences_too(kit_for: KitFor) -> None:
         lengths = [rows[0][0].attention_mask.sum(dim=1) for rows in encoder.given]
         longest.append(max(int((each[1::2] - each[0::2]).max()) for each in lengths))
     assert longest == [0, 2]
-
-
-# The parts switched off
 
 
 @FAMILIES

@@ -60,9 +60,6 @@ def transform(method: Any, vectors: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(scaled * gain + shift)
 
 
-# Training vectors and losses against the reference
-
-
 @FAMILIES
 @pytest.mark.parametrize("denoising", ["intended", "none", "released"])
 def test_unsupervised_loss(
@@ -155,9 +152,6 @@ def test_gradients_flow_through_the_template_vectors(
         assert torch.allclose(found, expected[name].grad, rtol=1e-3, atol=1e-6), name
 
 
-# Denoising in training
-
-
 @FAMILIES
 def test_rows_of_one_length_share_a_template_vector_with_its_dropout(prompted: KitFor) -> None:
     """In training the pass has dropout: one draw for each length and template.
@@ -189,9 +183,6 @@ def test_dropout_differs_between_the_views(prompted: KitFor) -> None:
     one, other = encoder.given[0][0][0], encoder.given[1][0][0]
     assert torch.equal(one.input_ids, other.input_ids)
     assert not torch.allclose(encoder.results[0][:, 0], encoder.results[1][:, 0], atol=1e-3)
-
-
-# Dev and test
 
 
 @FAMILIES

@@ -86,9 +86,6 @@ def test_a_single_sentence_has_nothing_to_rank() -> None:
     assert float(list_net(alone, alone)) == 0
 
 
-# The method
-
-
 def unit(vectors: Any) -> np.ndarray:
     found = np.asarray(vectors, np.float64)
     return found / np.linalg.norm(found, axis=1, keepdims=True)
@@ -147,9 +144,6 @@ def test_without_a_teacher_there_is_none(kit_for: KitFor) -> None:
     assert kit.declared.models == [kit.config.encoder]
     assert kit.declared.artefacts == []
     assert "distillation" not in kit.declared.stages[0].losses
-
-
-# The teachers' vectors
 
 
 @pytest.fixture
@@ -214,9 +208,6 @@ def test_a_wrong_name_is_one_sentence() -> None:
         named = {"teacher": "tiny-bert", "second_teacher": None, field: "tiny-bret"}
         with pytest.raises(UserError, match=r'model "tiny-bret" was not found.*tiny-bert'):
             key(Trial("rankcse", {**values, **named}, 0))
-
-
-# Whole trials
 
 
 @pytest.mark.slow

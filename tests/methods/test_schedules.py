@@ -56,9 +56,6 @@ def stages(**values: Any) -> list[Stage]:
     return config.stages_around(UNSUPERVISED)
 
 
-# What is declared
-
-
 @pytest.mark.parametrize("setting", ["unsup", "sup"])
 @pytest.mark.parametrize("name", ["joint", "sup-unsup", "sup-joint"])
 def test_other_settings_have_the_methods_own_stage_alone(setting: str, name: str) -> None:
@@ -114,9 +111,6 @@ def test_classification_phase() -> None:
 def test_an_unknown_schedule_is_refused() -> None:
     with pytest.raises(ValidationError, match="'joint', 'sup-unsup' or 'sup-joint'"):
         SemiSupervisedConfig(setting="semisup", schedule="unsup-sup")  # type: ignore[arg-type]
-
-
-# What runs
 
 
 @pytest.mark.slow

@@ -210,9 +210,6 @@ def test_every_file_of_the_folder_is_in_the_key(
     assert len(keys) == 1 + 8
 
 
-# What cannot be used
-
-
 def refused(kit_for: KitFor, folder: Path, *parts: str) -> None:
     with pytest.raises(UserError) as refusal:
         embedder(kit_for, folder)
@@ -266,9 +263,6 @@ def test_a_model_without_a_transformer_is_refused(kit_for: KitFor, tmp_path: Pat
     SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "static"))
     shutil.copy(TINY / "config.json", tmp_path / "static" / "config.json")
     refused(kit_for, tmp_path / "static", "not a transformer", "StaticEmbedding")
-
-
-# The real one
 
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"

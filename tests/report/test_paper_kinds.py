@@ -23,9 +23,6 @@ def paper(store: MadeStore, name: str, number: int, **options: Any) -> Table:
     return store.paper(name, number, methods=registry.names(), folder="results/trials", **options)
 
 
-# Dev scores
-
-
 def test_the_columns_of_an_ablation_are_two_runs(store: MadeStore) -> None:
     """DiffCSE's Table 3 has STS-B dev of one run, and transfer dev of another one."""
     for dev in (84.0, 85.0):
@@ -57,9 +54,6 @@ def test_what_a_row_is_about_is_printed(store: MadeStore) -> None:
     assert lines_of(paper(store, "diffaug", 8), "alpha 1e-2")[0][3:] == ["yes", "0.01", "84.8"]
 
 
-# Cost and size
-
-
 def test_cost_has_no_difference(store: MadeStore) -> None:
     """There is no GPU memory on a CPU, so a column of a group with such a trial is empty."""
     for minutes in (30, 32):
@@ -78,9 +72,6 @@ def test_parameters_are_compared(store: MadeStore) -> None:
     assert (ours[3], delta[3]) == ("111", "+1")
 
 
-# Hyperparameters
-
-
 @pytest.mark.parametrize(
     ("name", "number"),
     [("d2cse", 7), ("dcpcse", 3), ("dcpcse", 4), ("diffaug", 5), ("diffcse", 12), ("diffcse", 13)],
@@ -89,9 +80,6 @@ def test_our_defaults_are_the_papers(name: str, number: int, store: MadeStore) -
     """The plugins say so of themselves; here the published tables are asked."""
     sheet = paper(store, name, number)
     assert not [line for section in sheet.sections for line in section.lines if "≠" in str(line)]
-
-
-# Examples
 
 
 class Spoken(Answers):

@@ -24,9 +24,6 @@ def test_n_says_the_design_where_it_is_full() -> None:
     assert design([(0, 0), (0, 1), (1, 2), (1, 3)]) == "4"
 
 
-# From a store
-
-
 def test_the_fraction_separates_groups(store: MadeStore) -> None:
     add_design(store, [[70, 72], [76, 80]])
     add_design(store, [[75, 76], [77, 78]], configuration={"label_fraction": 0.1})
@@ -63,9 +60,6 @@ def test_a_failed_trial_is_listed_with_its_subset(store: MadeStore) -> None:
     )
     (sheet,) = store.sheets()
     assert "simcse unsup bert-base-uncased seed 1 subset 3 of 1 % (loss is nan)" in sheet.notes[-1]
-
-
-# Beside a paper
 
 
 def test_a_share_of_the_labels_answers_its_own_column(store: MadeStore) -> None:

@@ -59,9 +59,6 @@ def shares_of(tmp_path: Path) -> SharesOf:
     return lambda wanted, *gpus: GpuShares(wanted, gpus, len(gpus), Store(tmp_path / "store"))
 
 
-# The decision in numbers
-
-
 def test_as_many_trials_share_a_gpu_as_fit_with_headroom() -> None:
     """All caps and contexts fit together, and a measured trial fits under its cap."""
     for peak, together in {60_000: 1, PEAK: 4, PEAK + 1: 3, 10_000: 6, 1: MOST_TOGETHER}.items():
@@ -90,9 +87,6 @@ def test_sizes_and_gpus_as_they_are_said() -> None:
     for text in ("", "all", "-1", "1.5", "nan", "inf", "1e400", "0,5"):
         with pytest.raises(UserError, match=sentence):
             gpus_of(text)
-
-
-# A sweep with auto
 
 
 def test_first_trial_has_a_gpu_of_its_own_and_its_peak_decides(
@@ -221,9 +215,6 @@ def test_the_driver_does_not_ask_its_gpu_about_a_trial_of_others(
     for record in (failed(trial, "its worker died", here=False), pruned(trial, "its search")):
         assert (record.host, record.device, record.threads) == (None, None, None)
     assert facts_of(trial)["method"] == "simcse"
-
-
-# Wishes
 
 
 def test_default_and_auto_are_0_without_gpus_and_more_than_there_is_is_refused(

@@ -191,9 +191,6 @@ def test_no_method_needs_less(method: str) -> None:
         assert 0 < least.weights <= 4 * held
 
 
-# What cannot fit
-
-
 def refused(trial: Trial, share: float) -> str:
     """The sentence that refuses a trial where a GPU has room for a share of WEIGHTS."""
     with pytest.raises(UserError) as error:

@@ -101,8 +101,6 @@ def test_what_is_not_there_is_refused_with_its_line(plan: Plan) -> None:
             assert sentence in str(refused.value)
 
 
-# Short names of corpora
-
 NAMED = """\
 suite: graded
 select: {metric: dev}

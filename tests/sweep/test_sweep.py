@@ -101,9 +101,6 @@ def sweep(folder: Path, serially: Callable[..., Answer]) -> Sweep:
     return call
 
 
-# Searches that go well
-
-
 @pytest.fixture(scope="module")
 def first(sweep: Sweep) -> Swept:
     """A sweep with a grid, rounds, variants and a sampler."""
@@ -195,9 +192,6 @@ def test_a_higher_budget_runs_the_difference_and_nothing_else(first: Swept, swee
     assert {row.method for row in new} == {"sampled"}
     for number in (1, 2, 3):
         assert f"search, round {number}: 0 to run" in second.answer.out
-
-
-# Trials that fail
 
 
 def fault_rows(swept: Swept) -> dict[str, Record]:

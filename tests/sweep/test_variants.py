@@ -53,9 +53,6 @@ def keys(search: Search) -> list[str]:
     return [key(trial) for trial in search.trials([search.fixed], "final")]
 
 
-# Variants
-
-
 def test_every_variant_gets_the_final_seeds_and_has_its_own_search(searches_of: Found) -> None:
     joint, first = searches_of(HEAD + SCHEDULES)
     assert [each.label for each in (joint, first)] == [
@@ -104,9 +101,6 @@ def test_a_variant_without_values_is_the_method_itself(searches_of: Found) -> No
     assert keys(plain) == keys(alone)
 
 
-# Settings and encoders
-
-
 def test_a_method_has_a_setting_and_encoders_of_its_own(searches_of: Found) -> None:
     labels = [
         each.label for each in searches_of(HEAD + "setting: [semisup, sup]\nmethods: {simcse: }\n")
@@ -117,9 +111,6 @@ def test_a_method_has_a_setting_and_encoders_of_its_own(searches_of: Found) -> N
     assert labels == ["sbert sup tiny-bert", "simcse unsup mini-bert"]
     narrowed = searches_of(HEAD + text, encoders=("tiny-bert",), values={"setting": "sup"})
     assert [each.label for each in narrowed] == ["sbert sup tiny-bert", "simcse sup tiny-bert"]
-
-
-# Published values
 
 
 def test_published_values_leave_the_variants(searches_of: Found) -> None:
@@ -137,9 +128,6 @@ def test_published_values_leave_the_variants(searches_of: Found) -> None:
         each.config.model_dump()["learning_rate"] for each in searches_of(HEAD + rounds, **options)
     ]
     assert rates == [0.021, 0.044]
-
-
-# Configurations that train the same thing
 
 
 def test_what_a_schedule_does_not_use_is_not_varied(searches_of: Found) -> None:

@@ -275,11 +275,7 @@ OPTIONS: list[tuple[str, str, dict[str, Any]]] = [
     ids=[f"{name}-{setting}-{'-'.join(values)}" for name, setting, values in OPTIONS],
 )
 def test_options_train_the_same(
-    kit_for: KitFor,
-    name: str,
-    setting: str,
-    values: dict[str, Any],
-    files: Any,
+    kit_for: KitFor, name: str, setting: str, values: dict[str, Any], files: Any
 ) -> None:
     kit = kit_of(kit_for, name, setting, files, **values)
     found = trained(kit)

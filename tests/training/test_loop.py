@@ -181,9 +181,6 @@ def test_number_of_steps(
         assert outcome.sentences == 50 * epochs
 
 
-# Evaluation and the best checkpoint
-
-
 @pytest.mark.parametrize(
     ("scores", "best"),
     [

@@ -326,8 +326,6 @@ def test_a_stage_that_the_labels_do_not_shorten_keeps_its_interval(run: Any) -> 
     assert evaluated(run, labels, **few) == [20, 30]
 
 
-# Shared stages
-
 SHARED = {"name": "first", "epochs": None, "shared": ("temperature",), "decay_steps": 40}
 
 

@@ -27,9 +27,7 @@ TRAINED_BEFORE: dict[str, list[tuple[str, dict[str, Any]]]] = {
     ],
     "ddp": [("simcse", {"engine": "ddp"})],
     "ZeRO": [("simcse", {"engine": "deepspeed", "zero": zero}) for zero in (1, 2, 3)],
-    "ZeRO 3 that fails": [
-        ("simcse", {"engine": "deepspeed", "zero": 3, "learning_rate": 1e30}),
-    ],
+    "ZeRO 3 that fails": [("simcse", {"engine": "deepspeed", "zero": 3, "learning_rate": 1e30})],
 }
 """The trial that a process trains first"""
 

@@ -47,9 +47,6 @@ def check(store: Store, numbers: range) -> None:
     assert sorted(reading.records(), key=lambda row: row.seed) == [record(n) for n in numbers]
 
 
-# Files
-
-
 @pytest.mark.slow
 def test_compacted_files_are_folded_again_and_stay_few(store: Store) -> None:
     for number in range(0, 96, 4):
@@ -100,9 +97,6 @@ def test_unsorted_compacted_file_is_folded_too(store: Store) -> None:
     assert store.compact(at_least=1) == 5
     check(store, range(14))
     assert len(parquets(store)) == 1
-
-
-# Faults
 
 
 class Killed(BaseException):
@@ -172,9 +166,6 @@ def test_file_with_damaged_histories_does_not_stop_the_others(store: Store) -> N
     assert sorted(store.read(("seed",)).table["seed"].to_pylist()) == list(range(6))
 
 
-# Several at once
-
-
 def test_compactions_without_a_common_lock_lose_nothing(
     store: Store, at_each_write: AtEachWrite
 ) -> None:
@@ -213,9 +204,6 @@ def test_another_result_of_the_same_key_is_reported(
     statuses = store.read().table.sort_by("seed")["status"].to_pylist()
     assert statuses == ["finished", "failed"]
     assert len(parquets(store)) == 2
-
-
-# Trials that have not finished
 
 
 def unfinished(number: int, reason: str) -> Record:

@@ -66,9 +66,6 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-# One writer, one reader
-
-
 def test_what_is_written_is_read(store: Store) -> None:
     """A reader gets label fraction and subset without parsing the configuration."""
     store.write(record(1, configuration={"label_fraction": 0.01, "subset": 3}))
@@ -212,9 +209,6 @@ def test_store_that_is_not_there_is_empty_and_one_that_is_no_folder_refused(
             Store(tmp_path / where).read()
 
 
-# Never backwards
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("compacted", [False, True])
 def test_finished_record_stays(compacted: bool, store: Store) -> None:
@@ -265,9 +259,6 @@ def test_finished_record_that_comes_between_look_and_write_stays(
     assert "finished twice with another test" in caplog.text
 
 
-# A full disk
-
-
 def test_record_goes_before_weights_and_checkpoint_on_a_full_disk(
     store: Store, at_each_write: AtEachWrite
 ) -> None:
@@ -316,9 +307,6 @@ def test_a_folder_may_have_a_colon_in_its_name(
     for address in ("gs://bucket/runs", "s3:/bucket/runs", Path("https://host/runs")):
         with pytest.raises(UserError, match=r"write a folder, or a bucket as s3://BUCKET/FOLDER"):
             store_at(address)
-
-
-# Looking for one
 
 
 def test_a_trial_is_found_by_the_first_characters_of_its_key(store: Store) -> None:
@@ -381,9 +369,6 @@ def test_one_line_reads_it_elsewhere(store: Store) -> None:
     assert sorted(len(row.history) for row in store.read().records()) == [0, *[len(HISTORY)] * 4]
 
 
-# Damage
-
-
 def test_what_a_killed_writer_leaves_is_not_read(store: Store) -> None:
     """A whole file and half a file stay behind, under the temporary names of `write`."""
     store.write(record(1))
@@ -419,9 +404,6 @@ def test_damaged_and_foreign_files_are_named_and_stay(store: Store) -> None:
     assert len(parquets(store)) == len(wrong) + 1
     write(store, range(1, 6))
     assert keys_of(store) == list(range(1, 8))
-
-
-# Several at once
 
 
 @pytest.mark.parametrize("folded", [False, True])

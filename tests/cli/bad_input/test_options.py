@@ -159,8 +159,6 @@ def test_set(refused: Refused, space: SpaceFile) -> None:
             refused(["sweep", space(), "--set", value], value.partition("=")[0], part)
 
 
-# Names that nothing can have
-
 ODD = ["x" * 5000, "/".join(["d" * 200] * 40), "a\nb", os.fsdecode(b"\xff\xfe")]
 """Names that are too long, alone or as a path, that have a line end, or that are no text"""
 
@@ -192,9 +190,6 @@ def test_name_that_leaves_the_mirror(refused: Refused) -> None:
     refused(arguments, '"a/../tiny-bert" cannot be the name of a model', "ORGANISATION/NAME")
 
 
-# Trials, tables and new methods
-
-
 def test_a_table_and_the_key_of_no_trial_or_of_several(refused: Refused, tmp_path: Path) -> None:
     path, two = tmp_path / "none" / "table.txt", Store(tmp_path / "two")
     refused(["table", "--output", path], "table.txt", "cannot be written")
@@ -223,9 +218,6 @@ def test_new(refused: Refused, tmp_path: Path) -> None:
         ("paper mine --like pairs", "`harness new PATH --like pairs`"),
     ):
         refused(["new", *words.split()], part)
-
-
-# In processes
 
 
 def check_process(answer: Any, store: Path, *parts: object) -> None:
