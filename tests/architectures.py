@@ -67,10 +67,7 @@ ARCHITECTURES = {
 
 
 def save(name: str, folder: Path, seed: int = 0, **changed: Any) -> Path:
-    """Write a random model of an architecture with its tokenizer into a folder.
-
-    changed: of its configuration.
-    """
+    """Write a random model of an architecture with its tokenizer; changed: of its configuration."""
     family = ARCHITECTURES[name]
     backend = Tokenizer.from_file(str(TOKENIZER))
     sizes = {"vocab_size": backend.get_vocab_size(), "pad_token_id": 0, **family.sizes}

@@ -143,10 +143,7 @@ sys.addaudithook(_refuse_processes)
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """HARNESS_CACHE for the whole session, so that no test uses the cache of the user.
-
-    And no test waits for the disk, because none survives a loss of power.
-    """
+    """HARNESS_CACHE of the session, not that of the user; and no test waits for the disk."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         folder = tmp_path_factory.mktemp("cache")

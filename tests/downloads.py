@@ -13,10 +13,7 @@ FIRST, SECOND, THIRD = "a1" * 20, "b2" * 20, "c3" * 20
 
 
 def downloaded(folder: Path, name: str, commit: str, *revisions: str) -> Path:
-    """The new folder of a snapshot, which these revisions name.
-
-    name: such as `models/some/tiny`.
-    """
+    """The new folder of a snapshot, such as of `models/some/tiny`, which these revisions name."""
     repository = folder / name.replace("/", "--")
     for revision in revisions:
         reference = repository / "refs" / revision

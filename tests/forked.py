@@ -72,10 +72,7 @@ def serve(folder: Path, parent: int) -> None:
 
 
 def _keep(asking: socket.socket) -> NoReturn:
-    """Fork, and stay as long as the fork and the program that has asked for it.
-
-    The program sends the signals that it gets.
-    """
+    """Fork, stay as long as the fork and the program that asks for it, and send on its signals."""
     import select
     import signal
     import traceback

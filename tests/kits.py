@@ -134,10 +134,7 @@ def data_read_anew() -> None:
 
 @pytest.fixture(scope="session")
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random BERT of two layers with a masked-LM head and a word tokenizer.
-
-    The ids of its special pieces are 0 to 4.
-    """
+    """A random BERT of two layers, masked-LM head, word tokenizer with special pieces 0 to 4."""
     folder = tmp_path_factory.mktemp("tiny-encoder")
     names = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
     sizes = _sizes(_save_tokenizer(folder, names, order=(1, 3, 0, 2, 4)))

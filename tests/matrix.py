@@ -110,10 +110,7 @@ def cell(name: str, setting: str, folder: Path, corpora: Mapping[str, str]) -> s
 
 
 def attempt(name: str, setting: str, values: Mapping[str, Any]) -> None:
-    """One training step of every stage, and two sentences. Raises UserError where that is refused.
-
-    All else that it raises is a fault.
-    """
+    """One step of every stage, and two sentences. Raises UserError where that is refused."""
     plugin = registry.load(name)
     fields = plugin.config_type.model_fields
     used = {

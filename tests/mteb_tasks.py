@@ -37,10 +37,7 @@ Rows = Sequence[tuple[str, str, float]]
 
 
 def write_tasks(folder: Path, pairs: Mapping[str, Rows], *more: str) -> Path:
-    """Write a file with the task Pairs and `more`, and their data; return its path.
-
-    pairs: split (test or validation) -> its rows.
-    """
+    """Write the task Pairs, whose rows `pairs` has by split, and `more`; the path of the file."""
     for split, rows in pairs.items():
         _write(folder / "pairs" / f"{split}.csv", ("sentence1", "sentence2", "score"), rows)
     topics = [

@@ -234,10 +234,7 @@ def process(environment: dict[str, str]) -> Callable[..., Answer]:
 
 @pytest.fixture(scope="session")
 def write_plugin() -> Callable[..., Path]:
-    """write_plugin(path, "trained" or "known", pause): write the file of a plugin.
-
-    Its faults are repaired when the file `path`.repaired is there.
-    """
+    """write_plugin(path, "trained" or "known", pause): a plugin; `path`.repaired mends faults."""
 
     def write(path: Path, kind: str, pause: float = 0.0) -> Path:
         repaired = path.with_suffix(".repaired")
@@ -251,10 +248,7 @@ def write_plugin() -> Callable[..., Path]:
 
 
 def marked_processes(mark: str, part: str = "") -> list[int]:
-    """The processes with the mark in their environment that have not ended.
-
-    `part`: of their command line, with blanks between its words.
-    """
+    """The living processes with the mark in their environment, and `part` in their command."""
     pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -298,10 +292,7 @@ def results(store: Path, *besides: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture
 def processes_left() -> Callable[[str, float], list[int]]:
-    """processes_left(mark, seconds): the processes that a command has left behind.
-
-    It waits at most `seconds` seconds for them to end.
-    """
+    """processes_left(mark, seconds): what a command has left behind after so many seconds."""
     if not Path("/proc/self/environ").exists():
         pytest.skip("needs /proc")
 

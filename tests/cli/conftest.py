@@ -72,10 +72,7 @@ def check_sentence(answer: Answer, *parts: object, code: int = 2, steps_at_most:
 
 @pytest.fixture
 def harness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Harness:
-    """harness(argument, ...): run the command in this process.
-
-    This is quick, because everything is imported already.
-    """
+    """harness(argument, ...): run the command in this process, which has imported all of it."""
     monkeypatch.delenv("HARNESS_HUB", raising=False)
     # What the command changes of its process is not for the tests that follow in it.
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
@@ -151,10 +148,7 @@ def _at_most(seconds: int) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def process(cache: Path) -> Harness:
-    """process(argument, ..., cwd=..., environment={...}): run the command in a process of its own.
-
-    In `environment`, None unsets a variable.
-    """
+    """process(argument, cwd=, environment={}): run it in a process; None unsets a variable."""
 
     def call(
         *arguments: object,
@@ -216,10 +210,7 @@ class Swept:
 
 @pytest.fixture(scope="session")
 def swept(serially: Harness, tmp_path_factory: pytest.TempPathFactory) -> Swept:
-    """A sweep of two configurations of SimCSE on the tiny encoder, with two final seeds.
-
-    It does without Ray; the sweeps of tests/sweep and tests/install have it.
-    """
+    """A sweep without Ray: two configurations of SimCSE on the tiny encoder, two final seeds."""
     folder = tmp_path_factory.mktemp("swept")
     path = folder / "space.yaml"
     path.write_text(SPACE, encoding="utf-8")
@@ -229,10 +220,7 @@ def swept(serially: Harness, tmp_path_factory: pytest.TempPathFactory) -> Swept:
 
 
 def _members() -> dict[str, str]:
-    """The STS members in the formats of SentEval, made of the embedded graded pairs.
-
-    Pairs with a gold score of 4.7 or more get 5.0.
-    """
+    """SentEval's STS members, made of the graded pairs; a gold score of 4.7 or more becomes 5.0."""
     lines = (EMBEDDED / "datasets" / GRADED / "test.tsv").read_text(encoding="utf-8").splitlines()
     rows = (line.split("\t") for line in lines)
     triples = (("5.0" if float(gold) >= 4.7 else gold, *texts) for gold, *texts in rows)

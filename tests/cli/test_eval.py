@@ -480,10 +480,7 @@ def test_all_suites_of_a_call_are_embedded_in_one_pass(
 
 
 def test_no_archive_at_all(harness: Harness, store: Path) -> None:
-    """A suite without data is a mistake when it is alone.
-
-    Beside a suite that has its data, the other suite is measured, whichever comes first.
-    """
+    """A suite without data is a mistake when it is alone; beside another one, that is measured."""
     answer = harness("eval", "tiny-bert", "--suite", "retrieval,sts", "--store", store)
     check_sentence(answer, "senteval.tar", "was not found", "set HARNESS_HUB")
     assert not store.exists()
@@ -576,10 +573,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_kept_embeddings_serve_later_suites(
     shown: Shown, senteval: SentEval, store: Path, kept: Path, counted: Any, tmp_path: Path
 ) -> None:
-    """A later call embeds only sentences that the first one has not embedded.
-
-    Its scores are those of a call that keeps nothing. Where all is kept, no model computes.
-    """
+    """A later call embeds what is not kept. Scores are those of a call that keeps nothing."""
     senteval()
     command = ["eval", "tiny-bert", "--suite"]
     sizes, _ = counted

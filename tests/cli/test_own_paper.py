@@ -49,10 +49,7 @@ TABLE = ("--paper", "mine", "--table", 1)
 
 @pytest.fixture
 def paper(harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PaperFile:
-    """paper(old, new): the paper above in the folder `mine`, with one text replaced.
-
-    Its folder is in the working directory.
-    """
+    """paper(old, new): the paper above, in `mine` of the working folder, with a text replaced."""
     monkeypatch.chdir(tmp_path)
     harness("new", "plugin")
     Path("mine").mkdir()
@@ -201,10 +198,7 @@ def test_a_row_without_its_variant_has_the_value_of_its_own(shown: Shown, paper:
 def test_a_trial_of_ones_own_method_is_measured_by_the_suite_of_a_column(
     shown: Shown, paper: PaperFile, tmp_path: Path
 ) -> None:
-    """The row names no suite, so a trial of another one fills it; the file has the method's path.
-
-    The columns without a published number have two decimals.
-    """
+    """A row without a suite takes a trial of another one. Unpublished columns have two decimals."""
     paper("ours: {method: ./own.py, configuration: {<<: *short, learning_rate: 1.0e-3}}",
           "ours: {method: ./own.py, configuration: {max_steps: 2}}")  # fmt: skip
     values = sets(suite=write_few_pairs(tmp_path), max_steps=2, sentences="graded-sentences")

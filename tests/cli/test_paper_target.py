@@ -125,10 +125,7 @@ def test_a_table_is_filled_and_nothing_runs_twice(serially: Any, tmp_path: Path)
 def test_further_suites_are_measured_on_workers(
     process: Any, shown: Shown, short_hub: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """D2CSE's Table 5 has alignment and uniformity beside the average of the STS tests.
-
-    They keep the limits of a trial.
-    """
+    """D2CSE's Table 5 has alignment and uniformity, too. They keep the limits of a trial."""
     words = ["simcse", "--paper", "d2cse", "--table", "5", "--store", store, "--seeds", "0"]
     words += ["--encoder", "tiny-bert", *sets(max_steps=2, batch_size=8)]
     monkeypatch.setenv("HARNESS_HUB", str(short_hub))

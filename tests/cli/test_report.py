@@ -132,10 +132,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def opened(browser: Any) -> Iterator[Callable[..., Page]]:
-    """opened(folder, ...): the page, drawn. At the end nothing was said and nothing asked for.
-
-    Further arguments are those of Playwright's `new_page`, such as `color_scheme`.
-    """
+    """opened(folder, ...): the page, drawn by Playwright; it says nothing, and asks for nothing."""
     heard: list[str] = []
     pages = []
 

@@ -35,10 +35,7 @@ class Folder:
         write_few_pairs(folder)
 
     def stopped(self, number: int, minutes: str, batches: int) -> tuple[int, str]:
-        """The command gets a signal after so many batches: its exit code, and what it says.
-
-        SIGPIPE: the reader of its output goes.
-        """
+        """Exit code and stderr after a signal behind so many batches; SIGPIPE: its reader goes."""
         more = {"HARNESS_CHECKPOINT_MINUTES": minutes, "HARNESS_TEST_PAUSE": "0.1"}
         command = subprocess.Popen(
             [forking_python(), "-m", "harness", *RUN, "--track", "tensorboard"], cwd=self.folder,

@@ -238,10 +238,7 @@ def test_check_finds(
 
 
 def test_table_and_list_of_the_store(swept: Swept, shown: Shown) -> None:
-    """The table is the one that the sweep has printed, and names the chosen value.
-
-    Trials are listed by the values that were searched.
-    """
+    """The table is that of the sweep, with the chosen value; trials have the searched values."""
     output = swept.answer.out
     out = shown("table", "--store", swept.store)
     head, _, row = [line.split() for line in out.splitlines()[:3]]

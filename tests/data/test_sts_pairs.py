@@ -41,10 +41,7 @@ def raw_lines(members: Mapping[str, bytes], name: str) -> list[str]:
 
 
 def raw_rows(members: Mapping[str, bytes], task: str) -> list[tuple[str, str, str]]:
-    """First sentence, second sentence and score of every pair (evaluation_protocol.md, section 1).
-
-    They are as the files have them, except that pairs without a score are left out.
-    """
+    """First, second and score of every pair with a score (evaluation_protocol.md, section 1)."""
     rows: list[tuple[str, str, str]] = []
     if task in SUBSETS:
         for subset in SUBSETS[task]:

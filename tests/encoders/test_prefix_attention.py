@@ -160,10 +160,7 @@ def prompts_of(encoder: Encoder, length: int) -> DeepPrompts:
 
 
 def as_array(prompts: DeepPrompts) -> np.ndarray:
-    """A table as `prompts` above: (prompts, 2 * layers * WIDTH) -> (layers, 2, prompts, WIDTH).
-
-    The slots of the table are key 0, value 0, key 1, ...
-    """
+    """(prompts, 2 * layers * WIDTH), key 0, value 0, key 1 ... -> (layers, 2, prompts, WIDTH)."""
     table = prompts.table.detach().numpy()
     slots = [table[:, slot * WIDTH : (slot + 1) * WIDTH] for slot in range(2 * LAYERS)]
     return np.array([[slots[2 * layer], slots[2 * layer + 1]] for layer in range(LAYERS)])
@@ -178,10 +175,7 @@ def test_plain_encoder(encoder: Encoder, folder: Path, batch: TextBatch) -> None
 def test_deep_prompts(
     encoder: Encoder, folder: Path, batch: TextBatch, padded: bool, offset: int
 ) -> None:
-    """Positions are shifted only when it is asked for.
-
-    transformers makes no mask where nothing is padded; all tokens must still see the prompts.
-    """
+    """Positions are shifted on demand. Tokens see the prompts also where nothing is padded."""
     if not padded:
         batch = TextBatch(batch.input_ids, torch.ones_like(batch.input_ids), batch.items)
     prompts = prompts_of(encoder, 5)

@@ -21,10 +21,7 @@ def pairs() -> Pairs:
 
 @pytest.fixture
 def vectors(pairs: Pairs) -> np.ndarray:
-    """(2, pairs, 12) float32: two sentences are the nearer, the higher their gold score.
-
-    Each subset has noise of another size.
-    """
+    """(2, pairs, 12) float32: nearer with a higher score; each subset has noise of its own size."""
     generator = np.random.default_rng(2)
     first, noise = generator.normal(size=(2, len(pairs), 12))
     spread = np.repeat([0.5, 1, 3], PARTS) * (1 + 5 - pairs.gold)

@@ -23,10 +23,7 @@ ALL_PROTOCOLS = [
 
 @pytest.fixture
 def pairs() -> Pairs:
-    """60 pairs of 70 sentences, many of which occur several times; 25 pairs have gold 5.0.
-
-    No sentence is paired with itself.
-    """
+    """60 pairs of 70 sentences, many of them several times, none with itself; 25 have gold 5.0."""
     generator = np.random.default_rng(0)
     numbers = [generator.choice(70, 2, replace=False) for _ in range(60)]
     first, second = ([f"Sentence {pair[side]}" for pair in numbers] for side in (0, 1))

@@ -34,10 +34,7 @@ def mine(task, data, vectors):
 
 @pytest.fixture(scope="module")
 def pairs() -> Pairs:
-    """60 pairs of sentences that share some words, with ties and copies.
-
-    The gold score is the number of shared words.
-    """
+    """60 pairs with ties and copies; the gold score is the number of words that they share."""
     generator = np.random.default_rng(1)
     first, second, gold = [], [], []
     for number in range(60):

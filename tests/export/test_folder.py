@@ -85,10 +85,7 @@ def write(kit: Kit, folder: Path, method: Any = None) -> bool:
 
 
 def exported(kit: Kit, folder: Path) -> bool:
-    """Export a method, and compare it again with the folder; whether the folder is plain.
-
-    It has other weights than those that it starts with, as after a training.
-    """
+    """Export a method whose weights have moved, and compare it; whether the folder is plain."""
     torch.manual_seed(5)
     method = kit.build()
     with torch.no_grad():

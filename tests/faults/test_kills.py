@@ -67,10 +67,7 @@ def written(store: Path) -> dict[str, int]:
 def targets(
     tmp_path_factory: pytest.TempPathFactory, write_plugin: Callable[..., Path]
 ) -> list[Path]:
-    """A plugin whose trials take some seconds, and its search space.
-
-    Both name all other files by paths: a corpus, a suite with a file of its own, and a model.
-    """
+    """A plugin whose trials take seconds, and its space; both name all other files by paths."""
     folder = tmp_path_factory.mktemp("killed")
     (folder / "space.yaml").write_text(SPACE.replace("FOLDER", str(folder)), encoding="utf-8")
     head = "from pathlib import Path\n\nPAIRS = 40\n"
@@ -184,10 +181,7 @@ def test_nothing_is_lost_whoever_is_killed(
 
 
 def hiding(*folders: Path) -> list[str]:
-    """The beginning of a command that runs the rest without the contents of some folders.
-
-    It is empty where the system does not allow that, for example without `unshare`.
-    """
+    """A command's beginning that empties folders; "" where the system does not allow that."""
     root = [] if os.getuid() == 0 else ["--map-root-user"]
     script = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit 1; shift; done; shift; "$@"'
     command = ["unshare", "--mount", *root, "sh", "-c", script, "sh", *map(str, folders), "--"]

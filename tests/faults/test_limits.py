@@ -274,10 +274,7 @@ def test_last_lines_are_whole_and_harmless_and_a_reason_is_bounded(tmp_path: Pat
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str | None]:
-    """planted(total, free, others): what a watch says on a machine with this memory, in KiB.
-
-    `others`: what the other workers of the machine occupy; the watched one occupies 100.
-    """
+    """planted(total, free, others): what a watch says whose own worker occupies 100, in KiB."""
     monkeypatch.setattr(machines, "PROC", tmp_path)
     monkeypatch.setattr(machines, "GROUPS", tmp_path / "no-groups")
 

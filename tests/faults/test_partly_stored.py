@@ -35,10 +35,7 @@ EVENTS = {"open", "os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir"}
 
 
 def work(folder: Path, run: Callable[[Store, Record], Record]) -> None:
-    """Run all trials that the store lacks, one after the other, and write the flat table.
-
-    `run`: writes the weights of a trial, and returns its record.
-    """
+    """Run what the store lacks, by `run`, which writes weights, too; write the flat table."""
     store = Store(folder / "trials")
     for number in TRIALS:
         result = record(number)

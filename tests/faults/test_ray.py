@@ -304,10 +304,7 @@ def test_what_fails_in_ray_later_is_one_sentence(
 
 @pytest.mark.process
 def test_a_start_that_does_not_end_is_one_sentence(begin: Begin, tmp_path: Path) -> None:
-    """The start is slow, or its head has ended, for which Ray waits long after.
-
-    The process is a zombie then, because nobody waits for it.
-    """
+    """It is slow, or its head has ended, which is a zombie then, because nobody waits for it."""
     program = shutil.copy(shutil.which("sleep") or "", tmp_path / "gcs_server")
     earlier = subprocess.Popen([program, "0"])  # a head that was lost, for which nobody waits
     heads: list[subprocess.Popen[bytes]] = []

@@ -61,10 +61,7 @@ def test_gradient_against_finite_differences(count: int) -> None:
 
 
 def test_float32_also_under_autocast() -> None:
-    """The loop runs `losses` under bf16 autocast, which would round cosines to steps of 0.004.
-
-    Over the temperature 0.05 these are steps of 0.08.
-    """
+    """bf16 would round cosines to steps of 0.004, which over the temperature 0.05 are 0.08."""
     arrays = [vectors(7, 16, 24), vectors(8, 16, 24)]
     with torch.autocast("cpu", torch.bfloat16):
         loss = info_nce(*tensors(*arrays), temperature=0.05)

@@ -37,10 +37,7 @@ def test_written_out(pairs: int, temperature: float) -> None:
 
 
 def test_trap_3_the_own_side_is_in_the_denominator() -> None:
-    """Two equal anchors have orthogonal partners.
-
-    A sum over the partners alone would give log 2 for all four vectors.
-    """
+    """A sum over the orthogonal partners of two equal anchors alone would give log 2."""
     one, two, three = torch.eye(3)
     loss = nt_xent(torch.stack([one, one]), torch.stack([two, three]), temperature=1.0)
     assert loss.item() == pytest.approx((math.log(2 + math.e) + math.log(3)) / 2)

@@ -85,10 +85,7 @@ def test_padding_of_another_id_becomes_zero_and_is_not_replaced() -> None:
 
 @pytest.mark.parametrize("reduction", ["mean_all", "mean_nonpad", "sum"])
 def test_detection_loss(reduction: str) -> None:
-    """The default averages over padding, too.
-
-    Without padding, the meaning of lambda would change from batch to batch.
-    """
+    """The default averages over padding, too, or lambda would mean another thing in each batch."""
     generator = np.random.default_rng(4)
     logits = generator.normal(size=(3, 5, 2)) * 2
     labels = generator.integers(0, 2, size=(3, 5))

@@ -46,10 +46,7 @@ def trained(method: Any, kit: Kit, scores: tuple[float, ...] = ()) -> Outcome:
 @FAMILIES
 @torch.no_grad()
 def test_trap_1_the_vectors_are_the_frozen_encoders_without_dropout(kit: Kit) -> None:
-    """The mean over the tokens of the last layer, [CLS] and [SEP] included.
-
-    The vectors of training are those of the test.
-    """
+    """The mean over all tokens of the last layer, in training and in the test."""
     method = build(kit).eval()
     batch = first_texts(kit, method, kit.config.pairs)
     states = method.encoder.model(

@@ -51,10 +51,7 @@ def pooled(states: Tensor, mask: Tensor) -> np.ndarray:
 
 
 def contrastive(first: np.ndarray, second: np.ndarray, temperature: float = 0.1) -> float:
-    """loss_a + loss_b, each the mean over rows of the cross entropy over 2N - 1 logits.
-
-    The logits are the N of the other view, then the N - 1 others of the same view.
-    """
+    """loss_a + loss_b: mean cross entropies over the N of the other view and N - 1 of the same."""
     total = 0.0
     for own, other in ((first, second), (second, first)):
         for row, anchor in enumerate(own):
@@ -86,10 +83,7 @@ def test_both_directions_are_summed(small: KitFor, views: tuple[str, str]) -> No
 
 
 def joint_loss(method: Any, texts: TextBatch, second_view: str) -> Tensor:
-    """The released joint loss written out: one clean pass, one changed, a loop for the rest.
-
-    Random numbers are drawn in the order of the method, so that the dropout is the same.
-    """
+    """The released joint loss written out; random numbers are drawn in the method's order."""
     mask = texts.attention_mask
     real = mask.sum(dim=1)
     outputs: list[Tensor] = []

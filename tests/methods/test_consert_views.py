@@ -113,10 +113,7 @@ def test_nothing_is_changed_by_none() -> None:
 
 
 def test_cut_tokens_stay_in_the_attention_and_in_the_mean(tiny_encoder: Path) -> None:
-    """The input is all zeros when every token is cut.
-
-    The mean is over all positions of the model's output for it.
-    """
+    """The mean is over all positions of the output, also where every token is cut to zeros."""
     encoder = Encoder(str(tiny_encoder)).eval()
     batch = text([6])
     vectors = mean(

@@ -42,10 +42,7 @@ build = partial(references.build, enlarged="prompts head")
 
 
 def deep_states(method: Any, ids: torch.Tensor, model: Any) -> np.ndarray:
-    """All last states of one row, (length, H), behind prompts.
-
-    Slot 2j of a prompt position is the key of layer j, slot 2j + 1 its value.
-    """
+    """Last states of a row, (length, H); slot 2j of a prompt is layer j's key, 2j + 1 its value."""
     prompts = method.prompts.table.detach().double().reshape(LENGTH, 2, 2, 4, WIDTH // 4)
     return array(behind_prompts(model, prompts, ids))
 
@@ -107,10 +104,7 @@ def test_masked_language_loss(kit_for: KitFor, still: Callable[[str], str], fami
 
 @FAMILIES
 def test_shallow_prompts(kit_for: KitFor, still: Callable[[str], str], family: str) -> None:
-    """[CLS], [MASK] and [SEP] keep their embeddings, and positions start where they always do.
-
-    The state at the mask is the sentence vector.
-    """
+    """Special pieces keep their embeddings and positions; the vector is the state at the mask."""
     kit = kit_for(
         "dcpcse", encoder=still(family), prompts="shallow", template=TEMPLATE, temperature=0.3
     )
@@ -128,10 +122,7 @@ def test_shallow_prompts(kit_for: KitFor, still: Callable[[str], str], family: s
 
 @FAMILIES
 def test_masked_language_loss_touches_no_sentence_vector(kit_for: KitFor) -> None:
-    """The loss trains prompts and vocabulary head, and not the tanh head.
-
-    The contrastive loss does not train the vocabulary head.
-    """
+    """It does not train the tanh head, and the contrastive loss not the vocabulary head."""
     kit = kit_for("dcpcse", prompt_length=LENGTH, mlm=True)
     method = build(kit)
     losses = first_losses(kit, method)
@@ -170,10 +161,7 @@ def test_trainable_parameters(kit_for: KitFor) -> None:
 
 
 def test_shallow_prompts_of_the_paper_are_six_vectors(kit_for: KitFor, hub: Path) -> None:
-    """`this`, `sentence`, `:` and `"` stand before the sentence, `"` and `means` after it.
-
-    These are 4,608 numbers for BERT base.
-    """
+    """Four pieces stand before the sentence and two after it: 4,608 numbers for BERT base."""
     kit = kit_for("dcpcse", encoder=str(hub / "models" / "mini-bert"), prompts="shallow")
     method = kit.build()
     pieces = method.tokenizer.convert_tokens_to_ids(["this", "sentence", ":", '"', '"', "means"])

@@ -17,10 +17,7 @@ SIMCSE = "princeton-nlp/unsup-simcse-"
 
 
 def table(method: str, columns: str, *rows: tuple[Any, ...], **common: Any) -> list[Any]:
-    """A case for each row. columns: fields that are given -> fields that follow from them.
-
-    common: what all rows have.
-    """
+    """A case for each row: given fields -> fields that follow. common: what all rows have."""
     inputs, expected = (part.split() for part in columns.split("->"))
     return [
         pytest.param(

@@ -45,10 +45,7 @@ build = partial(references.build, enlarged="augmentation")
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Finished first stages are shared through the cache.
-
-    Here every test has a cache of its own.
-    """
+    """Finished first stages are shared through the cache; here every test has its own."""
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
 
 
@@ -146,10 +143,7 @@ def test_stage_2_starts_from_the_last_stage_1_weights(small: KitFor) -> None:
 
 
 def test_released_clipping_moves_the_prefixes_far_less(small: KitFor) -> None:
-    """diffaug.md, section 3.1: about 1e-5 times the gradient, far below Adam's epsilon.
-
-    The encoder still does not move.
-    """
+    """About 1e-5 of the gradient, far below Adam's epsilon (diffaug.md, section 3.1)."""
     distances = {}
     for rule in ("clean", "released"):
         kit = small(stage1_clip=rule, stage1_steps=4)
@@ -164,10 +158,7 @@ def test_released_clipping_moves_the_prefixes_far_less(small: KitFor) -> None:
 
 @FAMILIES
 def test_which_module_a_row_meets(small: KitFor) -> None:
-    """Premises and first views meet module 0, hypotheses and second views module 1.
-
-    At test time a row meets both (traps 1 and 6), and with `views: same` always.
-    """
+    """Premises and first views meet 0, the others 1; tests and `views: same` both (traps 1, 6)."""
     method, data, asked = asked_of(small(auxiliary_weight=1.0))
     method.losses({"labelled": data["labelled"]}, None)
     assert asked[0][1].tolist() == [0, 1, 1] * 6
@@ -204,10 +195,7 @@ def asked_of(kit: Kit) -> tuple[Any, dict[str, TextBatch], list[tuple[int, Any]]
 def test_test_time_is_one_pass_and_the_raw_mask_state(
     small: KitFor, augmentation: str, shift: bool, expected: int | None
 ) -> None:
-    """Trap 1: the text stands behind all rows, unless it is told not to.
-
-    There is no head, no denoising and no second pass.
-    """
+    """Trap 1: the text stands behind all rows. No head, no denoising, no second pass."""
     kit = small(augmentation=augmentation, position_shift=shift)
     method = build(kit).eval()
     encoder, head = watched(method, "encoder head")
@@ -338,10 +326,7 @@ def by_hand(kit: Kit, method: Any, weights: dict[str, Tensor]) -> dict[str, floa
 
 @pytest.mark.slow
 def test_analysis_follows_both_metrics_along_stage_1(small: KitFor) -> None:
-    """At its start and at every evaluation.
-
-    The sentences are those of the unlabelled corpus in either setting.
-    """
+    """At its start and every evaluation, on unlabelled sentences in either setting."""
     for setting in ("semisup", "sup"):
         kit = small(
             setting=setting, analysis=True, accumulation=1, stage1_steps=4, evaluation_interval=2

@@ -72,10 +72,7 @@ def test_start_is_small_and_biases_are_zero() -> None:
 
 
 def test_layout_of_keys_and_values(encoder: Encoder) -> None:
-    """Slot 2m is the key of layer m, slot 2m+1 its value.
-
-    A row of the table becomes a row of each.
-    """
+    """Slot 2m is the key of layer m, slot 2m+1 its value; a row of the table is a row of each."""
     modules = modules_of(encoder)
     prefix = modules.reach(1, None)["prefix"]
     assert prefix is not None

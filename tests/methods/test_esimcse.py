@@ -37,10 +37,7 @@ def loss_of(method: Any, texts: TextBatch) -> Tensor:
 
 @FAMILIES
 def test_the_queue_is_negatives_for_every_row_and_filled_after_the_loss(kit_for: KitFor) -> None:
-    """Three batches of 6 with room for 15 meet 0, 6 and 12 negatives.
-
-    After the third batch the oldest 3 are gone.
-    """
+    """Three batches of 6, room for 15: 0, 6 and 12 negatives; then the oldest 3 are gone."""
     kit = kit_for("esimcse", batch_size=6, queue_ratio=2.5)
     method = build(kit)
     (head,) = watched(method, "head")

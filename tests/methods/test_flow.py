@@ -78,10 +78,7 @@ def test_the_loss_is_the_sum_of_the_sides(looked_up: Kit) -> None:
 def test_the_first_column_of_the_first_batch_sets_the_actnorms(
     kit_for: KitFor, triplets: Path, permutation: str
 ) -> None:
-    """The first ActNorm, as released, gives column 1 mean 0 and variance 1, and not the others.
-
-    A second batch changes nothing.
-    """
+    """Only the first ActNorm gives column 1 mean 0 and variance 1, once (as released)."""
     kit = kit_for("flow", corpus=str(triplets), vector_dropout=False, permutation=permutation)
     method = build(kit).train()
     stage = method.stages(kit.config)[0]
@@ -128,10 +125,7 @@ def test_the_flow_trains_on_vectors_with_dropout(kit: Kit) -> None:
 @FAMILIES
 @pytest.mark.parametrize("pooling", ["first-last", "mean"])
 def test_sentences_are_the_flows_output(kit_for: KitFor, triplets: Path, pooling: str) -> None:
-    """First-last vectors (the released "avg-last-2" is layers 1 and last), or any other.
-
-    Padding does not show.
-    """
+    """First-last vectors ("avg-last-2" is layers 1 and last), or others; without padding."""
     kit = kit_for("flow", corpus=str(triplets), pooling=pooling)
     method = build(kit).train()
     batch = first_texts(kit, method, kit.config.corpus)
@@ -148,10 +142,7 @@ def test_sentences_are_the_flows_output(kit_for: KitFor, triplets: Path, pooling
 
 
 def test_the_released_optimiser(looked_up: Kit) -> None:
-    """Clipping, epsilon 1e-6, no bias correction, a constant rate, and decay of everything.
-
-    Three steps in float64 by the formula, from the gradients that arise.
-    """
+    """Three steps in float64: clipping, epsilon 1e-6, no bias correction, decay of everything."""
     method = build(looked_up)
     flow = {id(value): name for name, value in method.flow.named_parameters()}
     steps: list[int] = []

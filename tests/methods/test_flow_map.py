@@ -93,10 +93,7 @@ def test_bits_of_the_first_training_batch() -> None:
 
 
 def test_a_step_written_out() -> None:
-    """ActNorm, a reversal, and an additive coupling of three layers.
-
-    The coupling has ReLU and ActNorm inside, and a scale at the end.
-    """
+    """ActNorm, a reversal, an additive coupling of three layers with ReLU, ActNorm and a scale."""
     torch.manual_seed(0)
     step = FlowStep(6, 4, "reverse").double().eval()
     for parameter in step.parameters():
@@ -119,10 +116,7 @@ def test_a_step_written_out() -> None:
 
 @pytest.mark.parametrize("permutation", PERMUTATIONS)
 def test_the_first_training_batch_sets_every_actnorm(permutation: Any) -> None:
-    """Every ActNorm gets mean 0 and variance 1, also inside the coupling networks.
-
-    Later batches and evaluation set nothing.
-    """
+    """Mean 0 and variance 1, also inside the couplings; later batches set nothing."""
     torch.manual_seed(0)
     flow = Flow(16, levels=3, steps=2, coupling_width=5, permutation=permutation)
     norms = [module for module in flow.modules() if isinstance(module, ActNorm)]

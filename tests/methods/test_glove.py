@@ -61,10 +61,7 @@ def embed(kit_for: KitFor, vectors: Path) -> Callable[..., np.ndarray]:
 def test_mean_of_the_known_whitespace_tokens(
     embed: Callable[..., np.ndarray], text: str, expected: list[float], values: dict[str, Any]
 ) -> None:
-    """Case and punctuation are part of a token, and padding does not count.
-
-    The file's `. . .` has spaces, so no token is equal to it.
-    """
+    """Case and punctuation count, padding does not, and `. . .` of the file is no token."""
     assert embed(text, "the dog dog dog dog dog dog", "the", **values)[0] == pytest.approx(expected)
     assert embed(text, **values)[0] == pytest.approx(expected)
 

@@ -30,10 +30,7 @@ def decoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def bidirectional(folder: Path, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """States (length, H) and logits of a row by transformers in float64.
-
-    Its mask names every pair of tokens. ids: (length,).
-    """
+    """States (length, H) and logits by transformers in float64, with a mask of all pairs."""
     model = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager"
     ).eval()

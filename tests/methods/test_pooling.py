@@ -26,10 +26,7 @@ Released = Callable[..., str]
 
 @pytest.fixture
 def released(request: pytest.FixtureRequest, family: str, tmp_path: Path) -> Released:
-    """released(part=tensor, ...): the checkpoint of a family as a class of the authors saves it.
-
-    Its weights are pickled, and the names of those of the encoder begin with that of its family.
-    """
+    """released(part=tensor, ...): a pickled checkpoint of a family, as a class of its authors."""
 
     def save(**parts: Tensor) -> str:
         folder = tmp_path / "authors" / "checkpoint"

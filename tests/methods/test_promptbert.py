@@ -96,10 +96,7 @@ def test_unsupervised_loss(
 def test_supervised_loss(
     prompted: KitFor, still: Callable[[str], str], family: str, head: str, transforms: bool
 ) -> None:
-    """BERT: g(h) - g(delta) with the masked-LM head's transform g; RoBERTa: head(h - delta).
-
-    All texts have one template.
-    """
+    """BERT: g(h) - g(delta), g of the masked-LM head; RoBERTa: head(h - delta). One template."""
     kit = prompted(setting="sup", encoder=still(family), head=head)
     method = build(kit)
     batch, reference = first_batch(kit, method), Templates(kit, method)
@@ -154,10 +151,7 @@ def test_gradients_flow_through_the_template_vectors(
 
 @FAMILIES
 def test_rows_of_one_length_share_a_template_vector_with_its_dropout(prompted: KitFor) -> None:
-    """In training the pass has dropout: one draw for each length and template.
-
-    Only the lengths that occur are run.
-    """
+    """One draw of dropout for each length that occurs and each template."""
     for setting, passes in (("unsup", 2), ("sup", 1)):
         kit = prompted(setting=setting)
         method = build(kit)
@@ -248,10 +242,7 @@ def test_final_stop_is_for_the_test_alone(prompted: KitFor) -> None:
 def test_roberta_marks_the_space_before_a_sentence(
     kit_for: KitFor, byte_roberta: Path, tmp_path: Path, marked: bool
 ) -> None:
-    """The final test always does, and training and dev do by default.
-
-    Those of the released code do not.
-    """
+    """The final test always does; training and dev do, except those of the released code."""
     corpus = tmp_path / "sentences.txt"
     corpus.write_text("cats\ndogs\n")
     given = {"encoder": str(byte_roberta), "sentences": str(corpus)}

@@ -87,10 +87,7 @@ def test_sup_joint_is_nli_and_then_joint() -> None:
 
 
 def test_classification_phase() -> None:
-    """1 epoch of NLI in batches of 128 at 2e-5 with linear decay.
-
-    Dev is scored every 50 steps, and its best checkpoint is kept.
-    """
+    """1 epoch, batches of 128, 2e-5, linear decay; the best of dev every 50 steps is kept."""
     first, _ = stages(schedule="sup-unsup")
     config = SemiSupervisedConfig(setting="semisup")
     assert config.classification_learning_rate == 2e-5

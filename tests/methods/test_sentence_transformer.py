@@ -44,10 +44,7 @@ TEXTS = [
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Saved:
-    """saved(encoder, head, ...): a folder written by the library.
-
-    Further options are those of SentenceTransformer.
-    """
+    """saved(encoder, head, ...): a folder written by SentenceTransformer, with its options."""
 
     def save(
         encoder: str | Path, *head: nn.Module, max_length: int | None = None, **options: Any

@@ -28,10 +28,7 @@ RANK = WIDTH - 1
 def closed_form(
     vectors: np.ndarray, dimensions: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and W of vectors (n, WIDTH), in float64, all at once.
-
-    The direction without variance is mapped to 0.
-    """
+    """Mean and W of (n, WIDTH) in float64, at once; a direction without variance becomes 0."""
     vectors = vectors.astype(np.float64)
     mean = vectors.mean(axis=0)
     covariance = (vectors - mean).T @ (vectors - mean) / (len(vectors) - 1)

@@ -47,10 +47,7 @@ def _vector(kit: Kit, model: Any, text: str, pooling: str, max_length: int) -> n
 def test_every_text_without_dropout(
     kit_for: KitFor, triplets: Path, pooling: Any, max_length: int
 ) -> None:
-    """The encoders have 40 positions, fewer than most of the limits.
-
-    The texts have 2 to 12 words.
-    """
+    """The encoders have 40 positions, fewer than most limits; the texts have 2 to 12 words."""
     kit = kit_for("whitening", corpus=str(triplets))
     torch.manual_seed(5)
     vectors = corpus_vectors(kit, str(triplets), pooling, max_length)

@@ -19,10 +19,7 @@ RATES = {"learning_rate": 1e-4, "gradient_clipping": 1e9}
 
 
 def test_print_differences(cases: dict[str, Any], tmp_path: Path) -> None:
-    """Shares of weights (root mean square, largest) and of the norms of gradients are printed.
-
-    The biases of keys are left out: they change no attention, so their gradient is rounding.
-    """
+    """Shares of weights (rms, largest) and norms; biases of keys have rounding as gradients."""
     chosen = {
         case: (name, values | RATES) for case, (name, values) in cases.items() if case not in ALIKE
     }

@@ -92,10 +92,7 @@ def together(
 
 
 def largest_difference(result: Computed, expected: Computed) -> float:
-    """The largest difference, as a share of the largest number or of 1.
-
-    A parameter without a gradient may have one of zeros where it is sharded.
-    """
+    """The largest difference, as a share of the largest number or of 1; no gradient is zeros."""
     nothing = torch.zeros(())
     both = {
         part: (result.get(part, nothing), expected.get(part, nothing))

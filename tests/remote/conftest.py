@@ -42,10 +42,7 @@ def bucket(server: int, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> str:
 def machine(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], RemoteStore]:
-    """machine(name): the store in the bucket as a machine with a cache folder of its own sees it.
-
-    The machine is then the one on which this process runs.
-    """
+    """machine(name): the bucket's store as the machine on which this process is sees it."""
 
     def go_to(name: str) -> RemoteStore:
         monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / name))

@@ -148,10 +148,7 @@ def test_a_compaction_holds_for_all_machines(machine: Machine, server: int) -> N
 def test_a_compaction_that_is_disturbed_loses_nothing(
     machine: Machine, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bucket is lost halfway; then another process of the machine receives meanwhile.
-
-    It would drop the new file, which is nowhere else.
-    """
+    """The bucket is lost halfway; then another process receives, and would drop the new file."""
     driver, worker = machine("a"), machine("a")
     write(driver, range(4))
     proxy.pattern, proxy.always = b"compact-", "drop"

@@ -29,10 +29,7 @@ NEVER_RUN = "f" * 32
 
 
 def typed(number: int, configuration: dict[str, Any] | None, **different: Any) -> Record:
-    """A finished final trial of unsupervised SimCSE on BERT base, unless the arguments differ.
-
-    STS-B dev selects where it was measured.
-    """
+    """A finished final trial of unsupervised SimCSE on BERT base, unless arguments differ."""
     values: dict[str, Any] = {
         "key": f"{number:032x}", "status": "finished", "role": "final", "method": "simcse",
         "setting": "unsup", "encoder": "bert-base-uncased", "seed": number,

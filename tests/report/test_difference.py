@@ -109,9 +109,6 @@ def test_what_a_seed_scores_by_chance_on_the_pairs_counts_once() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 def test_intervals_cover_the_true_difference_in_simulated_sweeps(design: Design) -> None:
-    """60 sweeps, whose 95 % intervals miss it at most 8 times (p below 1 % for 95 %).
-
-    benchmarks/README.md has the shares in 1,000 sweeps.
-    """
+    """60 sweeps, of which at most 8 miss (p < 1 % for 95 %); benchmarks/README.md has 1,000."""
     share = covered(simulated(design, sweeps=60, resamples=200))
     assert 52 / 60 <= share <= 1

@@ -55,10 +55,7 @@ def notes(sheet: Table) -> dict[str, str]:
 def test_an_evaluated_checkpoint_stands_beside_the_published_row(
     store: MadeStore, evaluate: Evaluate
 ) -> None:
-    """The checkpoint is neither ranked nor compared, although it has the highest score.
-
-    An encoder in the place of the paper's leaves it as it is.
-    """
+    """It is neither ranked nor compared, though it is the best, and --encoder leaves it alone."""
     for seed in range(3):
         store.trial(score=70.0 + seed)
         store.trial(score=50.0 + seed, method="consert")

@@ -69,10 +69,7 @@ def test_a_cell_leads_to_its_trials_and_their_command(store: MadeStore, shown: S
 
 @pytest.mark.slow
 def test_every_cell_of_a_table_has_its_address(store: MadeStore, shown: Shown) -> None:
-    """SimCSE was measured by two suites with the same metrics, and D2CSE by one of them.
-
-    A third suite has measured half of the seeds on other data.
-    """
+    """Two suites with the same metrics, a method with one of them, and a third on two data."""
     for seed in range(4):
         key = store.trial(score=75.0, seed=seed)
         store.evaluation("transfer", dict.fromkeys(TRANSFER, 90.5), key, seed=seed)

@@ -53,10 +53,7 @@ Strict = Callable[..., str]
 
 @pytest.fixture
 def strict(store: MadeStore, capsys: pytest.CaptureFixture[str]) -> Strict:
-    """strict(option=value, ...): what `harness table --strict` says when it fails; "": it does not.
-
-    Without options it is that of DiffAug's Table 1.
-    """
+    """strict(option=value, ...): what `--strict` says of DiffAug's Table 1; "" if it succeeds."""
 
     def run(**options: object) -> str:
         options = {"paper": "diffaug", "number": 1} | options

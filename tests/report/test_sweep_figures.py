@@ -31,10 +31,7 @@ def point(step: int, metric: str, value: float) -> dict[str, Any]:
 
 @pytest.fixture
 def searches(store: MadeStore) -> list[SweepSearch]:
-    """Two searches: SimCSE with two rates, the better one with two seeds and finals; DiffCSE.
-
-    A failed trial, a pruned one and an evaluation are there as well.
-    """
+    """SimCSE (two rates; finals), DiffCSE; failed, pruned and evaluated trials beside them."""
     search = {"role": "search", "search": "aaaa", "test": {}}
 
     def add(rate: float, dev: float, seed: int = 42, **more: Any) -> None:

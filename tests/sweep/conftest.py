@@ -143,10 +143,7 @@ class _Skipping(selectors.DefaultSelector):
 
 
 class Hurried(asyncio.SelectorEventLoop):
-    """A loop that does not wait: its clock is at the next timer when nothing else is to be done.
-
-    It stands still meanwhile, so that a busy machine changes no order.
-    """
+    """A loop whose clock is at the next timer when nothing else is to be done, or stands still."""
 
     def __init__(self) -> None:
         self._skipping = _Skipping()

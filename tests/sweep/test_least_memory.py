@@ -103,10 +103,7 @@ BOTH = OPTIMISER | {"offload_parameters": True}
 def test_each_worker_has_its_shard(
     values: dict[str, Any], trained: float, held: float, offloaded: float
 ) -> None:
-    """Sizes in bytes of whole float32 weights: weights, gradients, two moments of AdamW, a copy.
-
-    Unless the precision is fp32, zero 1 and 2 read weights of two bytes beside the copy.
-    """
+    """Bytes of weights, gradients, moments and copy; zero 1 and 2 read bf16 beside the copy."""
     [least] = least_memory(simcse(workers=8, **values).declared)
     assert least.weights == trained * WEIGHTS
     # Every worker compares all items of the batch, which is that of all workers together.

@@ -36,10 +36,7 @@ class Lost:
         self.jobs = Jobs(store, "this sweep", shares, watcher, capacity, 1)
 
     def reported(self, *, begun: bool, **report: Any) -> Report:
-        """A worker takes the job and ends it with this report; without one, it dies.
-
-        `begun`: whether it has begun before.
-        """
+        """A worker ends the job with this report, or dies without one; begun: it had begun."""
 
         async def run() -> Report:
             ended = self.jobs.give(self.job, Hearing(lambda: None, lambda _: False))

@@ -133,10 +133,7 @@ def test_no_search_waits_for_another_one(sweep_of: SweepOf) -> None:
 def test_a_search_suggests_the_same_whatever_runs_beside_it(
     sweep_of: SweepOf, store: Store
 ) -> None:
-    """Each has random numbers of its own, which follow from it and the number of a suggestion.
-
-    Nothing is suggested before a worker is free, because what is suggested later knows more.
-    """
+    """Its random numbers follow from it and the suggestion, made when a worker is free."""
     one, other = SAMPLER.format(count=3), SAMPLER.format(count=2).replace("simcse", "esimcse")
 
     def rates(played: Played, method: str) -> set[float]:

@@ -203,10 +203,7 @@ def test_a_sampler_waits_for_scores_before_it_goes_on(playing: Playing) -> None:
 
 
 def test_two_sweeps_of_one_search_share_its_study(playing: Playing) -> None:
-    """Each has the configurations of the other, and both end with the budget.
-
-    The store's claims let each trial run once, and both hear of its end.
-    """
+    """Each has the other's configurations, both end with the budget, and each trial runs once."""
     search = playing.search(ranges(configurations=3))
     one, two = playing.source(search), playing.source(search)
 
@@ -292,10 +289,7 @@ CONDITIONAL = """\
 
 @pytest.mark.slow
 def test_conditional_ranges(playing: Playing) -> None:
-    """A range applies where the head has its value.
-
-    The command line fixes the weight, so that a condition on it holds always or never.
-    """
+    """A range applies where the head has its value. --set fixes the weight, and so a condition."""
     search = playing.search(CONDITIONAL, masked_language_weight=0.1)
     assert list(search.ranges) == ["head", "learning_rate", "masking_ratio"]
     playing.play(search, lambda _: [50.0])

@@ -140,10 +140,7 @@ def test_search_never_sees_a_test_score(first: Swept) -> None:
 
 
 def test_rounds_start_from_the_best_so_far(first: Swept) -> None:
-    """The second round lies between the best two of the first, and a configuration runs once.
-
-    The best two of the first round are 0.4 and 0.0; after that, 0.2 is best.
-    """
+    """The second round lies between the best two, 0.4 and 0.0; its best is 0.2. None runs twice."""
     searched = [("both", noise) for noise in (0.0, 0.4, 0.8, 0.2)] + [("test", 0.2)]
     assert first.values("rounded", "favours", "noise") == Counter(searched)
     [final] = first.of("rounded", "final")

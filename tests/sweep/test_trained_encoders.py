@@ -110,10 +110,7 @@ CHAIN = """\
 
 
 def test_a_teacher_without_a_model_starts_from_that_of_the_search(searches_of: Found) -> None:
-    """A rehearsal on another encoder has a teacher on it, too; a value of --set is the last.
-
-    The teacher of a trainer is trained before it.
-    """
+    """Also on another encoder; --set is last; the teacher of a trainer is trained before it."""
     [rankcse] = searches_of(TEACHERS, methods=("rankcse",), encoders=("mini-bert",))
     started = {name: trainer.config.encoder for name, trainer in rankcse.trainers.items()}
     assert started == {"teacher": "mini-bert", "second_teacher": "tiny-bert"}

@@ -61,10 +61,7 @@ Play = Callable[..., HandPool]
 
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
-    """play(scenario, key=trial or None, ..., slots=1, kind=Store): the pool after a scenario.
-
-    What runs at its end has finished.
-    """
+    """play(scenario, key=trial, ..., slots=1, kind=Store): the pool at its end, all finished."""
 
     async def run(
         scenario: Scenario, slots: int, kind: type[Store], trials: dict[str, Trial | None]

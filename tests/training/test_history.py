@@ -86,10 +86,7 @@ Train = Callable[..., tuple[Any, Outcome, list[Progress], list[Tensor]]]
 
 @pytest.fixture
 def train(kit_for: KitFor) -> Train:
-    """train(method class): the trained method, its outcome, its reports, and its weights.
-
-    The weights are those at each evaluation.
-    """
+    """train(method class): the method, its outcome, its reports, its weights at each evaluation."""
 
     def go(
         plugin: type[plugin.Method], **values: Any

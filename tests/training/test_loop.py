@@ -94,10 +94,7 @@ def adamw(
     decay: float = 0.0,
     clip: float = 1.0,
 ) -> list[np.ndarray]:
-    """The weights after every step of AdamW (0.9, 0.999, 1e-8).
-
-    The global norm is clipped; warm-up is linear, and so is the decay to zero.
-    """
+    """Weights after each step of AdamW (0.9, 0.999, 1e-8): clipping, warm-up and linear decay."""
     weights, first, second, after = np.zeros(2), np.zeros(2), np.zeros(2), []
     for update, given in enumerate(gradients):
         gradient = np.asarray(given, float)

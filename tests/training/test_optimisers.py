@@ -54,10 +54,7 @@ def values(parameters: dict[str, nn.Parameter]) -> dict[str, np.ndarray]:
 
 
 def test_lars() -> None:
-    """SimCLR's rule: trust 0.001, and momentum 0.9 on steps that hold their rate.
-
-    Biases are neither scaled nor decayed.
-    """
+    """SimCLR's: trust 0.001, momentum 0.9 on steps with their rate; biases are left alone."""
     parameters = fresh()
     expected, velocity = (
         values(parameters),

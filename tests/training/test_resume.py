@@ -63,10 +63,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 
 
 def settings() -> Iterator[Any]:
-    """Every method that trains, in its first setting, and the variants above.
-
-    tests/methods/test_contract.py saves and loads every method in every setting.
-    """
+    """Methods that train, in their first setting (test_contract.py has all), and the variants."""
     for name, setting in dict(reversed([*trained_rows()])).items():
         yield pytest.param(name, {"setting": setting}, id=f"{name}-{setting}")
     for name, values in VARIANTS:
@@ -105,10 +102,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def trial_of(tmp_path_factory: pytest.TempPathFactory, narrow: str) -> TrialOf:
-    """trial_of(method, **configuration): a trial of seven steps, measured on few sentences.
-
-    Its plugin calls its `watchers` before the losses of every batch.
-    """
+    """trial_of(method, ...): seven steps, few sentences; it calls `watchers` before each batch."""
     folder = tmp_path_factory.mktemp("trials")
     suite, sentences = write_few_pairs(folder, 16), folder / "sentences.txt"
     lines = (EMBEDDED / "datasets" / GRADED / "sentences.txt").read_text().splitlines()
@@ -187,10 +181,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def run(trial: Trial, folder: Path) -> Record:
-    """Run a trial with its weights and its running folder in this folder.
-
-    What begins in a new folder does not share the states of shared stages either.
-    """
+    """Run a trial with its files in this folder; a new one has no states of shared stages."""
     if not folder.exists():
         shutil.rmtree(cache_folder() / "stages", ignore_errors=True)
         folder.mkdir()

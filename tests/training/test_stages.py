@@ -31,10 +31,7 @@ KitFor = Callable[..., Kit]
 
 
 class Staged(plugin.Method):
-    """A weight that is pulled towards the mean item number of each batch.
-
-    The test hands in the stages, and after how many batches the process is killed, if it is.
-    """
+    """A weight pulled to the mean item number; with the test's stages, and where it is killed."""
 
     config_type = plugin.TrainingConfig
     plan: list[Stage]
@@ -236,10 +233,7 @@ def test_restored_state_is_that_of_the_best_step_whichever_stage(run: Any, best:
 
 
 def test_a_run_of_its_own_hands_on_its_best_and_the_choice_starts_anew(run: Any) -> None:
-    """sup-unsup: the best checkpoint of the first phase goes on.
-
-    Its dev score is not a candidate any more.
-    """
+    """sup-unsup: the best of the first phase goes on, and its dev score is no candidate."""
     scores = iter([5.0, 9.0, 3.0, 4.0, 2.0])
     weights: list[float] = []
 
@@ -333,10 +327,7 @@ SHARED = {"name": "first", "epochs": None, "shared": ("temperature",), "decay_st
 def shared(
     run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> Callable[..., tuple[Any, Trainer]]:
-    """shared(steps, cache): train a shared first stage for so many steps, then a second one.
-
-    `cache` names the cache.
-    """
+    """shared(steps, cache): train a shared first stage with this cache, then a second one."""
     monkeypatch.setattr(shared_stages, "STATE_INTERVAL", 4)
 
     def go(

@@ -23,10 +23,7 @@ STAGE = Stage("one", {}, {}, {"first": 1.0, "second": 0.5})
 
 
 class Two(plugin.Method):
-    """Two losses that are linear in two weights, so that values and gradients are known.
-
-    Batch number b of the training, from 1, has the losses 10 b + 3 w and 100 b + 8 v.
-    """
+    """Linear losses of two weights: in batch b, from 1, 10 b + 3 w and 100 b + 8 v."""
 
     config_type = plugin.TrainingConfig
 

@@ -108,10 +108,7 @@ def kit_on_device(
 
 @contextmanager
 def no_waiting(device: torch.device, but: Mapping[str, int] = NOTHING) -> Iterator[None]:
-    """In the block, an operation that lets the CPU wait for the device is an error.
-
-    but: operations that wait, and how often they do so in the block.
-    """
+    """In the block, the CPU waits for the device by these operations only, and so often."""
     if device.type == "cuda":
         torch.cuda.set_sync_debug_mode("warn" if but else "error")
         try:

@@ -187,10 +187,7 @@ def test_compactions_without_a_common_lock_lose_nothing(
 def test_another_result_of_the_same_key_is_reported(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two stores whose files were put into one folder: the row of the compacted file stays.
-
-    The failure of a finished trial goes.
-    """
+    """Files of two stores in one folder: the compacted row stays, the failure goes."""
     store.write(record(1))
     store.compact(at_least=1)
     put_from_elsewhere(store, record(1, dev={"graded-dev": 7.0}, host="another"))

@@ -296,10 +296,7 @@ def test_configurations_and_trials_of_a_space(
 
 
 def test_verbs_that_read_a_space(refused: Refused, space: SpaceFile, line_of: LineOf) -> None:
-    """The same sentence from both, and nothing of a missing file.
-
-    A model that is only missing is named under the plan.
-    """
+    """The same sentence from both; a model that is only missing is named under the plan."""
     path = space("learning_rate", "learning_rat")
     for verb in ("plan", "sweep"):
         refused([verb, path], line_of(path, "learning_rat"), 'did you mean "learning_rate"?')
