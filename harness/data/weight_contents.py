@@ -19,9 +19,10 @@ _BUFFERS = ("position_ids", ".attn.bias", ".attn.masked_bias", "rotary_emb.inv_f
 def tensors(name: str) -> Iterator[tuple[str, list[int], str]]:
     """The name, the shape and the type of each tensor in the files of a model.
 
-    Raises UserError when there is no such model, and when it has no weights that can be read.
+    The Hub is not asked: a plan reads them. Raises UserError when the model is not here, and when
+    it has no weights that can be read.
     """
-    folder = model_folder(name)
+    folder = model_folder(name, download=False)
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         rest = instead_of_weights(folder)
@@ -61,7 +62,7 @@ def stored_in_bf16(name: str) -> bool:
 
 def _root(name: str, shapes: dict[str, list[int]]) -> str:
     """The prefix of the names of the encoder itself: `bert.` in a model with a head, or ""."""
-    words = int(model_shape(name).get("vocab_size", 0))
+    words = int(model_shape(name, download=False).get("vocab_size", 0))
     for part in _WORD_EMBEDDINGS:
         for key, shape in shapes.items():
             first, *others = key.split(".")

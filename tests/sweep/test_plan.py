@@ -12,6 +12,7 @@ from harness.sweeps import devices
 from harness.sweeps.operations import parts_of_trial
 from harness.sweeps.plan import Plan
 from harness.trials.trial import Trial
+from tests.downloads import FIRST, downloaded_model
 from tests.kits import hub_client
 
 HEAD = """
@@ -158,12 +159,15 @@ def asked() -> Iterator[list[object]]:
 def test_a_plan_asks_no_hub(
     asked: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Missing files are named; nothing is downloaded, and nobody waits for a network."""
+    """Missing files are named, and a model that was downloaded is as it is; nobody waits."""
     monkeypatch.delenv("HARNESS_HUB", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    hub_client(monkeypatch, HF_HUB_OFFLINE=False)
+    hub_client(monkeypatch, HF_HUB_OFFLINE=False, HF_HUB_CACHE=str(tmp_path / "hub"))
     made = harness.plan("unsup", "simcse", store=tmp_path / "store")
     assert any("senteval.tar" in missing for missing in made.missing)
+    downloaded_model(tmp_path / "hub", "some/tiny", FIRST, "main", scale=1)
+    made = harness.plan("quickstart", "simcse", encoders="some/tiny", store=tmp_path / "store")
+    assert not made.missing
     assert not asked
 
 
