@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from harness.data.corpora import SOURCES
-from harness.data.readers import Corpus
-from harness.evaluation.overlap import overlaps
 from harness.evaluation.suites import suite
 from harness.trials.store import Store
 from tests.cli.conftest import Refused, Shown
@@ -173,11 +171,3 @@ def test_corpora_are_listed_and_shown(shown: Shown, tmp_path: Path) -> None:
     assert len(text) < 10_000
     for method in ("simcse", "methods/simcse"):
         assert "Its own hyperparameters" in shown("show", method), "a method is no corpus"
-
-
-def test_overlaps_count_every_column_and_distinct_sentences() -> None:
-    test = suite("graded").load("graded").texts
-    corpus = Corpus(([test[0], "x"], [test[5], test[0]]))
-    figures = {overlap.task: overlap.figures for overlap in overlaps(corpus)}["graded"]
-    assert (figures["exact"], figures["normalised"], figures["sentences"]) == (2, 2, len(set(test)))
-    assert (figures["pairs"], figures["pairs_together"]) == (len(test) // 2, 0)

@@ -157,22 +157,6 @@ def test_plan_says_once_where_missing_models_are_looked_for(shown: Shown, space:
 
 
 @pytest.mark.slow
-def test_run_stores_one_record_and_runs_once(shown: Shown, store: Path) -> None:
-    words = ["run", "pooling", "--encoder", "tiny-bert", "--set", "suite=graded", "--store", store]
-    shown(*words, "--seed", 3)
-    [row] = records(store)
-    [path] = store.iterdir()
-    assert path.name == f"{row.key}.parquet"
-    assert (row.method, row.encoder, row.seed, row.role) == ("pooling", "tiny-bert", 3, "final")
-    assert (row.status, set(row.test)) == ("finished", {"graded"})
-    written = path.stat().st_mtime_ns
-    assert shown(*words, "--seed", 3).startswith("Already in the store:")
-    assert path.stat().st_mtime_ns == written
-    shown(*words, "--seed", 4)
-    assert len(list(store.iterdir())) == 2
-
-
-@pytest.mark.slow
 def test_the_command_of_a_run_runs_it_again(
     shown: Shown, plugin: SpaceFile, store: Path, tmp_path: Path
 ) -> None:

@@ -231,12 +231,7 @@ def stored_in_bf16(folder: Path, target: Path) -> Path:
     ],
 )
 def test_frozen_weights_in_bf16_stay_so(
-    method: str,
-    more: dict[str, Any],
-    dtype: torch.dtype,
-    saved: Saved,
-    tmp_path: Path,
-    kit_for: Callable[..., Kit],
+    method: str, more: Any, dtype: Any, saved: Saved, tmp_path: Path, kit_for: Callable[..., Kit]
 ) -> None:
     folder = stored_in_bf16(saved("Llama"), tmp_path)
     check_loadable(str(folder))

@@ -212,12 +212,7 @@ def test_sentence_transformers_itself(folder: Path, tmp_path: Path) -> None:
      ("pooling", {"pooling": "cls"}, "cls_token", [])],
 )  # fmt: skip
 def test_names_that_older_versions_load(
-    kit_for: KitFor,
-    tmp_path: Path,
-    name: str,
-    options: dict[str, Any],
-    pooling: str,
-    dense: list[str],
+    kit_for: KitFor, tmp_path: Path, name: str, options: Any, pooling: str, dense: list[str]
 ) -> None:
     """Version 3 knows no other modules, and no other keys in their configurations."""
     folder = tmp_path / "model"

@@ -53,11 +53,7 @@ def test_how_far_pip_is(bootstrap: Any) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("code", [0, 1])
 def test_only_a_failure_shows_what_pip_said(
-    bootstrap: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    code: int,
+    bootstrap: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, code: int
 ) -> None:
     """A program in the place of the environment's Python says what pip says."""
     program = tmp_path / "python"

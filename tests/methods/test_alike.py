@@ -50,13 +50,7 @@ TRAINED: list[tuple[str, dict[str, Any], str, str]] = [
 @FAMILIES
 @pytest.mark.parametrize(("name", "values", "trained", "frozen"), TRAINED)
 def test_three_updates_change_the_trained_and_nothing_else(
-    kit_for: KitFor,
-    pairs: Path,
-    triplets: Path,
-    name: str,
-    values: dict[str, Any],
-    trained: str,
-    frozen: str,
+    kit_for: KitFor, pairs: Path, triplets: Path, name: str, values: Any, trained: str, frozen: str
 ) -> None:
     """There is no pretrained pooler, and of PromptBERT's masked-LM head only the transform."""
     fields = registry.load(name).config_type.model_fields

@@ -37,11 +37,7 @@ same model in float32 is 2e-2 away."""
 
 @pytest.fixture(scope="module")
 def cases(
-    tiny_encoder: Path,
-    sentences: Path,
-    triplets: Path,
-    pairs: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    tiny_encoder: Path, sentences: Path, triplets: Path, pairs: Path, tmp_path_factory: Any
 ) -> dict[str, tuple[str, dict[str, Any]]]:
     """Case -> method and all its values."""
     runs = {}

@@ -98,11 +98,7 @@ GOING_ON = [
 # More than 20 s: each engine goes on in processes of its own, which load DeepSpeed.
 @pytest.mark.parametrize(("first", "others"), GOING_ON, ids=["ddp", "zero-3", "zero-2", "fsdp"])
 def test_a_lost_worker_and_other_engines(
-    run: Callable[..., Answer],
-    undisturbed: Record,
-    tmp_path: Path,
-    first: dict[str, Any],
-    others: list[dict[str, Any]],
+    run: Callable[..., Answer], undisturbed: Record, tmp_path: Path, first: Any, others: Any
 ) -> None:
     """The method has no encoder of harness, so that all workers draw the dropout of one process.
 

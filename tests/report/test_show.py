@@ -272,10 +272,6 @@ def test_accidents_of_released_code_stand_apart(method: str, shown: Shown) -> No
         assert names == config.released
 
 
-def test_a_method_is_found_by_its_path(shown: Shown) -> None:
-    assert shown("methods/simcse")[0].startswith("SimCSE: ")
-
-
 @pytest.mark.parametrize(
     ("method", "field", "words"),
     [

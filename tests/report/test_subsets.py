@@ -24,12 +24,6 @@ def test_n_says_the_design_where_it_is_full() -> None:
     assert design([(0, 0), (0, 1), (1, 2), (1, 3)]) == "4"
 
 
-def test_the_fraction_separates_groups(store: MadeStore) -> None:
-    add_design(store, [[70, 72], [76, 80]])
-    add_design(store, [[75, 76], [77, 78]], configuration={"label_fraction": 0.1})
-    assert sorted(group.n for group in store.groups()) == ["2x2", "2x2"]
-
-
 def test_the_same_run_with_all_labels_is_not_counted_twice(store: MadeStore) -> None:
     """The subset changes nothing with all labels, so its trials are copies."""
     for subset in (0, 3):

@@ -7,8 +7,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow.fs import FileSelector
@@ -27,6 +27,7 @@ SHADOWS = ("types", "typing", "random", "torch", "datasets", "harness", "ray")
 SPIED = """\
 import json, shutil, sys, threading, time
 from pathlib import Path
+from typing import Any
 from types import SimpleNamespace
 
 import psutil
@@ -74,12 +75,7 @@ def working(tmp_path: Path) -> Path:
 
 # More than 20 s: a real start of everything that could give something away, with a dashboard.
 def test_a_sweep_gives_nothing_away_and_imports_nothing_of_the_folder(
-    working: Path,
-    tmp_path: Path,
-    write_plugin: Callable[..., Path],
-    environment: dict[str, str],
-    bucket: str,
-    server: int,
+    working: Path, tmp_path: Path, write_plugin: Any, environment: Any, bucket: str, server: int
 ) -> None:
     # What the user names in his folder is imported all the same.
     write_plugin(working / "known.py", "known")

@@ -24,10 +24,7 @@ RATES = "[1.0e-9, 3.0e-2, 4.0e-2, 5.0e-2, 6.0e-2]"  # the first one loses nothin
 
 # More than 20 s: a sweep with a Ray that is killed, and another one that goes on.
 def test_a_killed_sweep_with_a_pruner_is_finished_by_the_same_command(
-    tmp_path: Path,
-    write_plugin: Callable[..., Path],
-    environment: dict[str, str],
-    process: Callable[..., Any],
+    tmp_path: Path, write_plugin: Callable[..., Path], environment: dict[str, str], process: Any
 ) -> None:
     """The sweep is killed after its first trial, given again, and once more."""
     plugin = write_plugin(tmp_path / "pruned.py", "trained", pause=0.2)

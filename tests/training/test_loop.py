@@ -87,12 +87,7 @@ def train(
 
 
 def adamw(
-    gradients: Sequence[Sequence[float]],
-    peak: float,
-    *,
-    warmup: int = 0,
-    decay: float = 0.0,
-    clip: float = 1.0,
+    gradients: Sequence[Any], peak: float, *, warmup: int = 0, decay: float = 0.0, clip: float = 1.0
 ) -> list[np.ndarray]:
     """Weights after each step of AdamW (0.9, 0.999, 1e-8): clipping, warm-up and linear decay."""
     weights, first, second, after = np.zeros(2), np.zeros(2), np.zeros(2), []

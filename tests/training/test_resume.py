@@ -297,12 +297,7 @@ def test_random_numbers_of_every_source_go_on(
 
 @pytest.mark.parametrize(("name", "setting"), [("simcse", "unsup"), ("diffaug", "semisup")])
 def test_thinned_curves_are_those_of_an_undisturbed_trial(
-    name: str,
-    setting: str,
-    trial_of: TrialOf,
-    clock: Clock,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, setting: str, trial_of: TrialOf, clock: Clock, tmp_path: Path, monkeypatch: Any
 ) -> None:
     """More steps than are kept; those that are dropped lie before and after the kill."""
     monkeypatch.setattr(steps, "KEPT_STEPS", 3)
@@ -420,11 +415,7 @@ def test_a_checkpoint_of_another_trial_or_machine_is_not_used(
 
 
 def test_a_full_disk_costs_the_checkpoint_alone(
-    simcse: Undisturbed,
-    clock: Clock,
-    full_disk: FullDisk,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    simcse: Undisturbed, clock: Clock, full_disk: FullDisk, tmp_path: Path, caplog: Any
 ) -> None:
     def passes() -> None:
         clock.now += 60

@@ -126,11 +126,7 @@ ELSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "values"), ELSE.values(), ids=ELSE)
 def test_a_stage_is_shared_by_trials_that_train_it_alike(
-    run: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    options: dict[str, Any],
-    values: dict[str, Any],
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: Any, values: Any
 ) -> None:
     """The method names none of these fields; the loop heeds them all the same."""
 
