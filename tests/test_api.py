@@ -121,6 +121,9 @@ def test_a_plan_is_shown_as_html_and_a_table_beside_a_paper(tmp_path: Path) -> N
         harness.table(tmp_path / "trials")
 
 
+SPACE, PAPER = "quickstart", "diffaug"
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
@@ -128,32 +131,26 @@ def test_a_plan_is_shown_as_html_and_a_table_beside_a_paper(tmp_path: Path) -> N
         (lambda: harness.run("simcse", learning_rat=1e-5), 'did you mean "learning_rate"'),
         (lambda: harness.run("simcse", seed=-1), "--seed -1: write whole numbers from 0"),
         (lambda: harness.run("simcse", seed="3"), "--seed '3': write whole numbers from 0"),
-        (lambda: harness.plan("quickstart", seeds=[0, -1]), "--seeds 0,-1: write whole numbers"),
-        (lambda: harness.plan("quickstart", paper="diffaug", table=1), "has no place beside it"),
-        (lambda: harness.sweep("quickstart", gpus_per_trial=1.5), "a whole number of GPUs"),
-        (lambda: harness.sweep("quickstart", trial_timeout=0.5), "at least one second"),
-        (lambda: harness.sweep("quickstart", budget=4e9), "budget 4000000000.0: .* than 10000"),
-        (lambda: harness.sweep("quickstart", local=True, trial_timeout="30m"), "leave out one"),
+        (lambda: harness.plan(SPACE, seeds=[0, -1]), "--seeds 0,-1: write whole numbers"),
+        (lambda: harness.plan(SPACE, paper=PAPER, table=1), "has no place beside it"),
+        (lambda: harness.sweep(SPACE, gpus_per_trial=1.5), "a whole number of GPUs"),
+        (lambda: harness.sweep(SPACE, trial_timeout=0.5), "at least one second"),
+        (lambda: harness.sweep(SPACE, budget=4e9), "budget 4000000000.0: .* than 10000"),
+        (lambda: harness.sweep(SPACE, local=True, trial_timeout="30m"), "leave out one"),
         (lambda: harness.table(paper="difaug"), 'did you mean "diffaug"'),
         (lambda: harness.run(3), "method = 3: write a text or a path"),
         (lambda: harness.run("simcse", store=3), "store = 3: write a path, a text or None"),
         (lambda: harness.load(["a"]), "store = .* write a path, a text or None"),
         (lambda: harness.encoder(None), "folder = None: write a path or a text"),
-        (lambda: harness.plan("quickstart", ["simcse"]), "method = .'simcse'.: write a text"),
-        (lambda: harness.plan("quickstart", gpus="8"), "gpus = '8': write a whole number or None"),
-        (lambda: harness.plan("quickstart", values=["a=1"]), "values = .* write a dictionary"),
-        (lambda: harness.plan("quickstart", values={1: 2}), "a name in values = 1: write a text"),
-        (lambda: harness.plan("quickstart", encoders=3), "encoder = 3: write a text or a path"),
-        (
-            lambda: harness.plan("quickstart", published="no"),
-            "published = 'no': write True or False",
-        ),
-        (lambda: harness.plan("quickstart", memory_per_trial="8"), "= '8': write a number or None"),
-        (lambda: harness.plan("quickstart", encoder="a"), 'no option "encoder"; did you mean "enc'),
-        (
-            lambda: harness.table(paper="diffaug", number=1.0),
-            "write a whole number, a text or None",
-        ),
+        (lambda: harness.plan(SPACE, ["simcse"]), "method = .'simcse'.: write a text"),
+        (lambda: harness.plan(SPACE, gpus="8"), "gpus = '8': write a whole number or None"),
+        (lambda: harness.plan(SPACE, values=["a=1"]), "values = .* write a dictionary"),
+        (lambda: harness.plan(SPACE, values={1: 2}), "a name in values = 1: write a text"),
+        (lambda: harness.plan(SPACE, encoders=3), "encoder = 3: write a text or a path"),
+        (lambda: harness.plan(SPACE, published="no"), "published = 'no': write True or False"),
+        (lambda: harness.plan(SPACE, memory_per_trial="8"), "= '8': write a number or None"),
+        (lambda: harness.plan(SPACE, encoder="a"), 'no option "encoder"; did you mean "enc'),
+        (lambda: harness.table(paper=PAPER, number=1.0), "write a whole number, a text or None"),
         (
             lambda: harness.table().render("terminal", 0),
             "width = 0: write a whole number, at least",
@@ -161,10 +158,7 @@ def test_a_plan_is_shown_as_html_and_a_table_beside_a_paper(tmp_path: Path) -> N
         (lambda: harness.table(number=3), "needs the name of its paper"),
         (lambda: harness.table(encoder="tiny-bert"), "needs the name of a paper"),
         (lambda: harness.table(values={"max_steps": 1}), "need the name of a paper"),
-        (
-            lambda: harness.table(paper="diffaug", values={"max_step": 1}),
-            'did you mean "max_steps"',
-        ),
+        (lambda: harness.table(paper=PAPER, values={"max_step": 1}), 'did you mean "max_steps"'),
     ],
 )
 def test_mistakes_are_the_sentences_of_the_command_line(

@@ -172,6 +172,7 @@ def test_what_is_not_there(refused: Refused, space: SpaceFile, tmp_path: Path) -
     path = tmp_path / "none.py"
     refused(["eval", "tiny-bert", "--suite", path], path, "there is no such file")
     refused(["show", "nobody/nothing:train"], 'data set "nobody/nothing" was not found')
+    refused(["show", "4f2a"], tmp_path / "store", '"4f2a"', "harness list trials")
     for words in (["compare", "tiny-bert", "tiny-bert"], ["retrieve", "tiny-bert", "a"]):
         refused(words, "senteval.tar", "set HARNESS_HUB")
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from harness.trials.store import Store
-from harness.trials.trial import Trial, failed
 from tests.cli.conftest import LineOf, Refused, SpaceFile, check_sentence
 
 DIGITS = "9" * 5000
@@ -188,16 +186,6 @@ def test_name_that_leaves_the_mirror(refused: Refused) -> None:
         refused(["eval", name, "--suite", "graded"])
     arguments = ["run", "pooling", "--encoder", "a/../tiny-bert", *GRADED]
     refused(arguments, '"a/../tiny-bert" cannot be the name of a model', "ORGANISATION/NAME")
-
-
-def test_a_table_and_the_key_of_no_trial_or_of_several(refused: Refused, tmp_path: Path) -> None:
-    path, two = tmp_path / "none" / "table.txt", Store(tmp_path / "two")
-    refused(["table", "--output", path], "table.txt", "cannot be written")
-    refused(["show", "4f2a"], tmp_path / "store", '"4f2a"', "harness list trials")
-    for pooling in ("cls", "mean"):
-        values = {"encoder": "tiny-bert", "suite": "graded", "pooling": pooling}
-        two.write(failed(Trial("pooling", values, 0), "why"))
-    refused(["show", "", "--store", two.folder], "2 trials have keys", "give more characters")
 
 
 def test_new(refused: Refused, tmp_path: Path) -> None:
