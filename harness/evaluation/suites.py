@@ -36,12 +36,19 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def check_title(title: str, beginning: str, instead: str) -> None:
-    """Raises UserError when a user's suite has the name of a shipped one."""
-    if title in CARDS:
+def check_names(suite: "Suite", beginning: str, instead: str) -> None:
+    """Raises UserError when a user's suite has the name, or a dev score, of a shipped one."""
+    if suite.name in CARDS:
         raise UserError(
-            f"{beginning} a suite called {title}, which is the name of a shipped one; {instead}"
+            f"{beginning} a suite called {suite.name}, which is the name of a shipped one; "
+            f"{instead}"
         )
+    for task in suite.data:
+        if (shipped := metric_named(task)) and shipped.split == "dev":
+            raise UserError(
+                f"{beginning} a score called {task}, which is a dev score of the shipped suite "
+                f"{shipped.suite}; {instead}"
+            )
 
 
 def check_suite(suite: "Suite", path: Path) -> None:
@@ -55,7 +62,7 @@ def check_suite(suite: "Suite", path: Path) -> None:
         first = error.errors()[0]
         part = ".".join(map(str, first["loc"]))
         raise UserError(f"{path}: {part} of the suite: {first['msg']}") from None
-    check_title(suite.name, f"{path} has", "choose another name")
+    check_names(suite, f"{path} has", "choose another name")
     for task in suite.card.dev_tasks:
         if task not in suite.data:
             raise UserError(

@@ -227,6 +227,9 @@ def test_a_files_suite_cannot_stand_in_for_a_shipped_one(tmp_path: Path) -> None
     path.write_text(MINE.format(name="sts"))
     with pytest.raises(UserError, match=r"mine\.py has a suite called sts.*choose another name"):
         suite(str(path))
+    path.write_text(MINE.format(name="mine").replace('"task"', '"sickr-dev"'))
+    with pytest.raises(UserError, match="sickr-dev, which is a dev score of the shipped suite sts"):
+        suite(str(path))
     assert suite("sts") is shipped
     assert set(suite("sts").tests) == {"sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"}
     uses = "from harness.evaluation.sts import correlations, graded, sts\n"
