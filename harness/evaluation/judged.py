@@ -33,7 +33,7 @@ from harness.evaluation.catalogue import NDCG, SuiteCard
 from harness.evaluation.scores import Queries, Scores
 from harness.evaluation.search import nearest
 from harness.evaluation.sts import DEV_NAMES, SPLIT_COLUMN, TEST_NAMES
-from harness.evaluation.suites import Suite, check_title
+from harness.evaluation.suites import Suite, check_names
 from harness.files import content_digest, digest, digest_of
 from harness.inputs import is_folder, regular_file
 from harness.relocation import here
@@ -94,8 +94,9 @@ def judged_suite(name: str) -> Suite:
         there = [(part, _file(folder, part, names)) for part, names in _PARTS.items()]
     files = tuple((part, file) for part, file in there if file is not None)
     title = Path(os.path.abspath(folder)).name  # noqa: PTH100 - a link keeps its own name
-    check_title(title, f"{folder} makes", "rename the folder")
-    return _made(title, files, tuple(content_digest(file) for _, file in files))
+    made = _made(title, files, tuple(content_digest(file) for _, file in files))
+    check_names(made, f"{folder} makes", "rename the folder")
+    return made
 
 
 def _file(folder: Path, part: str, names: tuple[str, ...]) -> Path | None:

@@ -24,7 +24,7 @@ from harness.evaluation.bootstrap import uncertainty
 from harness.evaluation.catalogue import CARDS, SuiteCard
 from harness.evaluation.correlation import pair_cosines, spearman, sts_scores
 from harness.evaluation.scores import Scores
-from harness.evaluation.suites import Suite, check_title, register
+from harness.evaluation.suites import Suite, check_names, register
 from harness.files import content_digest, digest
 from harness.inputs import regular_file
 from harness.relocation import here
@@ -122,7 +122,6 @@ def _file(data: str, name: str) -> Path:
 def _made(name: str, files: tuple[Path, ...], split: str | None, _: tuple[str, ...]) -> Suite:
     """The suite of these files; `name` is without the options `dev` and `split`."""
     title = bare_name(files[0])
-    check_title(title, f"{files[0]} makes", "rename the file")
     splits = _splits(parsed(name), files, split)
     dev = f"{title}-dev"
     data: dict[str, Callable[[], Pairs]] = {title: functools.partial(_pairs, *splits["test"])}
@@ -136,7 +135,9 @@ def _made(name: str, files: tuple[Path, ...], split: str | None, _: tuple[str, .
         decimals=2,
     )
     query = digest(f"{split_name(name)[1]} {split}")
-    return Suite(card, correlations, data, lambda: list(files), selecting, code_digest=query)
+    made = Suite(card, correlations, data, lambda: list(files), selecting, code_digest=query)
+    check_names(made, f"{files[0]} makes", "rename the file")
+    return made
 
 
 def _splits(

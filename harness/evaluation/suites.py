@@ -36,12 +36,19 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def check_title(title: str, beginning: str, instead: str) -> None:
-    """Raises UserError when a user's suite has the name of a shipped one."""
-    if title in CARDS:
+def check_names(suite: "Suite", beginning: str, instead: str) -> None:
+    """Raises UserError when a user's suite has the name, or a dev score, of a shipped one."""
+    if suite.name in CARDS:
         raise UserError(
-            f"{beginning} a suite called {title}, which is the name of a shipped one; {instead}"
+            f"{beginning} a suite called {suite.name}, which is the name of a shipped one; "
+            f"{instead}"
         )
+    for task in suite.data:
+        if (shipped := metric_named(task)) and shipped.split == "dev":
+            raise UserError(
+                f"{beginning} a score called {task}, which is a dev score of the shipped suite "
+                f"{shipped.suite}; {instead}"
+            )
 
 
 def check_suite(suite: "Suite", path: Path) -> None:
@@ -55,7 +62,7 @@ def check_suite(suite: "Suite", path: Path) -> None:
         first = error.errors()[0]
         part = ".".join(map(str, first["loc"]))
         raise UserError(f"{path}: {part} of the suite: {first['msg']}") from None
-    check_title(suite.name, f"{path} has", "choose another name")
+    check_names(suite, f"{path} has", "choose another name")
     for task in suite.card.dev_tasks:
         if task not in suite.data:
             raise UserError(
@@ -181,10 +188,20 @@ class Suite:
     def score_test(self, embed: Embed) -> Scores:
         """The scores of all tests and their average; the sentences are embedded in one pass."""
         vectors = Embeddings(embed, (text for task in self.tests for text in self.texts(task)))
-        scores = functools.reduce(
-            Scores.__or__, (self.measure(task, vectors) for task in self.tests)
-        )
+        scores = self.joined({task: self.measure(task, vectors) for task in self.tests})
         return scores | self.averaged(scores)
+
+    def joined(self, scores: Mapping[str, Scores]) -> Scores:
+        """The scores of several tasks. Raises TrialFailure where two tasks have one of a name."""
+        task_of: dict[str, str] = {}
+        for task, own in scores.items():
+            for metric in own.metrics:
+                if (other := task_of.setdefault(metric, task)) != task:
+                    raise TrialFailure(
+                        f'suite "{self.name}": the functions of the tasks "{other}" and "{task}" '
+                        f'both return a score "{metric}"; each score needs a name of its own'
+                    )
+        return functools.reduce(Scores.__or__, scores.values(), Scores({}))
 
     def measure(self, task: str, vectors: "Callable[[list[str]], np.ndarray]") -> Scores:
         """The scores of one task. Raises TrialFailure when a user's function gives something else.
@@ -199,6 +216,10 @@ class Suite:
         for metric, value in returned.metrics.items():
             if not isinstance(value, Real) or not math.isfinite(value):
                 raise TrialFailure(f"{beginning} of finite numbers; {metric} is {value!r}")
+            if metric != task and metric in (*self.data, self.card.average):
+                raise TrialFailure(
+                    f'{beginning} with names of their own; "{metric}" is that of another one'
+                )
         if task == self.card.dev and task not in returned.metrics:
             raise TrialFailure(f'{beginning} with the score "{task}"')
         return returned

@@ -140,7 +140,7 @@ def _scores(model: Exportable, group: Group | None) -> Iterator[str]:
     yield f"| suite | metric | this model | 95 % interval | {n} |\n| :-- | :-- | --: | :-- | --: |"
     for part in (part for part in group.parts if trial in part.trials):
         suite, scores = str(part.suite), part.scores(trial)
-        cells = {**group.dev, **part.test}
+        cells = {**part.dev, **part.test}
         for name, value in {**scores.dev, **scores.test}.items():
             means = [part.test[name].mean] if name in part.test else []
             digits = decimals_of(part.card, means) if name in scores.test else 2

@@ -129,7 +129,7 @@ def _verdict(groups: Sequence[Group], kept_pairs: Callable[[str, str], Path]) ->
     by_dev = sorted(groups, key=lambda group: (group is not best, -group.dev_mean))
     rows = [(called[group.identity], group) for group in by_dev[: SHOWN + 1]]
     winner, *others = stored_systems(rows, kept_pairs, RESAMPLES)
-    dev = best.dev.get(best.selects)
+    dev = best.selected
     shown = f", {score_text(dev, decimals_of(best.card, [dev.mean]))}" if dev else ""
     lines = [
         f"{winner.name} wins with the best dev score{shown} "

@@ -178,7 +178,15 @@ class Group:
     def best_trial(self, trials: Iterable[MeasuredTrial]) -> MeasuredTrial | None:
         """The trial with the best dev score of some; of equal ones, the one with the first key."""
         lowest = -math.inf
-        return max(trials, key=lambda trial: trial.dev.get(self.selects, lowest), default=None)
+        return max(
+            trials,
+            key=lambda trial: lowest if (own := self.chosen_by(trial)) is None else own,
+            default=None,
+        )
+
+    @property
+    def _measured_by(self) -> SuiteOfData | None:
+        return (self.suite, self.data) if self.suite else None
 
     def scores(self, trial: MeasuredTrial) -> SuiteScores:
         """The scores of a trial under the suite."""
@@ -196,9 +204,31 @@ class Group:
 
     @cached_property
     def dev(self) -> Mapping[str, Score]:
-        """Dev metric -> its cell, for the metrics that every trial has."""
-        alone = self.trials[0].uncertainty if len(self.trials) == 1 else {}
-        return _cells([trial.dev for trial in self.trials], self.trials, alone)
+        """Dev metric -> its cell, for the metrics that every trial has.
+
+        Of a metric that several suites have, it is the suite's own, or else that which selected.
+        """
+        return self._dev_cells([trial.dev(self._measured_by) for trial in self.trials])
+
+    @cached_property
+    def selected(self) -> Score | None:
+        """The dev score that selected, where every trial has it."""
+        return self._dev_cells([self._selecting(trial) for trial in self.trials]).get(self.selects)
+
+    def chosen_by(self, trial: MeasuredTrial) -> float | None:
+        """The dev score that selected a trial; None: it has none."""
+        scores = self._selecting(trial).get(self.selects)
+        return scores.dev[self.selects] if scores else None
+
+    def _selecting(self, trial: MeasuredTrial) -> dict[str, SuiteScores]:
+        return trial.dev(trial.own or self._measured_by)
+
+    def _dev_cells(self, devs: Sequence[Mapping[str, SuiteScores]]) -> dict[str, Score]:
+        """Dev metric -> its cell. devs: of each trial, the scores in which a metric is."""
+        scores = [{name: own.dev[name] for name, own in dev.items()} for dev in devs]
+        spreads = devs[0].items() if len(devs) == 1 else ()
+        alone = {name: own.uncertainty[name] for name, own in spreads if name in own.uncertainty}
+        return _cells(scores, self.trials, alone)
 
     @cached_property
     def dev_before(self) -> Score | None:
@@ -241,7 +271,8 @@ class Group:
 
         It is over the trials that have the score, and -inf where no trial has it.
         """
-        scores = [trial.dev[self.selects] for trial in self.trials if self.selects in trial.dev]
+        own = map(self.chosen_by, self.trials)
+        scores = [score for score in own if score is not None]
         mean = math.fsum(scores) / len(scores) if scores else math.nan
         return -math.inf if math.isnan(mean) else mean
 
@@ -271,7 +302,7 @@ def _selects(trials: Sequence[MeasuredTrial], identity: Identity) -> str:
     suite = configuration.get("suite", "sts")
     if suite in CARDS:
         return card(suite).dev or STSB_DEV
-    measured = sorted(name for trial in trials for name in trial.dev)
+    measured = sorted(name for trial in trials for name in trial.dev(None))
     return STSB_DEV if STSB_DEV in measured else next(iter(measured), STSB_DEV)
 
 

@@ -91,28 +91,20 @@ class MeasuredTrial:
     corpora: str | None = None
     """JSON of its corpora and the numbers of their items"""
 
-    @cached_property
-    def dev(self) -> dict[str, float]:
-        """All dev scores; of a metric that was measured twice, the one in the trial's own row."""
-        return {name: value for scores in self._own_last for name, value in scores.dev.items()}
+    def dev(self, suite: SuiteOfData | None) -> dict[str, SuiteScores]:
+        """Dev metric -> the scores in which it is.
 
-    @cached_property
-    def uncertainty(self) -> dict[str, Uncertainty]:
-        """The uncertainty of the dev scores."""
-        pairs = (pair for scores in self._own_last for pair in scores.uncertainty.items())
-        return dict(pairs)
+        Of a metric that several suites have: those of `suite`, or else those in the own row.
+        """
+        names = sorted(self.suites, key=lambda each: (each == suite, each == self.own, each))
+        return {metric: self.suites[name] for name in names for metric in self.suites[name].dev}
 
     def has(self, metric: Metric) -> bool:
         """Whether the metric was measured."""
         if metric.split == "dev":
-            return metric.name in self.dev
+            return metric.name in self.dev(None)
         scores = self.suites.get((metric.suite, metric.data))
         return scores is not None and metric.name in scores.test
-
-    @property
-    def _own_last(self) -> list[SuiteScores]:
-        names = sorted(self.suites, key=lambda suite: (suite == self.own, suite))
-        return [self.suites[name] for name in names]
 
 
 def trials_of(table: pa.Table) -> dict[Identity, list[MeasuredTrial]]:

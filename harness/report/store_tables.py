@@ -140,7 +140,8 @@ class Column:
             score = group.test.get(self.metric)
             return Cell(score, self.decimals, metric, group, expected=True)
         before = self.metric == DEV_BEFORE
-        score = group.dev_before if before else group.dev.get(self.metric)
+        after = group.selected if self.heading == DEV else group.dev.get(self.metric)
+        score = group.dev_before if before else after
         # Only a training has a score before training.
         return Cell(score, self.decimals, None, group, expected=not before)
 
@@ -179,7 +180,9 @@ def dev_columns(groups: Sequence[Group], measured_by: MeasuredBy, *, own: bool) 
         return [before, Column(DEV, DEV, selects, decimals=decimals)]
     name = _column_name(card, DEV, measured_by[DEV])
     columns = [Column(name, DEV, selects, decimals=decimals)]
-    if (dev := card.dev) and dev != selects:
+    # Another suite of this name, with other data, may have selected.
+    others = card.data and any(trial.own for group in groups for trial in group.trials)
+    if (dev := card.dev) and (dev != selects or others):
         name, heading = _column_name(card, dev, measured_by[dev]), DISPLAY.get(dev, dev)
         columns.append(Column(name, heading, dev, decimals=_dev_decimals(groups, dev)))
     return [each for each in columns if any(each.metric in group.dev for group in groups)]

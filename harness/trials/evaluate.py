@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial, reduce
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
@@ -109,7 +109,7 @@ def evaluations(measurement: Measurement, suites: Sequence[Suite]) -> Iterator[R
             started, clock = datetime.now(UTC), time.perf_counter()
             embedder.seconds, embedder.sentences = shared
             scores = _scores(measurement, suite, vectors, missing)
-            pairs = _together(scores, suite.tests).pairs
+            pairs = _together(suite, scores, suite.tests).pairs
             keep_pairs(pairs, pairs_file(measurement.weights, suite.name))
             seconds = shared[0] + time.perf_counter() - clock
             memory.measure()
@@ -156,7 +156,9 @@ def _scores(
             continue
         measurement.steps(f"scoring the tasks of {suite.name}", done, len(suite.data))
         try:
-            scores[task] = suite.measure(task, vectors[measurement.apart(suite, task)])
+            measured = suite.measure(task, vectors[measurement.apart(suite, task)])
+            suite.joined({**scores, task: measured})
+            scores[task] = measured
         except Exception as error:
             missing[suite.name, task] = reason(error)
     return scores
@@ -179,9 +181,9 @@ def _record(
     memory: Peak,
 ) -> Record:
     model, embedder = measurement.model, measurement.embedder
-    tests = _together(scores, suite.tests)
+    tests = _together(suite, scores, suite.tests)
     tests = tests | suite.averaged(tests)
-    devs = _together(scores, suite.card.dev_tasks)
+    devs = _together(suite, scores, suite.card.dev_tasks)
     status: Status = "finished"
     if missing:
         status = "partial" if scores else "failed"
@@ -220,8 +222,8 @@ def _known(facts: Callable[[], dict[str, Value]]) -> dict[str, Value]:
         return {}
 
 
-def _together(scores: dict[str, Scores], tasks: Iterable[str]) -> Scores:
-    return reduce(Scores.__or__, (scores[task] for task in tasks if task in scores), Scores({}))
+def _together(suite: Suite, scores: dict[str, Scores], tasks: Iterable[str]) -> Scores:
+    return suite.joined({task: scores[task] for task in tasks if task in scores})
 
 
 class SentenceModel:

@@ -95,6 +95,9 @@ def test_a_split_without_pairs_and_a_shipped_name_are_refused(tmp_path: Path) ->
     path = write(tmp_path / "sts.csv", ROWS, "sentence1,sentence2,score")
     with pytest.raises(UserError, match="the name of a shipped one; rename"):
         suite(str(path))
+    path = write(tmp_path / "stsb.csv", ROWS, "split,sentence1,sentence2,score")
+    with pytest.raises(UserError, match="stsb-dev, which is a dev score of the shipped suite sts;"):
+        suite(str(path))
 
 
 def test_a_split_without_dev_selects_nothing_and_a_filter_goes_before_it(tmp_path: Path) -> None:

@@ -155,12 +155,23 @@ TEXT: Any = {"one": "1"}
         ("one", Scores({"one": math.nan}), "finite numbers; one is nan"),
         ("one", Scores(TEXT), "finite numbers; one is '1'"),
         ("dev", Scores({"other": 1.0}), 'with the score "dev"'),
+        ("one", Scores({"one": 1.0, "dev": 1.0}), 'names of their own; "dev" is that of another'),
+        ("dev", Scores({"dev": 1.0, "two": 1.0}), 'names of their own; "two" is that of another'),
+        ("one", Scores({"one": 1.0, "mean": 1.0}), 'names of their own; "mean" is that of another'),
     ],
 )
 def test_what_is_no_score_is_named(task: str, given: Any, said: str) -> None:
-    score = register(SuiteCard("toy", dev_tasks=("dev",)), toy()[0].data, list)(lambda *_: given)
+    card = SuiteCard("toy", dev_tasks=("dev",), average="mean")
+    score = register(card, toy()[0].data, list)(lambda *_: given)
     with pytest.raises(TrialFailure, match=f'suite "toy": the function of task "{task}" .*{said}'):
         score.measure(task, lambda texts: np.ones((len(texts), 2)))
+
+
+def test_no_score_takes_the_place_of_one_of_the_same_name() -> None:
+    data = toy()[0].data
+    own = register("toy", data, list)(lambda task, *_: Scores({task: 1.0, "spearman": 1.0}))
+    with pytest.raises(TrialFailure, match='"one" and "two" both return a score "spearman"'):
+        own.score_test(WordVectors())
 
 
 def test_tests_are_embedded_in_one_pass_over_distinct_texts() -> None:
@@ -217,6 +228,9 @@ def test_a_files_suite_cannot_stand_in_for_a_shipped_one(tmp_path: Path) -> None
     path = tmp_path / "mine.py"
     path.write_text(MINE.format(name="sts"))
     with pytest.raises(UserError, match=r"mine\.py has a suite called sts.*choose another name"):
+        suite(str(path))
+    path.write_text(MINE.format(name="mine").replace('"task"', '"sickr-dev"'))
+    with pytest.raises(UserError, match="sickr-dev, which is a dev score of the shipped suite sts"):
         suite(str(path))
     assert suite("sts") is shipped
     assert set(suite("sts").tests) == {"sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"}

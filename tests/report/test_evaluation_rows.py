@@ -51,6 +51,37 @@ def test_of_several_evaluations_the_newest_stands(store: MadeStore, newest: int)
     assert group_of(store).measured("mine").test["mine"].mean == newest
 
 
+def test_a_dev_score_is_that_of_the_suite_with_its_data(store: MadeStore) -> None:
+    """Whether another suite of this name has selected, or nothing was selected at all."""
+    cards = {
+        data: SuiteCard("mine", dev_tasks=("mine-dev",), data=data).dumped()
+        for data in ("first", "last", "own")
+    }
+    devs = {"first": 10.0, "last": 20.0}
+    model, trained = {"method": "pooling", "steps": 0, "seed": 0}, {"method": "simcse"}
+    own = {"suite": "mine", "suite_card": cards["own"], "dev": {"mine-dev": 30.0}}
+    for facts, key in ((model, NEVER_RUN), (trained, store.trial(test={"mine": 40.0}, **own))):
+        for data, dev in devs.items():
+            card = {"suite_card": cards[data], "dev": {"mine-dev": dev}}
+            store.evaluation("mine", {"mine": 40.0}, of=key, **card, **facts)
+    rows = [row for sheet in store.sheets() for row in sheet.records.to_pylist()]
+    assert {
+        (row["method"], row["suite_data"]): row["mean"] for row in rows if row["split"] == "dev"
+    } == {
+        **{(method, data): devs[data] for method in ("pooling", "simcse") for data in devs},
+        ("simcse", "own"): 30.0,
+    }
+    shown = {
+        tuple(sheet.columns[4:]): [line[4:] for section in sheet.sections for line in section.lines]
+        for sheet in store.sheets()
+        if "data first" in sheet.title
+    }
+    assert shown == {
+        ("mine-dev", "mine"): [["10.00", "40.00"]],
+        ("dev", "mine-dev", "mine"): [["30.00", "10.00", "40.00"]],
+    }
+
+
 def test_scores_of_other_data_under_one_name_are_never_averaged(store: MadeStore) -> None:
     """Seed 0 was measured on both files, seed 1 on the old one alone, seed 2 on the new one."""
     keys = [store.trial(seed=seed) for seed in range(3)]
