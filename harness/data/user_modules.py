@@ -207,10 +207,7 @@ class _Siblings(importlib.abc.MetaPathFinder):
     """Finds the modules inside of a plugin's folder in what was read of it, and nowhere else."""
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: ModuleType | None = None,
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname.partition(".")[0] not in _loaded:
             return None

@@ -231,9 +231,7 @@ class Encoder(nn.Module):
         self.reach, self.layout = reach, layout
         try:
             output = self.model(
-                input_ids=layout.tokens(batch.input_ids),
-                **layout.arguments,
-                **options,
+                input_ids=layout.tokens(batch.input_ids), **layout.arguments, **options
             )
         finally:
             self.reach, self.layout = {}, Padded(None)

@@ -11,11 +11,7 @@ import numpy as np
 from harness.errors import counted
 from harness.evaluation.bootstrap import RESAMPLES
 from harness.evaluation.catalogue import CARDS, DISPLAY, NDCG, SuiteCard, suite_option
-from harness.evaluation.kept import (
-    PAIRS,
-    QUERIES,
-    resampled_scores,
-)
+from harness.evaluation.kept import PAIRS, QUERIES, resampled_scores
 from harness.report.cells import decimals_of, p_text
 from harness.report.difference import (
     Difference,

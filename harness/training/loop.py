@@ -52,19 +52,12 @@ def snapshot(
         weights=current(method, names),
         best=outcome.best_state,
         optimiser=optimiser.tensors(),
-        facts={
-            "outcome": kept,
-            "random": random_states(),
-            "scaler": optimiser.scaler.state_dict(),
-        },
+        facts={"outcome": kept, "random": random_states(), "scaler": optimiser.scaler.state_dict()},
     )
 
 
 def restore(
-    saved: SavedState,
-    method: nn.Module,
-    names: Collection[str],
-    optimiser: StageOptimiser,
+    saved: SavedState, method: nn.Module, names: Collection[str], optimiser: StageOptimiser
 ) -> Outcome:
     """Bring optimiser and random sources to the state of a snapshot; its outcome.
 

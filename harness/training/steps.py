@@ -176,11 +176,7 @@ class Steps:
         """Time when the steps began that the outcome's seconds do not count yet"""
 
     def run(
-        self,
-        outcome: Outcome,
-        optimiser: StageOptimiser,
-        feed: Iterator[StepBatches],
-        step: int,
+        self, outcome: Outcome, optimiser: StageOptimiser, feed: Iterator[StepBatches], step: int
     ) -> Tensor:
         """Step number `step` of the stage, on as many batches as it accumulates; their mean loss.
 

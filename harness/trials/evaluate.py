@@ -42,12 +42,7 @@ class Measurement:
     """A model, ready to embed; every sentence is embedded once for all suites."""
 
     def __init__(
-        self,
-        model: MeasuredModel,
-        store: Store,
-        *,
-        keep: bool = False,
-        steps: Steps = unheard,
+        self, model: MeasuredModel, store: Store, *, keep: bool = False, steps: Steps = unheard
     ) -> None:
         """Load the model, or train it when the weights of its trial are not kept.
 
@@ -144,10 +139,7 @@ def _embedded(
 
 
 def _scores(
-    measurement: Measurement,
-    suite: Suite,
-    vectors: dict[bool, Embeddings],
-    missing: Missing,
+    measurement: Measurement, suite: Suite, vectors: dict[bool, Embeddings], missing: Missing
 ) -> dict[str, Scores]:
     """Task -> its scores, for the tasks that have scores."""
     scores: dict[str, Scores] = {}

@@ -18,13 +18,7 @@ from harness.errors import UserError
 from harness.files import Stamp
 from harness.inputs import kind_of
 from harness.trials.record import RANK, SCHEMA_VERSION, Record, record_of
-from harness.trials.record_faults import (
-    LOOKED_AT,
-    Wrong,
-    faults_of,
-    without_wrong,
-    wrong_trials,
-)
+from harness.trials.record_faults import LOOKED_AT, Wrong, faults_of, without_wrong, wrong_trials
 from harness.trials.schema import SCHEMA
 
 ROWS_TOGETHER = 1024

@@ -23,13 +23,7 @@ from harness.owners import Owner
 from harness.remote import SCHEME, RemoteAway, RemoteFolder
 from harness.trials.record import Record
 from harness.trials.record_files import UNFINISHED
-from harness.trials.remote_claims import (
-    NOTES,
-    RemoteClaim,
-    owner_in,
-    progress_of_others,
-    send_note,
-)
+from harness.trials.remote_claims import NOTES, RemoteClaim, owner_in, progress_of_others, send_note
 from harness.trials.remote_copy import RemoteCopy
 from harness.trials.store import SMALL_FILES, Store
 from harness.trials.store_folders import PROGRESS, StoreFolders, logged_keys
