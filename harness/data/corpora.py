@@ -40,47 +40,34 @@ _NLI_TRAIN = (
 )
 _SNLI_DEV = (SNLI, "plain_text/validation-00000-of-00001.parquet")
 _SNLI_TEST = (SNLI, "plain_text/test-00000-of-00001.parquet")
+_HELDOUT, _STSB = (_SNLI_DEV, _SNLI_TEST), ((SIMCSE, ARCHIVE),)
+_WIKI = ((SIMCSE, "wiki1m_for_simcse.txt"),)
+_TRIPLETS = ((GRADED, "triplets.csv"),)
 
 # On the numbers of items see simcse.md, section 1.1, and clsr.md, section 3.
-_SNLI = "CC BY-SA 4.0"
+_SNLI, _BOTH = "CC BY-SA 4.0", "of SNLI and MultiNLI"
 SOURCES: dict[str, Source] = {
-    "wiki1m": known(
-        ((SIMCSE, "wiki1m_for_simcse.txt"),), read_sentences, "sentences", 1_000_000,
-        licence="CC BY-SA",
-    ),
+    "wiki1m": known(_WIKI, read_sentences, "sentences", 1_000_000, licence="CC BY-SA"),
     "nli-triplets": known(
-        ((SIMCSE, "nli_for_simcse.csv"),), read_triplets, "triplets", 275_601,
-        licence="of SNLI and MultiNLI",
+        ((SIMCSE, "nli_for_simcse.csv"),), read_triplets, "triplets", 275_601, licence=_BOTH
     ),
-    "nli-pairs": known(
-        _NLI_TRAIN, read_nli_pairs, "labelled pairs", 942_069, licence="of SNLI and MultiNLI"
-    ),
+    "nli-pairs": known(_NLI_TRAIN, read_nli_pairs, "labelled pairs", 942_069, licence=_BOTH),
     "nli-entailments": known(
-        _NLI_TRAIN, read_entailments, "pairs", 314_315, judged=True, licence="of SNLI and MultiNLI"
+        _NLI_TRAIN, read_entailments, "pairs", 314_315, judged=True, licence=_BOTH
     ),
     "snli-dev": known((_SNLI_DEV,), read_nli_pairs, "labelled pairs", 9_842, licence=_SNLI),
     "snli-test": known((_SNLI_TEST,), read_nli_pairs, "labelled pairs", 9_824, licence=_SNLI),
-    "snli-heldout": known(
-        (_SNLI_DEV, _SNLI_TEST), read_nli_pairs, "labelled pairs", 19_666, licence=_SNLI
-    ),
+    "snli-heldout": known(_HELDOUT, read_nli_pairs, "labelled pairs", 19_666, licence=_SNLI),
     "snli-heldout-entailments": known(
-        (_SNLI_DEV, _SNLI_TEST), read_entailments, "pairs", 6_697, judged=True, licence=_SNLI
+        _HELDOUT, read_entailments, "pairs", 6_697, judged=True, licence=_SNLI
     ),
-    "stsb-similar": known(
-        ((SIMCSE, ARCHIVE),), read_similar_pairs, "pairs", 1_406, judged=True, licence=_SNLI
-    ),
-    "stsb-train": known(
-        ((SIMCSE, ARCHIVE),), read_scored_pairs, "scored pairs", 5_749, licence=_SNLI
-    ),
+    "stsb-similar": known(_STSB, read_similar_pairs, "pairs", 1_406, judged=True, licence=_SNLI),
+    "stsb-train": known(_STSB, read_scored_pairs, "scored pairs", 5_749, licence=_SNLI),
     "graded-sentences": known(((GRADED, "sentences.txt"),), read_sentences, "sentences"),
-    "graded-triplets": known(((GRADED, "triplets.csv"),), read_triplets, "triplets"),
-    "graded-scored-pairs": known(
-        ((GRADED, "triplets.csv"),), read_triplets_as_scored_pairs, "scored pairs"
-    ),
-    "graded-pairs": known(
-        ((GRADED, "triplets.csv"),), read_triplets_as_pairs, "labelled pairs"
-    ),
-}  # fmt: skip
+    "graded-triplets": known(_TRIPLETS, read_triplets, "triplets"),
+    "graded-scored-pairs": known(_TRIPLETS, read_triplets_as_scored_pairs, "scored pairs"),
+    "graded-pairs": known(_TRIPLETS, read_triplets_as_pairs, "labelled pairs"),
+}
 PYTHON = ".py"
 """The ending of a file that registers a corpus"""
 NEIGHBOURS = "neighbours:"
