@@ -7,7 +7,6 @@ from dataclasses import replace
 from rich.table import Table
 
 from harness.data.hub import model_shape
-from harness.data.revisions import short_name
 from harness.errors import NotHere, UserError, counted
 from harness.plugin import registry
 from harness.plugin.resolution import given_values
@@ -253,10 +252,9 @@ def _together(
     """
     alike: dict[tuple[str, str], dict[str, str]] = {}
     for search in searches:
-        encoder = short_name(search.config.encoder)
-        before, _, after = search.label.partition(encoder)
+        before, _, after = search.label.partition(search.encoder)
         name = f"{before.strip()}{after}"
-        alike.setdefault((name, details[search.label]), {})[encoder] = search.label
+        alike.setdefault((name, details[search.label]), {})[search.encoder] = search.label
     return [(name, list(found), list(found.values())) for (name, _), found in alike.items()]
 
 

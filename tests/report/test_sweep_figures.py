@@ -11,6 +11,7 @@ from harness.report.figures.sweep_figures import (
     AVERAGED,
     costs,
     curves_figure,
+    hyperparameters_figure,
     parallel_figure,
     smoothed,
     sweep_figures,
@@ -120,6 +121,30 @@ def test_parallel_lines_have_a_label_for_each_value(store: MadeStore) -> None:
     labels = {mark.x[0]: list(mark.texts) for mark in panel.marks if mark.texts}
     assert labels[1] == ["1e-05", "2e-05", "5e-05", "0.0001"]
     assert labels[2] == ["cls", "mean"]
+
+
+def test_values_and_encoders_that_are_alike_in_short_have_places_and_names_of_their_own(
+    store: MadeStore,
+) -> None:
+    prompts = ["This sentence means [MASK].", "This sentence of X means [MASK]."]
+    for encoder in ("a/best", "b/best"):
+        for rate in (1e-3, 1.00001e-3):
+            for dev, prompt in enumerate(prompts):
+                store.trial(
+                    {"learning_rate": rate, "template": prompt}, role="search", search="aaaa",
+                    dev={"stsb-dev": 70 + dev}, test={}, encoder=encoder,
+                )  # fmt: skip
+    found = sweep_searches(store.read(FIGURE_COLUMNS).table)
+    assert [search.label for search in found] == ["simcse unsup a/best", "simcse unsup b/best"]
+    parallel, others = parallel_figure(found[0]), hyperparameters_figure(found[0])
+    assert len({*parallel.legend}) == 4
+    [panel] = parallel.panels
+    labels = {mark.x[0]: list(mark.texts) for mark in panel.marks if mark.texts}
+    assert (labels[1], labels[2]) == (["0.001", "0.00100001"], prompts)
+    template = others.panels[1]
+    assert [text for _, text in template.x.ticks or ()] == prompts
+    [points] = [mark for mark in template.marks if mark.kind == "points" and len(mark.x) == 4]
+    assert [*zip(points.x, points.y, strict=True)] == [(1, 71), (1, 71), (0, 70), (0, 70)]
 
 
 def test_what_cannot_be_drawn_is_said(searches: list[SweepSearch]) -> None:

@@ -1,12 +1,16 @@
 """Variants, settings and encoders of a method, and configurations that train the same thing."""
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from harness.data.hub import model_folder
 from harness.errors import UserError
 from harness.plugin import registry
+from harness.sweeps.budget import Budget
 from harness.sweeps.spaces.overrides import Overrides, shipped_spaces
 from harness.sweeps.spaces.search import Search
 from harness.sweeps.spaces.searches import searches
@@ -111,6 +115,22 @@ def test_a_method_has_a_setting_and_encoders_of_its_own(searches_of: Found) -> N
     assert labels == ["sbert sup tiny-bert", "simcse unsup mini-bert"]
     narrowed = searches_of(HEAD + text, encoders=("tiny-bert",), values={"setting": "sup"})
     assert [each.label for each in narrowed] == ["sbert sup tiny-bert", "simcse sup tiny-bert"]
+
+
+def test_encoders_that_end_in_one_word_have_labels_of_their_own(
+    searches_of: Found, tmp_path: Path
+) -> None:
+    """By its label, a search has its first configuration and its final seeds within a budget."""
+    tiny = model_folder("tiny-bert")
+    encoders = [str(shutil.copytree(tiny, tmp_path / folder / "best")) for folder in ("a", "b")]
+    methods = "methods: {simcse: {grid: {batch_size: [4, 8]}}}\n"
+    searches = searches_of(HEAD + methods, encoders=tuple(encoders))
+    assert [each.label for each in searches] == [f"simcse unsup {name}" for name in encoders]
+    budget = Budget(0.0, searches, lambda: 1)
+    for search in searches:
+        assert budget.has_time(search)
+        budget.began(search)
+    assert not any(map(budget.has_time, searches))
 
 
 def test_published_values_leave_the_variants(searches_of: Found) -> None:

@@ -5,6 +5,7 @@
 
 import math
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -196,8 +197,9 @@ def value_axis(label: str, values: Sequence[Any], width: float = 40) -> tuple[Ax
     characters. What is no number has a place for each text.
     """
     if not are_numbers(values):
-        texts = sorted({number_text(value) for value in values})
-        places = [float(texts.index(number_text(value))) for value in values]
+        shown = texts_of(values)
+        texts = sorted({*shown.values()})
+        places = [float(texts.index(shown[str(value)])) for value in values]
         return Axis(label, -0.5, len(texts) - 0.5, ticks=list(enumerate(texts))), places
     numbers = [float(value) for value in values]
     distinct = sorted(set(numbers))
@@ -205,9 +207,10 @@ def value_axis(label: str, values: Sequence[Any], width: float = 40) -> tuple[Ax
     # Values such as 1, 2, ..., 20 are even on a plain axis, and 1, 2, 4, ..., 32 on the other.
     log = spans_decades(distinct) and max(gaps) >= 3 * min(gaps)
     at = [math.log(value) for value in distinct] if log else distinct
-    room = max(len(number_text(value)) + 1 for value in distinct) / width * (at[-1] - at[0])
+    shown = texts_of(distinct)
+    room = max(len(text) + 1 for text in shown.values()) / width * (at[-1] - at[0])
     named = len(distinct) <= TICKS and all(after - before >= room for before, after in pairwise(at))
-    ticks = [(value, number_text(value)) for value in distinct] if named else None
+    ticks = [(value, shown[str(value)]) for value in distinct] if named else None
     return axis(label, distinct, log=log, ticks=ticks, margin=0.1), numbers
 
 
@@ -219,6 +222,15 @@ def number_text(value: Any) -> str:
     if " " in text:
         return textwrap.shorten(text, 16, placeholder="...")
     return text if len(text) <= 16 else f"{text[:13]}..."
+
+
+def texts_of(values: Sequence[Any]) -> dict[str, str]:
+    """Value as text -> how an axis or a legend shows it: whole where a short text is of several."""
+    meant = defaultdict[str, set[Any]](set)
+    for value in values:
+        meant[number_text(value)].add(value if are_numbers([value]) else str(value))
+    short = {str(value): number_text(value) for value in values}
+    return {whole: text if len(meant[text]) == 1 else whole for whole, text in short.items()}
 
 
 def are_numbers(values: Iterable[Any]) -> bool:

@@ -22,10 +22,10 @@ from harness.report.figures.specification import (
     bar_ends,
     file_name,
     mark_of,
-    number_text,
     round_values,
     score_axis,
     spans_decades,
+    texts_of,
     value_axis,
 )
 from harness.report.figures.sweeps import SweepSearch, configurations
@@ -234,14 +234,14 @@ def parallel_figure(search: SweepSearch) -> Figure:
         f"left ({search.metric}) through its values; the best ones are named.",
         rows=rows,
         panels=[panel] if rows else [],
-        legend=[_configuration(row, names) for row in rows[:NAMED]],
+        legend=[_configuration(row, names, search) for row in rows[:NAMED]],
         columns=1,
     )
 
 
-def _configuration(row: Row, names: Sequence[str]) -> str:
+def _configuration(row: Row, names: Sequence[str], search: SweepSearch) -> str:
     own = row["values"]
-    values = [f"{name}={number_text(own[name])}" for name in names if name in own]
+    values = search.words({name: own[name] for name in names if name in own})
     return f"dev {row['dev']:.2f}: {' '.join(values)}"
 
 
@@ -252,13 +252,14 @@ def _parallel_axis(
 
     every: with a label for each value, at equal distances, where they are texts or not too many.
     """
-    numbers = are_numbers(values)
+    numbers, shown = are_numbers(values), texts_of(values)
     if not numbers or (every and len(set(values)) <= MOST_VALUES):
-        ordered = sorted(set(values)) if numbers else sorted(values, key=number_text)
-        labels = list(dict.fromkeys(map(number_text, ordered)))
+        ordered = sorted(set(values)) if numbers else sorted(values, key=str)
+        labels = list(dict.fromkeys(shown[str(value)] for value in ordered))
         last = len(labels) - 1
         at = {text: n / last if last else 0.5 for n, text in enumerate(labels)}
-        return [at[number_text(value)] for value in values], [(at[text], text) for text in labels]
+        places = [at[shown[str(value)]] for value in values]
+        return places, [(at[text], text) for text in labels]
     log = every and spans_decades(values)
     scaled = math.log if log else float
     ends = min(values), max(values)

@@ -4,7 +4,7 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from harness.evaluation.catalogue import DISPLAY
-from harness.report.figures.specification import file_name, number_text
+from harness.report.figures.specification import file_name, texts_of
 from harness.trials.record import FAMILY_COLUMNS, Record, record_of, searched_names
 from harness.trials.store import Store
 
@@ -49,10 +49,19 @@ class SweepSearch:
 
     def trial_label(self, trial: Record) -> str:
         """The name of a trial among those of the search."""
-        words = [f"{name}={number_text(value)}" for name, value in self.values(trial).items()]
+        words = self.words(self.values(trial))
         share = trial.label_fraction
         drawn = [f"subset {trial.subset}"] if share is not None and share < 1 else []
         return " ".join([*words, f"seed {trial.seed}", *drawn])
+
+    def words(self, values: Mapping[str, Any]) -> list[str]:
+        """Values of its hyperparameters as a legend shows them."""
+        return [f"{name}={self._texts[name][str(value)]}" for name, value in values.items()]
+
+    @cached_property
+    def _texts(self) -> dict[str, dict[str, str]]:
+        own = [self.values(trial) for trial in self.trials]
+        return {name: texts_of([each[name] for each in own if name in each]) for name in self.names}
 
     @property
     def file_name(self) -> str:
@@ -86,7 +95,12 @@ def sweep_searches(table: pa.Table) -> list[SweepSearch]:
     families: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
     for record in trials:
         families[record.method, record.setting, record.encoder, record.search].append(record)
-    labels = [" ".join([*family[:2], Path(family[2]).name]) for family in families]
+    short = [" ".join([*family[:2], Path(family[2]).name]) for family in families]
+    # Encoders that end in the same word have all of their names.
+    labels = [
+        " ".join(family[:3]) if short.count(label) > 1 else label
+        for family, label in zip(families, short, strict=True)
+    ]
     searches = []
     for (family, records), label in zip(families.items(), labels, strict=True):
         names = tuple(sorted(named.get(family, [])))

@@ -25,7 +25,7 @@ from harness.sweeps.spaces.axes import (
 )
 from harness.sweeps.spaces.pruners import Pruner
 from harness.sweeps.spaces.space import Repeats, Sampler
-from harness.trials.trial import Role, Trial, key, named, suites_of
+from harness.trials.trial import Role, Trial, key, suites_of
 
 LENGTHS = {"epochs", "max_steps"}
 """Fields of which the one that ends the training first decides"""
@@ -58,6 +58,8 @@ class Search:
     """Hyperparameter that names a model, such as `encoder` -> the search that trains it first"""
     single_valued: tuple[str, ...] = ()
     """The hyperparameters of a round that had a single configuration"""
+    whole_name: bool = field(default=False, compare=False)
+    """Whether the label has all of the encoder's name, as where two end in the same word"""
 
     @cached_property
     def declared(self) -> Declared:
@@ -93,15 +95,19 @@ class Search:
     @property
     def label(self) -> str:
         """The search as people read it: method, setting, encoder, variant."""
-        if not self.trainers:
-            return named(self.declared, self.variant)
-        encoder = short_name(parts_of(self.config.encoder)[0])
         trained = "".join(
             f"{'' if name == 'encoder' else f', {name}'} trained by {trainer.name}"
             for name, trainer in self.trainers.items()
         )
         shown = f" ({self.variant})" if self.variant else ""
-        return f"{self.name} {self.config.setting} {encoder}{trained}{shown}"
+        return f"{self.name} {self.config.setting} {self.encoder}{trained}{shown}"
+
+    @property
+    def encoder(self) -> str:
+        """The encoder as people read it."""
+        name = self.config.encoder
+        name = parts_of(name)[0] if self.trainers else name
+        return name if self.whole_name else short_name(name)
 
     @property
     def ready(self) -> bool:

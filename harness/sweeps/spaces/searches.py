@@ -1,5 +1,6 @@
 """The searches of a search space, after the command line has narrowed it."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -70,7 +71,11 @@ def searches(space: Space, document: Document, overrides: Overrides) -> list[Sea
                 )
     for search in searches:
         search.declared.check()  # an unknown corpus is refused here, before anything runs
-    return searches
+    labels = Counter(search.label for search in searches)
+    return [
+        replace(search, whole_name=True) if labels[search.label] > 1 else search
+        for search in searches
+    ]
 
 
 @dataclass(frozen=True)
