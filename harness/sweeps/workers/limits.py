@@ -21,7 +21,7 @@ from harness.errors import OUTPUT_FOLLOWS, REASON_LENGTH
 from harness.processes import python_command
 from harness.sweeps.machines import Limits, adopt_orphans
 from harness.sweeps.workers.gpu_share import allowed_fraction
-from harness.sweeps.workers.watchdog import STOPPED
+from harness.sweeps.workers.watchdog import GOES_ON, STOPPED, WAITS
 from harness.trials.output import last_lines
 
 Value = TypeVar("Value")
@@ -81,6 +81,15 @@ class Watchdog:
                 yield
         finally:
             self._tell("")
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let the time of the block not count as that of the trial."""
+        self._tell(WAITS)
+        try:
+            yield
+        finally:
+            self._tell(GOES_ON)
 
     def _tell(self, line: str) -> bool:
         """Whether the watchdog has answered; not when it was killed, or in a fork of its worker."""

@@ -6,7 +6,8 @@ loop that never gives Python's lock back, and it outlives the worker by a moment
 down the end of the output. It imports little, so that it starts at once and takes 12 MB.
 
 The worker sends a line of JSON when a trial starts (the fields of `Watch`), and an empty line when
-it ends. Each is answered by an empty line.
+it ends, and WAITS and GOES_ON around what does not count as its time. Each is answered by an empty
+line.
 """
 
 import json
@@ -22,6 +23,7 @@ from pathlib import Path
 from harness.sweeps.machines import children, family, machine_memory, parent, resident, share
 from harness.trials.output import BoundedLog
 
+WAITS, GOES_ON = "waits", "goes on"
 STOPPED = "stopped.json"
 """The file in the folder of a running trial that says why the watchdog ended its worker"""
 SAMPLE_SECONDS = 0.1
@@ -50,10 +52,20 @@ class Watch:
     who: str = "it"
     """The subject of the sentence"""
     began: float = field(default_factory=time.monotonic)
+    waits: float | None = None
+    """When it began to wait for the driver of its sweep; None: it does not wait"""
+
+    def wait(self, *, begins: bool) -> None:
+        """The trial begins or ends to wait, which does not count as its time."""
+        now = time.monotonic()
+        if self.waits is not None:
+            self.began += now - self.waits
+        self.waits = now if begins else None
 
     def excess(self) -> str | None:
         """A sentence with what the trial takes too much of; None: nothing."""
-        if self.seconds and time.monotonic() - self.began > self.seconds:
+        now = time.monotonic() if self.waits is None else self.waits
+        if self.seconds and now - self.began > self.seconds:
             return f"{self.who} took longer than --trial-timeout ({self.seconds:g} seconds)"
         if self.memory_bytes and (used := self._used()) > self.memory_bytes:
             return (
@@ -113,6 +125,11 @@ def watch_worker(worker: int, pipe: int) -> None:
             log.add(output)
         if commands.fileno() in ready:
             line = commands.readline()
+            if (word := line.decode().strip()) in (WAITS, GOES_ON):
+                if watch:
+                    watch.wait(begins=word == WAITS)
+                os.write(1, b"\n")
+                continue
             if log:
                 log.add(_read(pipe))  # what was printed before the trial ended
                 log.close(ended=not line)

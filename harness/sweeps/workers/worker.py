@@ -23,7 +23,7 @@ from harness.sweeps.machines import Limits
 from harness.sweeps.pool import POSTPONED, Job, trial_report
 from harness.sweeps.workers.files import file_list, receive
 from harness.sweeps.workers.gpu_share import NEEDS_MORE
-from harness.sweeps.workers.limits import limited, stop_note, with_log
+from harness.sweeps.workers.limits import Watchdog, limited, stop_note, with_log
 from harness.sweeps.workers.rank_actors import in_this_group
 from harness.training.memory import give_back, own_garbage
 from harness.training.progress import Progress
@@ -198,7 +198,8 @@ def _run_trial(
 
 def _report(progress: Progress) -> None:
     try:
-        tune.report(asdict(progress))
+        with Watchdog.here().waiting():  # for a driver that may be busy, or stopped by Ctrl-Z
+            tune.report(asdict(progress))
     except SystemExit as asked:
         # As it is, it would count as the exit of a method, and the trial as failed.
         raise _Ended from asked
