@@ -1,5 +1,6 @@
 """Steps as CUDA graphs beside steps whose kernels are launched one by one."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -55,16 +56,24 @@ def graphs(inputs: Inputs) -> None:
 
 def _seconds(inputs: Inputs, *, cuda_graphs: bool) -> float:
     """Seconds of a step. The first steps, in which graphs are captured, do not count."""
-    count = inputs.steps(150)
-    short, long = (_trained(inputs, each, cuda_graphs=cuda_graphs) for each in (count, 3 * count))
-    return (long.seconds - short.seconds) / (long.steps - short.steps)
+    count, moments = inputs.steps(150), list[float]()
+
+    def evaluate() -> float:
+        moments.append(time.perf_counter())  # the trainer has waited for the GPU
+        return 0.0
+
+    options = {"cuda_graphs": cuda_graphs, "evaluation_interval": count}
+    _trained(inputs, 3 * count, evaluate, **options)
+    return (moments[-1] - moments[-3]) / (2 * count)
 
 
-def _trained(inputs: Inputs, steps: int, *, cuda_graphs: bool) -> Outcome:
-    method, kit = built(inputs, batch_size=64, cuda_graphs=cuda_graphs)
+def _trained(
+    inputs: Inputs, steps: int, evaluate: Callable[[], float] = lambda: 0.0, **values: object
+) -> Outcome:
+    method, kit = built(inputs, batch_size=64, **values)
     (stage,) = kit.declared.stages
     kit.declared.stages = [replace(stage, max_steps=steps, epochs=None)]
-    return Trainer(method, kit, 0, lambda: 0.0, lambda _: None).run()
+    return Trainer(method, kit, 0, evaluate, lambda _: None).run()
 
 
 def _losses(outcome: Outcome) -> list[float]:
