@@ -149,7 +149,7 @@ def _scores(
         measurement.steps(f"scoring the tasks of {suite.name}", done, len(suite.data))
         try:
             measured = suite.measure(task, vectors[measurement.apart(suite, task)])
-            suite.joined({**scores, task: measured})
+            suite.joined({**scores, task: measured})  # it raises where another task has such a name
             scores[task] = measured
         except Exception as error:
             missing[suite.name, task] = reason(error)
